@@ -1,4 +1,4 @@
-"""The context of rules: the conversation that is being formatted."""
+"""The context in which rules run: the conversation that is being formatted, and the formatter's settings."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
 
-# The keys that mark the beginning of an answer for the model to continue.
+# Message keys that mark a partial reply for the model to continue.
 PREFILL = ("prefix", "partial")
 _PAIR = 2
 
 
 class Merging(NamedTuple):
-    """The settings for merging the messages of all speakers into histories in the user's turns.
+    """Settings for merging the messages from all speakers into histories in user turns.
 
     Attributes:
-        layout: The layout of a history.
-        style: The style of a history.
-        single: True to write a single message as a history too.
-        heading: The text before a history; None for the style's own.
+        layout: The position of a history relative to system text and media.
+        style: The heading and tags around a history.
+        single: True to write a history even for a single message.
+        heading: The text before a history; None for the style's default heading.
     """
 
     layout: HistoryLayout
@@ -53,12 +53,12 @@ class Job(NamedTuple):
         messages: All messages of the conversation; turns refer to them by index.
         profile: The provider's rules.
         notes: The report, to which rules add entries.
-        resolver: The loader of media; None if nothing may be loaded.
-        loaded: The loaded media.
-        wanted: The media to load, each with its first place in the messages; None if the media are loaded.
+        resolver: The loader for media files; None if nothing may be loaded.
+        loaded: A mapping from media URLs to the loaded data.
+        wanted: A dict from media URLs to the first message path that refers to them; None in the second pass.
         merging: The settings for merging speakers; None if speakers are not merged.
-        model: The model, or None.
-        changed: The indices of the messages whose native form cannot be used.
+        model: The model, or None if it is unknown.
+        changed: The indices of the messages whose native content cannot be used.
     """
 
     messages: Sequence[Msg]
@@ -72,7 +72,7 @@ class Job(NamedTuple):
     changed: frozenset[int] = frozenset()
 
     def native(self, turn: Turn) -> Native | None:
-        """Return the native form of a turn; None if it is from another provider, or the turn was changed."""
+        """Return a turn's native content, or None if it is from another provider or a rule changed the turn."""
         message = self.messages[turn[3]]
         own = message.native
         if own is None or own.provider != self.profile.native or turn[3] in self.changed:
@@ -81,15 +81,15 @@ class Job(NamedTuple):
 
 
 def is_prefill(message: Msg) -> bool:
-    """Return True if a message is the beginning of an answer, marked with ``prefix`` or ``partial``."""
+    """Return True if a message is a partial reply, marked with ``prefix`` or ``partial``."""
     return message.role == "assistant" and any(message.metadata.get(key) is True for key in PREFILL)
 
 
 def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
-    """Parse the arguments of ``format``: messages, nested lists of them, and ``None``, which is skipped.
+    """Parse the arguments of ``format``, which are messages or nested lists of messages; ``None`` is skipped.
 
     Raises:
-        FormatError: An argument is neither a message nor a list of them.
+        FormatError: An argument is neither a message nor a list of messages.
         HistoryError: A message is invalid.
         MediaError: A media block is invalid.
     """
@@ -97,7 +97,7 @@ def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
 
 
 def _items(given: Iterable[object]) -> Iterator[object]:
-    """Yield the items of nested lists; a pair is one item, and ``None`` is skipped."""
+    """Yield the items in nested lists; a pair is a single item, and ``None`` is skipped."""
     for item in given:
         if item.__class__ is dict or isinstance(item, Msg):
             yield item
@@ -110,6 +110,6 @@ def _items(given: Iterable[object]) -> Iterator[object]:
             yield item
         elif item is not None:
             raise FormatError(
-                f"{item!r} is a {type(item).__name__}; give Msg objects, message dicts of any provider, pairs "
-                "[question, answer], or lists of them"
+                f"{item!r} is a {type(item).__name__}; expected Msg objects, message dicts from any provider, pairs "
+                "[question, answer], or lists of messages"
             )

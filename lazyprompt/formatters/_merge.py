@@ -1,8 +1,8 @@
-"""Merges the messages of several speakers into one user's turn.
+"""The rule that merges messages from several speakers into one user turn.
 
-Each message begins on a new line with its speaker's name. Its text can neither forge such a line nor close the tags
-around the history: if another line of it looks like a speaker's, all its other lines are indented, and tags in it are
-broken.
+Each message begins on a new line with its speaker's name. Message text can neither forge such a line nor close the
+tags around the history. If a later line of a message looks like the start of another message, all its later lines are
+indented. A backslash breaks history tags in message text.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class _Frame(NamedTuple):
     """The text around the lines of a history.
 
     Attributes:
-        heading: The text before the opening of a history.
-        opening: The text before its lines.
-        closing: The text after its lines.
-        repeats: True if each history has the heading, not only the first.
+        heading: The heading before the opening tag.
+        opening: The opening tag and a newline, or an empty string.
+        closing: A newline and the closing tag, or an empty string.
+        repeats: True if every history gets the heading; False if only the first one does.
     """
 
     heading: str
@@ -57,20 +57,20 @@ _FRAMES: dict[HistoryStyle, _Frame] = {
 STYLES = tuple(_FRAMES)
 
 _TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
-# Text without one of these characters contains neither a tag nor a second line: "<" in all its forms, and line ends.
+# Text without any variant of "<" and without line ends contains neither a tag nor a second line.
 _MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
 _LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 _COLON = re.compile(f"[{COLONS}]")
-# The turns of these roles stay as they are.
+# Roles whose turns are not merged.
 _STAYING = frozenset(("tool", "system", "developer"))
-# A colon after more characters does not end a name.
+# The maximum number of characters before a colon that ends a speaker's name.
 _LONGEST_NAME = 300
 
 
 def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
-    """Merge each run of messages into one user's turn. Tool calls and results are not merged.
+    """Merge each run of messages into one user turn, without merging tool calls and tool results.
 
-    Earlier rules have moved system text to the front, and results after their calls.
+    Earlier rules have already moved system text to the front and tool results directly after their calls.
     """
     merging, notes = job.merging, job.notes
     if merging is None or not (merging.single or sum(turn[0] != "system" for turn in turns) > 1):
@@ -91,7 +91,7 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
-    """Join the system text and the first history if the layout requires it."""
+    """Join the system text with the first history if the layout requires it."""
     if layout.system == "own" or not turns:
         return turns
     has_system = turns[0][0] != "user"
@@ -104,7 +104,7 @@ def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
 
 
 def _one_text(first: Content, second: Content, between: str) -> Content:
-    """Join two contents, including the texts at their border."""
+    """Join two contents, combining the last text of the first with the first text of the second."""
     if not (first and second) or (isinstance(first, str) and isinstance(second, str)):
         return join_contents(first, second, between)
     before, behind = blocks_of(first), blocks_of(second)
@@ -114,7 +114,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
 
 
 def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout, notes: Notes) -> Content:
-    """Write a run of messages: as text if it has no media, else as blocks."""
+    """Write a run of messages as text if it contains no media, and as blocks otherwise."""
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
@@ -139,7 +139,7 @@ def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
-    """Yield the lines and media of a run; a line with the speaker precedes media."""
+    """Yield the lines and media blocks of a run; a line with the speaker's name precedes a speaker's media."""
     for role, name, content, at in run:
         speaker = names[role, name]
         if name and speaker != name:
@@ -163,13 +163,13 @@ def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block
 
 
 def inert_text(text: str) -> str:
-    """Return text that can neither forge a speaker's line nor close the history.
+    """Return message text that can neither forge the start of a message nor close the history.
 
     Args:
         text: The text of a message.
 
     Returns:
-        The text itself if it is harmless, including in any Unicode disguise.
+        The text, unchanged if it contains no such line or tag. Unicode lookalikes are recognised too.
     """
     if not _MAY_FORGE.search(text):
         return text
@@ -178,7 +178,7 @@ def inert_text(text: str) -> str:
 
 
 def _with_broken_tags(text: str) -> str:
-    """Insert a backslash after the "<" of each history tag."""
+    """Insert a backslash after the ``<`` of each history tag."""
     tags = (tag.start() for tag in _TAG.finditer(text.translate(SEEN)))
     pieces: list[str] = []
     done = 0
@@ -189,7 +189,7 @@ def _with_broken_tags(text: str) -> str:
 
 
 def _opens(line: str) -> bool:
-    """Return True if a line could be read as a speaker's or as a header. An indented line is neither."""
+    """Return True if a line could be mistaken for the start of a message or a header; indented lines can't be."""
     if not line or line[0] in f" \t{COLONS}":
         return False
     seen = " ".join(as_read(_COLON.sub(":", line)).split())

@@ -123,7 +123,8 @@ def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> None:
     with pytest.raises(
-        FormatError, match=r"is a (str|int|float|bytes|object|set); give Msg objects, message dicts of any provider"
+        FormatError,
+        match=r"is a (str|int|float|bytes|object|set); expected Msg objects, message dicts from any provider",
     ):
         kind("openai").format(HI, wrong)
 
@@ -160,7 +161,9 @@ def test_a_dict_that_is_no_message_says_where_and_why(wrong: Any, told: str) -> 
 @pytest.mark.parametrize("provider", ["nobody", "", "OpenAI", "opena"])
 def test_an_unknown_provider_names_the_known(provider: str) -> None:
     for kind in KINDS:
-        with pytest.raises(FormatError, match=r"is unknown.*; known are openai, openai-responses, anthropic, gemini"):
+        with pytest.raises(
+            FormatError, match=r"is unknown.*; expected one of openai, openai-responses, anthropic, gemini"
+        ):
             kind(provider)
 
 
