@@ -1,7 +1,8 @@
-"""Rules that repair the order of turns, ids and names for a provider, without a loss of content.
+"""Rules that change the order of turns, ids and names to what a provider accepts, without losing content.
 
-Each rule is a function from turns to turns that reports its changes; it returns a list that follows the rule as it is.
-The last ones order tool calls and results: each call has one result, which follows it, and each id is used once.
+Each rule is a function that takes and returns a list of turns and reports its changes. It returns a list that already
+follows the rule unchanged. The rule for tool exchanges gives each call exactly one result, which directly follows the
+call, and a unique id.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages.turns import Content, Turn
 
-# The text of an added user's turn.
+# The texts of user turns that the rules add at the start and at the end of a conversation.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
-# The reason for moving late system text.
+# The reason that the report states when late system text is moved.
 LATE_SYSTEM = "system text must follow the user's turn"
-# The text of a turn of the assistant that is added between results and the user's turn.
+# The text of an assistant turn that is added between tool results and the next user turn.
 AFTER_RESULTS = "(The results are here.)"
 
 
 def join_contents(first: Content, second: Content, between: str = "\n\n") -> Content:
-    """Join two contents: texts with a separator, and blocks in order."""
+    """Join two contents, as text with a separator if both are strings, and as a tuple of blocks otherwise."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return (*blocks_of(first), *blocks_of(second))
 
 
 def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
-    """Move system text to a place that the provider or a merged history allows: the front, or after a user's turn."""
+    """Move system text to where the provider or a merged history allows it: to the front or after a user turn."""
     if {turn[0] for turn in turns[1:]}.isdisjoint(SYSTEM_ROLES) and (not turns or turns[0][0] != "developer"):
         return turns
     if not job.profile.developer:
@@ -65,7 +66,7 @@ def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
-    """Join turns of system text."""
+    """Join all turns with system text into one turn."""
     if not turns:
         return []
     role, name, content, at = turns[0]
@@ -75,13 +76,13 @@ def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
-    """Move each late system text after the next turns of the user or of tools, where it stays in all later calls.
+    """Move each late system text after the next user or tool turns, where it stays in all later requests.
 
-    Source: Anthropic's guide to system messages in mid-conversation: they follow a user's turn, and precede an answer
-    or end the conversation.
+    Source: Anthropic's guide to mid-conversation system messages, which must follow a user turn, and must either
+    precede an assistant turn or end the conversation.
 
     Returns:
-        The turns, and the system text without a preceding user's turn.
+        The turns, and the turns with system text that no user or tool turn precedes.
     """
     placed: list[Turn] = []
     waiting: list[Turn] = []
@@ -99,12 +100,12 @@ def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], lis
     return placed, waiting
 
 
-# The roles of turns that the assistant answers.
+# Roles whose turns the assistant responds to.
 _ASKING = ("user", "tool")
 
 
 def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list[Turn]:
-    """Drop the signed thoughts of the messages before an index, because the text before them has changed."""
+    """Drop signed thinking blocks in the messages before an index, because the text before them has changed."""
     if job.profile.thinking not in ("signed", "items"):
         return [*turns]
     kept: list[Turn] = []
@@ -119,7 +120,7 @@ def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list
 
 
 def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
-    """Replace ids of calls, names of tools and names of speakers that the provider refuses."""
+    """Replace the call ids, tool names and speaker names that the provider rejects."""
     speakers, calls = _changed_speakers(turns, job.profile), _changed_calls(turns, job)
     if not speakers and not calls:
         return turns
@@ -137,7 +138,7 @@ def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str, str], str]:
-    """Map speakers to accepted names, if their own are refused."""
+    """Map speakers whose names the provider rejects to accepted names."""
     pattern = profile.names
     named = [turn[:2] for turn in turns if turn[1] and turn[0] != "tool"] if pattern else []
     if pattern is None or not named:
@@ -147,7 +148,7 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
 
 
 def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]]:
-    """Map ids of calls to accepted ids and tool names, if one of them is refused; the new ids are unique."""
+    """Map the ids of calls with a rejected id or tool name to an accepted, unique id and an accepted tool name."""
     calls, profile = tools_called(turns), job.profile
     taken = {call_id for call_id in calls if profile.ids.fullmatch(call_id)}
     changed: dict[str, tuple[str, str]] = {}
@@ -165,7 +166,7 @@ def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]
 
 
 def _rename_call(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job) -> Block:
-    """Replace the id and the name of a call or a result."""
+    """Replace the id and the tool name in a call or a tool result."""
     if not isinstance(block, ToolUseBlock | ToolResultBlock) or block.id not in calls:
         return block
     new_id, new_name = calls[block.id]
@@ -178,13 +179,13 @@ def _rename_call(block: Block, calls: dict[str, tuple[str, str]], at: int, job: 
 
 
 def move_media(turns: list[Turn], job: Job) -> list[Turn]:
-    """Move media of results, if the provider refuses them there, to a user's turn after the results."""
+    """Move media that the provider rejects in tool results to a user turn after the results."""
     new: list[Turn] = []
     for turn in turns:
         role, name, content, at = turn
         shown: list[Block] = []
         results: list[Block] = []
-        # The provider accepts the media of its own native form.
+        # The provider accepts the media in its own native format.
         for block in content if role == "tool" and isinstance(content, tuple) and not job.native(turn) else ():
             kept, media = _split_media(block, job.profile)
             results.append(kept)
@@ -202,7 +203,7 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _split_media(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
-    """Split a result into the result without refused media, and these media."""
+    """Split a tool result into a result without the media that the provider rejects, and a list of these media."""
     if not isinstance(block, ToolResultBlock) or isinstance(block.output, str):
         return block, []
     media = [each for each in block.output if each.kind != "text" and each.kind not in profile.result_media]
@@ -214,7 +215,7 @@ def _split_media(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
 
 
 def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
-    """Add a turn of the assistant between results and the user's next turn, if the provider requires one."""
+    """Add an assistant turn between tool results and the next user turn if the provider requires one."""
     if not job.profile.answers_results:
         return turns
     new: list[Turn] = []
@@ -228,7 +229,7 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
-    """Join adjacent turns of the user, or of the assistant, if the provider requires alternating roles."""
+    """Join adjacent user turns and adjacent assistant turns if the provider requires alternating roles."""
     if not job.profile.alternate or not any(map(_JOINED.__contains__, pairwise([turn[0] for turn in turns]))):
         return turns
     new: list[Turn] = []
@@ -239,32 +240,32 @@ def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_turns(turns: list[Turn]) -> Turn:
-    """Join turns; their texts stay separate blocks, which become lines in a form with text content."""
+    """Join turns into one; their texts stay separate blocks, which formats with text content write as lines."""
     role, name, _, at = turns[0]
     blocks = chain.from_iterable(blocks_of(turn[2]) for turn in turns)
-    # As in a single answer, thoughts come first and calls last.
+    # As in a single reply, thinking blocks come first and tool calls last.
     ordered = sorted(blocks, key=lambda block: (not isinstance(block, ThinkingBlock), isinstance(block, ToolUseBlock)))
     return role, name, tuple(ordered) or "", at
 
 
-# The roles of adjacent turns to join.
+# Pairs of roles whose adjacent turns are joined.
 _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
 def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
-    """Refuse a conversation without content.
+    """Reject a conversation without content.
 
     Raises:
-        FormatError: There is no turn; the error lists the dropped content.
+        FormatError: No turns are left; the error message lists the dropped content.
     """
     if not turns:
         lost = "".join(f"; {entry}" for entry in job.notes if entry.is_loss)
-        raise FormatError(f"there is no message with any content; give at least one{lost}")
+        raise FormatError(f"no message has any content; pass at least one that does{lost}")
     return turns
 
 
 def need_user_turn(turns: list[Turn], job: Job) -> list[Turn]:
-    """Add a turn of the user if the provider requires one and there is none."""
+    """Add a user turn if the provider requires one and the conversation has none."""
     if not job.profile.needs_user or any(turn[0] == "user" for turn in turns):
         return turns
     front = _system_turns(turns)
@@ -277,7 +278,7 @@ def need_user_turn(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def begin_with_user(turns: list[Turn], job: Job) -> list[Turn]:
-    """Add a turn of the user after the system text, if the provider requires it to come first."""
+    """Add a user turn after the system text if the provider requires the first turn to be a user turn."""
     if not job.profile.user_first:
         return turns
     front = _system_turns(turns)
@@ -287,7 +288,7 @@ def begin_with_user(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
-    """Add a turn of the user at the end, if the provider requires one there and no answer is to be continued."""
+    """Add a user turn at the end if the provider requires one, unless the last message is a partial reply."""
     if turns[-1][0] != "assistant" or not job.profile.needs_user_last(job.model):
         return turns
     if job.profile.prefill and is_prefill(job.messages[-1]):
@@ -296,7 +297,7 @@ def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _system_turns(turns: list[Turn]) -> int:
-    """Return the number of turns with system text at the front."""
+    """Return the number of leading turns with system text."""
     return next((at for at, turn in enumerate(turns) if turn[0] not in SYSTEM_ROLES), len(turns))
 
 
@@ -306,7 +307,7 @@ def _with_user_turn(turns: list[Turn], place: int, text: str, reason: str, job: 
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
-    """Strip trailing white space of a last answer of the assistant, if the provider refuses it."""
+    """Strip trailing white space from a final assistant turn if the provider rejects it."""
     role, name, content, at = turns[-1]
     if job.profile.trailing_space or role != "assistant":
         return turns
@@ -320,17 +321,17 @@ def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     return [*turns[:-1], (role, name, new, at)]
 
 
-# A call, and the list of its result.
+# A tool call, and a list that contains its result or is empty.
 _Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
 
 def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
-    """Move the results of calls directly after them, in the order of the calls.
+    """Move tool results directly after their calls, in the order of the calls.
 
-    All results are then in turns of the role ``tool``, which contain nothing else.
+    Afterwards, all tool results are in turns with the role ``tool``, which contain no other blocks.
 
     Raises:
-        FormatError: A result has no preceding call, a call has two results, or is not from the assistant.
+        FormatError: A result has no preceding call, or a call has two results or is not from the assistant.
     """
     if (ordered := _group_results(turns, job)) is not None:
         return ordered
@@ -345,7 +346,7 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
-    """Return a result with the id and the name of its call."""
+    """Return a tool result with the id and the tool name of its call."""
     if (result.id, result.name) == (call_id, name):
         return result
     if isinstance(result.output, str) and not result.is_error:
@@ -354,10 +355,10 @@ def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
 
 
 def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
-    """Group the results of each turn with calls; return None if a result doesn't directly follow its call."""
+    """Put the results of each turn's calls into one turn; return None if a result doesn't directly follow its call."""
     new: list[Turn] = []
     used: set[str] = set()
-    # The calls without a result, and the results of the calls before them.
+    # The calls of the last turn that have no result yet, and the results found so far.
     waiting: deque[ToolUseBlock] = deque()
     results: list[Block] = []
     for turn in turns:
@@ -380,7 +381,7 @@ def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
             ids = {call.id for call in waiting}
             unique = len(ids) == len(waiting) and used.isdisjoint(ids)
             used |= ids
-            # Only the assistant calls.
+            # Only the assistant may call tools.
             if (
                 not unique
                 or any(isinstance(each, ToolResultBlock) for each in content)
@@ -391,29 +392,29 @@ def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
 
 
 def _are_same(blocks: Sequence[Block], content: Sequence[Block]) -> bool:
-    """Return True if two contents consist of identical objects."""
+    """Return True if two sequences contain the same objects in the same order."""
     return len(blocks) == len(content) and all(map(is_, blocks, content))
 
 
 class _Order:
-    """The turns added so far, and the calls without a result."""
+    """The turns added so far, and the tool calls that have no result yet."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.notes = job, job.notes
-        # Each turn with its calls.
+        # The turns added so far, each with its tool calls.
         self.turns: list[tuple[Turn, list[_Place]]] = []
-        # The calls by their original id, the oldest first.
+        # The calls without a result by their original id, oldest first.
         self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
         # The next suffix to try for a repeated id.
         self.numbers: dict[str, int] = {}
-        # Contents of results with the index of their message, by the first id and the number of results.
+        # Message content that begins with a tool result, and the message index. Keys are the first id and the length.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
-        # The ids of calls in adjacent messages, whose results may follow later.
+        # The ids of the calls in adjacent messages, whose results may follow later.
         self.adjacent: set[str] = set()
 
     def add_message(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
-        """Add the blocks of a message: results to their calls, all others as turns."""
+        """Add tool results to their calls, and the other blocks of a message as turns."""
         if not any(isinstance(block, ToolResultBlock) for block in content):
             self.add_turn("user" if role == "tool" else role, name, content, at)
             return
@@ -426,16 +427,16 @@ class _Order:
                 continue
             self.adjacent.clear()
             if role == "assistant" and waiting:
-                # The message has a call and its result: the content before the result precedes it.
+                # The message contains both a call and its result, so the call becomes a turn of its own.
                 self.add_turn(role, name, tuple(waiting), at)
                 waiting = []
             self.add_result(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
         if waiting:
-            # A tool's message can only contain results, so the rest becomes the user's.
+            # A tool message can only contain results, so its other blocks become a user turn.
             self.add_turn("user" if role == "tool" else role, name, tuple(waiting), at)
 
     def add_turn(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
-        """Add a turn, with empty places for the results of its calls."""
+        """Add a turn, and expect a result for each of its tool calls."""
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
             self.adjacent.clear()
@@ -448,19 +449,19 @@ class _Order:
         for call in calls:
             places.append((self.with_unique_id(call, at), []))
             if call.id not in self.adjacent:
-                # An older call with this id has its result, or has none.
+                # Discard earlier calls with this id: a later result can't belong to them.
                 self.waiting[call.id] = deque()
             self.adjacent.add(call.id)
             self.waiting[call.id].append(places[-1])
         renamed = iter([call for call, _ in places])
         changed = tuple(next(renamed) if isinstance(block, ToolUseBlock) else block for block in blocks)
         native = self.job.native((role, name, blocks, at))
-        # A native call may have no id that could be changed.
+        # Keep native calls unchanged if they contain no id.
         is_same = _are_same(changed, blocks) or (native and not any(native.has_id(call.id) for call in calls))
         self.turns.append(((role, name, blocks if is_same else changed, at), places))
 
     def with_unique_id(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
-        """Return the call with a unique id."""
+        """Return the call with an id that no earlier call uses."""
         new, number = call.id, self.numbers.get(call.id, 2)
         while new in self.used:
             new, number = f"{call.id}_{number}", number + 1
@@ -472,21 +473,20 @@ class _Order:
         return replace(call, id=new)
 
     def add_result(self, result: ToolResultBlock, where: str, *, behind: bool) -> None:
-        """Add a result to its call."""
         if result.id not in self.waiting:
             raise FormatError(
-                f"{where} is the result of the call {result.id!r}, but there is no such call before it; keep a call "
-                "and its result together, or leave out both"
+                f"{where} is the result of the call {result.id!r}, but no earlier message contains this call; keep a "
+                "call and its result together, or remove both"
             )
         if not self.waiting[result.id]:
-            raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
+            raise FormatError(f"{where} is a second result of the call {result.id!r}; a call can only have one result")
         call, results = self.waiting[result.id].popleft()
         results.append(with_call(result, call.id, call.name))
         if behind or not self.turns[-1][1]:
             self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return results as a content, with the index of their message if it is native, else of the calls' message."""
+        """Return the content and message index of a turn with results, reusing a native message that contains them."""
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
             each.id for each in results
@@ -495,7 +495,7 @@ class _Order:
         return (content, place) if is_native else (tuple(results), at)
 
     def ordered_turns(self) -> list[Turn]:
-        """Return all turns, with the results after their calls."""
+        """Return all turns, with tool results directly after their calls."""
         ordered: list[Turn] = []
         for turn, places in self.turns:
             ordered.append(turn)

@@ -353,7 +353,7 @@ class TestMedia:
         with pytest.raises(FormatError) as caught:
             agent.generate_prompt(format="openai")
         assert str(caught.value) == (
-            "there is no message with any content; give at least one; messages[0].content[0] (file) left out: "
+            "no message has any content; pass at least one that does; messages[0].content[0] (file) left out: "
             "openai does not accept file by address; give media=MediaResolver(hosts=[...]) to have it loaded"
         )
 

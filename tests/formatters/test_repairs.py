@@ -69,7 +69,7 @@ def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider
         [HI, {"role": "tool", "tool_call_id": "c1", "content": "42"}],
     ):
         with pytest.raises(
-            FormatError, match=r"^messages\[[12]\]\.content\[[01]\] is the result of the call 'c1', but there is no"
+            FormatError, match=r"^messages\[[12]\]\.content\[[01]\] is the result of the call 'c1', but no earlier"
         ):
             kind(provider).format(*messages)
 
@@ -310,13 +310,13 @@ def test_a_conversation_without_a_message_is_an_error(kind: type[ChatFormatter],
     formatter = kind(provider)
     nothings: list[Any] = [(), (None,), ([],), (None, [[], None])]
     for nothing in nothings:
-        with pytest.raises(FormatError, match="there is no message; give at least one"):
+        with pytest.raises(FormatError, match="no messages to format; pass at least one"):
             formatter.format(*nothing)
 
 
 @pytest.mark.parametrize("provider", NO_EMPTY)
 def test_a_conversation_without_any_content_is_an_error_where_empty_messages_are_left_out(provider: str) -> None:
-    with pytest.raises(FormatError, match="there is no message with any content; give at least one"):
+    with pytest.raises(FormatError, match="no message has any content; pass at least one"):
         ChatFormatter(provider).format(Msg("user", "", "user"), Msg("user", " \n", "user"))
 
 
