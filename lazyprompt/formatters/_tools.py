@@ -1,4 +1,4 @@
-"""Converts tools to a provider's form, and reports the keys that the provider does not support."""
+"""Conversion of tools to a provider's format, with a report of the keys that the provider does not support."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolSet
 
 
-# The keys of a function that every provider supports.
+# Function keys that every provider supports.
 _FUNCTION = frozenset({"name", "description", "parameters"})
-# Keys that are settings, not content: the report has one entry for all tools.
+# Keys that are settings rather than content. The report contains one entry for all tools that use such a key.
 _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 
 @lru_cache(maxsize=128)
 def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
-    """Return tools in a provider's form, as bytes of ``marshal`` for fast copies, and the report of dropped keys.
+    """Return tools in a provider's format, serialized with ``marshal`` for fast copies, and the report on dropped keys.
 
     Args:
         tools: The tools.
         profile: The provider's rules.
 
     Raises:
-        FormatError: The provider refuses a tool's name or form, or there are too many cache breakpoints.
+        FormatError: The provider rejects a tool's name or type, or the tools contain too many cache breakpoints.
     """
     for index, name in enumerate(tools.names):
         if not profile.tool_names.fullmatch(name):
             raise FormatError(
                 f"tools[{index}] is named {name!r}, but {profile.name} only accepts names that match "
-                f"{profile.tool_names.pattern}; rename it"
+                f"{profile.tool_names.pattern}; rename the tool"
             )
     lost: dict[str, Entry] = {}
     within = _FUNCTION | {"strict"} if profile.strict_tools else _FUNCTION
@@ -51,12 +51,12 @@ def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
     written = profile.form.tools(given)
     marks = profile.breakpoints
     if marks is not None and sum(marks.key in tool for tool in written) > marks.most:
-        raise FormatError(f"the tools have more than {marks.most} cache breakpoints, the limit of {profile.name}")
+        raise FormatError(f"the tools contain more than {marks.most} cache breakpoints, the limit for {profile.name}")
     return marshal.dumps(written), tuple(lost.values())
 
 
 def _keep_object_schema(function: JsonObject, where: str, profile: Profile, lost: dict[str, Entry]) -> None:
-    """Remove the keywords that the provider refuses at the root of a schema; its type stays ``object``."""
+    """Remove the keywords that the provider rejects at the root of a schema; the root type stays ``object``."""
     schema = function.get("parameters")
     refused = profile.refused_schema_keys & schema.keys() if isinstance(schema, dict) else frozenset[str]()
     if not isinstance(schema, dict) or not refused:
@@ -68,7 +68,7 @@ def _keep_object_schema(function: JsonObject, where: str, profile: Profile, lost
 
 
 def _keep(fields: JsonObject, known: frozenset[str], where: str, profile: Profile, lost: dict[str, Entry]) -> None:
-    """Remove unknown keys, and report those with a value."""
+    """Remove unknown keys, and report each removed key that has a value."""
     for key in [key for key in fields if key not in known]:
         value = fields.pop(key)
         kind = _SETTINGS.get(key)

@@ -1,7 +1,8 @@
-"""Validates payloads against a provider's rules.
+"""Validation of payloads against a provider's rules.
 
-The shape is checked first, then rules that a shape cannot express: the order of roles, the results of calls, and empty
-text. Each form presents its payload as views, so all forms share these rules.
+The payload's JSON shape is checked first, then the rules that a shape cannot express, such as the order of roles, tool
+results that follow their calls, and empty text. Each format presents its payloads as views, so all formats share these
+rules.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Violation(NamedTuple):
-    """A rule that a payload breaks.
+    """A violation of a provider's rules in a payload.
 
     Attributes:
-        path: The place, such as ``messages[3].content[0]``.
-        what: The fault.
-        fix: The remedy.
+        path: The location in the payload, such as ``messages[3].content[0]``.
+        what: The problem.
+        fix: The suggested fix.
     """
 
     path: str
@@ -47,7 +48,7 @@ def _shape_of(profile: Profile) -> Check:
 
 
 def violations(payload: Mapping[str, Any], profile: Profile, model: str | None = None) -> list[Violation]:
-    """List the rules that a payload breaks.
+    """List a payload's violations of a provider's rules.
 
     Args:
         payload: Any payload.
@@ -55,7 +56,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
         model: The model, if the rules depend on it; a model named in the payload takes precedence.
 
     Returns:
-        The violations of the shape, then those of the other rules, each in the order of the payload.
+        Violations of the JSON shape, then violations of the other rules, each in payload order.
     """
     key = profile.form.messages_key
     shape = _shape_of(profile)
@@ -66,7 +67,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
     views = list(profile.form.views(payload))
     faults = list(shape(payload))
     if not views and not faults and not payload.get(key):
-        faults.append(((key,), "contains no message", "give at least one"))
+        faults.append(((key,), "contains no message", "add at least one"))
     judge = _Judge(profile, model)
     for view in views:
         judge.message(view)
@@ -80,8 +81,8 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
 
 
 def is_own_form(role: Role, native: Native, profile: Profile, model: str | None) -> bool:
-    """Return True if a message's native form is valid on its own, regardless of other messages."""
-    # Late system text needs a preceding user's turn.
+    """Return True if a message's native content is valid on its own, regardless of other messages."""
+    # Late system text is only valid after a user turn.
     before: list[WrittenTurn] = [("user", "", "-", 0)] if role in SYSTEM_ROLES else []
     payload = profile.form.write([*before, (role, "", native, 0)], profile, model)
     if _shape_of(profile)(payload):
@@ -94,11 +95,11 @@ def is_own_form(role: Role, native: Native, profile: Profile, model: str | None)
 
 
 class _Judge:
-    """A validator of the blocks of a conversation.
+    """A validator for the blocks in a conversation.
 
     Attributes:
-        faults: The faults found so far.
-        waiting: The paths of the calls without a result, by id.
+        faults: The violations found so far.
+        waiting: The paths of the tool calls that have no result yet, by call id.
     """
 
     def __init__(self, profile: Profile, model: str | None) -> None:
@@ -110,11 +111,10 @@ class _Judge:
         self._names: set[str] = set()
 
     def add(self, path: Path, what: str, fix: str) -> None:
-        """Add a fault."""
         self.faults.append((path, what, fix))
 
     def message(self, view: MessageView) -> None:
-        """Check the blocks of a message, and that results directly follow their calls."""
+        """Check the blocks in a message, and check that tool results directly follow their calls."""
         profile, (path, role, seen, name) = self.profile, view
         joins = role == self._role and "alternation" in profile.unenforced
         if self.waiting and not (profile.results_anywhere or joins or (seen and seen[0][0] == "result")):
@@ -124,25 +124,24 @@ class _Judge:
             self.add((*path, "name"), f"is {name!r}", f"use {profile.names.pattern}")
         if not seen:
             if not profile.empty_text:
-                self.add(path, "has no content", "give it some, or remove it")
+                self.add(path, "has no content", "add content, or remove it")
             return
         if self.thinks and {kind for kind, *_ in seen} & {"call", "thinking"} == {"call"}:
-            fix = 'give "reasoning_content", or "" if there is none'
-            self.add(path, "calls tools without the preceding thought", fix)
+            fix = 'set "reasoning_content", or "" if there is none'
+            self.add(path, "calls tools without the preceding reasoning", fix)
         for kind, at, text, tool in seen:
             self.block((*path, *at), role, kind, text, tool)
         if seen[-1][0] == "thinking" and profile.thinking in ("signed", "items"):
-            self.add((*path, *seen[-1][1]), "is a thought at the end", "add the content that followed it")
+            self.add((*path, *seen[-1][1]), "is a final thinking block", "add the content that followed it")
 
     def block(self, path: Path, role: str, kind: Kind, text: str, tool: str | None) -> None:
-        """Check a block."""
         if kind in ("call", "thinking") and role != "assistant":
-            self.add(path, f"is a {kind} of the {role}", "only the assistant may have thoughts and calls")
+            self.add(path, f"is a {kind} block from the {role}", "only the assistant may think and call tools")
         if kind == "call":
             self.call(path, text, tool)
         elif kind == "result":
             if self.waiting.pop(text, None) is None:
-                what = f"is the result of {text!r}, but no such call waits for one"
+                what = f"is the result of {text!r}, but no such call is waiting for a result"
                 self.add(path, what, "put it directly after its call, or remove it")
         elif kind == "text":
             takes_empty = self.profile.empty_text or "empty text" in self.profile.unenforced
@@ -152,20 +151,20 @@ class _Judge:
             self.faults += _medium_faults(path, role, kind, text, self.profile)
 
     def call(self, path: Path, call_id: str, name: str | None) -> None:
-        """Check a call, and note that it has no result yet."""
+        """Check a tool call, and record that it has no result yet."""
         ids, names = self.profile.ids, self.profile.tool_names
         if call_id in (self.waiting if "unique ids" in self.profile.unenforced else self._used):
-            self.add(path, f"repeats the id {call_id!r}", "give each call its own")
+            self.add(path, f"repeats the id {call_id!r}", "use a unique id for each call")
         if not ids.fullmatch(call_id):
-            self.add(path, f"has the id {call_id!r}, which is refused", f"use {ids.pattern}")
+            self.add(path, f"has the invalid id {call_id!r}", f"use {ids.pattern}")
         if name is not None and name not in self._names and not names.fullmatch(name):
-            self.add(path, f"calls {name!r}, a name that is refused", f"use {names.pattern}")
+            self.add(path, f"calls a tool with the invalid name {name!r}", f"use {names.pattern}")
         self._used.add(call_id)
         self._names.update(() if name is None else (name,))
         self.waiting[call_id] = path
 
     def unanswered(self) -> None:
-        """Add faults for the calls without a result, and forget these calls."""
+        """Report each tool call without a result, then discard these calls."""
         for call_id, path in self.waiting.items():
             self.add(path, f"makes the call {call_id!r}, which has no result", "put its result directly after it")
         self.waiting.clear()
@@ -176,44 +175,44 @@ def _medium_faults(path: Path, role: str, kind: MediaKind, source: str, profile:
     if rule is None or not {"assistant": rule.assistant, "system": rule.system}.get(role, True):
         yield path, f"is {kind} from the {role}", f"{profile.name} does not accept it; remove it"
     elif not _is_accepted(source, rule):
-        ways = " or ".join(way for way, fits in (("an address", rule.url), ("base64 data", rule.data)) if fits)
-        yield path, f"is {kind} as {source[:60]!r}", f"give {ways} of {', '.join(rule.types)}"
+        ways = " or ".join(way for way, fits in (("a URL", rule.url), ("base64 data", rule.data)) if fits)
+        yield path, f"is {kind} as {source[:60]!r}", f"use {ways} of type {', '.join(rule.types)}"
 
 
 def _is_accepted(source: str, rule: Media) -> bool:
-    """Return True if a provider accepts a medium's address, or a ``data:`` address of its MIME type."""
+    """Return True if a provider accepts the URL of a media file, or a ``data:`` URL with its MIME type."""
     if not source.startswith("data:"):
         return rule.url or source.partition(":")[0] in rule.schemes
     return rule.data and (source == "data:" or rule.takes(source.removeprefix("data:").partition(";")[0]))
 
 
 def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iterator[Fault]:
-    """Check the names of tools, and that each is used once."""
+    """Check that tool names are valid and unique."""
     used: set[str] = set()
     for path, name in declared:
         if not profile.tool_names.fullmatch(name):
             yield path, f"is {name!r}", f"use {profile.tool_names.pattern}"
         if name in used:
-            yield path, f"is {name!r}, the name of another tool", "give each its own name"
+            yield path, f"is {name!r}, the name of another tool", "use a unique name for each tool"
         used.add(name)
 
 
 def _order_faults(views: Sequence[MessageView], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """Check the order of roles."""
+    """Check that the order of roles follows the provider's rules."""
     turns = [view for view in views if view[1] != "system" and view[1] != "developer"]
     if profile.system != "anywhere" and "system first" not in profile.unenforced:
         yield from _system_faults(views, accepts_late=profile.takes_late_system(model))
     if profile.needs_user and views and all(view[1] != "user" for view in turns):
-        yield (turns or views)[0][0], "and all later messages are not the user's", "add a user's message"
+        yield (turns or views)[0][0], "and all later messages are not user messages", "add a user message"
     if turns:
         yield from _turn_faults(turns, profile, model)
     for before, view in pairwise(turns if profile.answers_results else ()):
         if before[1] == "tool" and view[1] == "user":
-            yield view[0], "is the user's, directly after a result", "put an answer of the assistant between them"
+            yield view[0], "is a user turn directly after a tool result", "add an assistant turn between them"
 
 
 def _system_faults(views: Sequence[MessageView], *, accepts_late: bool) -> Iterator[Fault]:
-    """Check further system text, which is refused or must be between the user's turn and the answer."""
+    """Check system text after the first, which is rejected or must be between a user turn and an assistant turn."""
     for at, view in enumerate(views):
         if view[1] not in SYSTEM_ROLES or (at == 0 and view[0][0] != "messages"):
             continue
@@ -222,39 +221,39 @@ def _system_faults(views: Sequence[MessageView], *, accepts_late: bool) -> Itera
             if at > 0:
                 yield view[0], "is a second system message", "put all system text into the first message"
         elif at == 0 or views[at - 1][0] == ("system",) or behind in ("user", "tool"):
-            yield view[0], "is a system message at the wrong place", "put it between a user's turn and the answer"
+            yield view[0], "is a system message in the wrong place", "put it between a user and an assistant turn"
 
 
 def _turn_faults(turns: Sequence[MessageView], profile: Profile, model: str | None) -> Iterator[Fault]:
-    """Check that user and assistant alternate, and who speaks first and last."""
+    """Check that user and assistant turns alternate, and check the roles of the first and last turn."""
     path, first, *_ = turns[0]
     if profile.user_first and first != "user" and "user first" not in profile.unenforced:
-        yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
+        yield path, f"has the role {first!r}, but comes first", "begin with a user turn"
     path, last, seen, *_ = turns[-1]
     if last not in ("user", "tool", "prefill") and profile.needs_user_last(model):
-        yield path, f"is the {last}'s, and comes last", "end with the user's turn"
+        yield path, f"has the role {last!r}, but comes last", "end with a user turn"
     if profile.alternate and "alternation" not in profile.unenforced:
         before = "nobody"
         for view in turns:
             role = view[1]
             if role == before and role != "tool":
-                yield view[0], f"is the {role}'s, like the turn before it", "join both messages"
+                yield view[0], f"has the role {role!r}, like the turn before it", "join both messages"
             before = role
     if last == "assistant" and seen and not profile.trailing_space:
         kind, at, text, _ = seen[-1]
         if kind == "text" and text[-1:].isspace():
-            yield (*turns[-1][0], *at), "ends in white space", "cut it off"
+            yield (*turns[-1][0], *at), "ends in white space", "strip it"
 
 
 def _mark_faults(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> Iterator[Fault]:
-    """Check the number of cache breakpoints, and that longer lifetimes come first."""
+    """Check the number of cache breakpoints, and check that longer lifetimes come first."""
     found = marked_blocks(payload, marks, messages_key)
     for path, _ in found[marks.most :]:
         yield path, "is one cache breakpoint too many", f"set at most {marks.most}"
     shortest = len(marks.lifetimes)
     for path, rank in found:
         if rank < 0:
-            yield path, "has a breakpoint of unknown lifetime", f"use {' or '.join(marks.lifetimes)}"
+            yield path, "has a breakpoint with an unknown lifetime", f"use {' or '.join(marks.lifetimes)}"
         elif rank > shortest:
             yield path, "has a longer lifetime than a breakpoint before it", "put longer lifetimes first"
         shortest = min(shortest, rank) if rank >= 0 else shortest

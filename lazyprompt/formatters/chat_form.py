@@ -1,4 +1,4 @@
-"""The form of OpenAI's Chat Completions API, and the base of other providers' forms."""
+"""The format of OpenAI's Chat Completions API, which is also the base class for other providers' formats."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChatForm(OpenAIWriter):
-    """The form of the Chat Completions API.
+    """The format of the Chat Completions API.
 
     Args:
-        needs_content: True if a message with tool calls must have a content too.
+        needs_content: True if a message with tool calls must also have content.
     """
 
     needs_content: bool = False
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the messages of turns."""
+        """Write turns as messages."""
         messages = self.messages(turns, names=profile.names is not None)
         if self.thinking and profile.needs_thoughts(model):
             for message in messages:
@@ -61,11 +61,11 @@ class ChatForm(OpenAIWriter):
         return {"messages": messages}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return the tools as they are, because they are in this form."""
+        """Return the tools unchanged, because they are already in OpenAI's format."""
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role; other keys of a request are not checked."""
+        """Return a check for messages of each role and for tools; other request keys are not checked."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         own = (self.parts.get(kind) for kind in profile.media)
         names |= {part.kind for part in own if isinstance(part, UrlPart)}
@@ -77,15 +77,15 @@ class ChatForm(OpenAIWriter):
         return chat_shape(content, plain, calls, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the names of the tools."""
+        """Yield the path and name of each function tool."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
             if is_dict(function) and tool.get("type") == "function":
                 yield from names_at([(("tools", at, "function"), function)])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the messages."""
-        # The calls of the last message with calls. A result without an id belongs to the next of them.
+        """Yield a view of each message."""
+        # The unanswered calls of the last message with tool calls. A result without an id answers the first of them.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
         last = messages[-1][0] if messages else -1
@@ -104,7 +104,7 @@ class ChatForm(OpenAIWriter):
                 continue
             seen: list[BlockView] = []
             if isinstance(content, str):
-                # An empty content of a message with calls is no content.
+                # In a message with tool calls, empty content is equivalent to missing content.
                 if content or not message.get("tool_calls"):
                     seen.append(("text", ("content",), content, None))
             else:
@@ -116,11 +116,11 @@ class ChatForm(OpenAIWriter):
             yield path, role_of_json(role), [*seen, *calls, *self.extra_blocks(message)], name_of_json(name)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return a part of a content as the validator sees it."""
+        """Return the validator's view of a content part."""
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not is_dict(inner):
-            # A refusal is content like any text.
+            # Refusals are checked like any other text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         if kind == "input_audio":
             audio_format = text_of_json(inner.get("format"))
@@ -129,20 +129,20 @@ class ChatForm(OpenAIWriter):
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the blocks of a message outside of its content, as the validator sees them."""
+        """Return the validator's views of a message's blocks outside of its content."""
         return []
 
     parse = staticmethod(from_openai_chat)
 
 
 def _call_view(call: Mapping[str, Any], at: int, index: int) -> BlockView:
-    """Return a call as the validator sees it; a missing id is replaced by the call's position."""
+    """Return the validator's view of a tool call; the call's position replaces a missing id."""
     name = fields_of(call.get("function")).get("name")
     call_id = call.get("id", f"call {at}.{index}")
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
 
 
-# The types of parts, by kind of media.
+# The part type for each kind of media.
 PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
 MEDIA_KINDS: dict[str, MediaKind] = {
     **{part: kind for kind, part in PARTS.items()},
@@ -166,12 +166,12 @@ PART_SHAPES: dict[str, Spec] = {
     "file_url": _url_shape("file_url"),
     "refusal": {"refusal": "text"},
 }
-# Thoughts that LiteLLM passes on to Anthropic.
+# Thinking blocks that LiteLLM passes on to Anthropic.
 _THOUGHTS: dict[str, Spec] = {
     "thinking": {"thinking": "text", "signature": "text", **_MARKS},
     "redacted_thinking": {"data": "text", **_MARKS},
 }
-# A tool. Tools that are not functions only need a type.
+# A function tool, or any other tool, of which only the type is checked.
 _TOOL = tagged_object(
     "type",
     {
@@ -186,7 +186,7 @@ _TOOL = tagged_object(
 
 
 def call_shape(arguments: Spec) -> Check:
-    """Build a check of a tool call, with a check of its arguments."""
+    """Build a check for a tool call from a check for its arguments."""
     beside: dict[str, Spec] = {"id?": "text", "type?": "text", "index?": "any", "extra_content?": "any"}
     own: dict[str, Spec] = {"function": {"name": "text", "arguments": arguments}, **beside}
     custom = {"custom": {"name": "text", "input": "text"}, "id?": "text", "type?": "text"}
@@ -194,14 +194,14 @@ def call_shape(arguments: Spec) -> Check:
 
 
 def json_text(value: object) -> Sequence[Fault]:
-    """Check the text of a JSON object."""
+    """Check that a value is a string that contains a JSON object."""
     if type(value) is not str:
         return text(value)
     try:
         is_object = isinstance(loads(value), dict)
     except (ValueError, RecursionError):
         is_object = False
-    return FINE if is_object else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
+    return FINE if is_object else [((), f"is {value[:60]!r}", "use a string that contains a JSON object")]
 
 
 def chat_shape(
@@ -215,17 +215,17 @@ def chat_shape(
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
-    """Build a check of messages by role, and of tools.
+    """Build a check for messages of each role and for tools.
 
     Args:
-        content: The check of a user's content.
-        plain: The check of all other contents, which are text.
-        calls: The check of tool calls.
+        content: The check for content in user messages.
+        plain: The check for content in all other messages, which is text.
+        calls: The check for tool calls.
         profile: The provider's rules.
-        extra: Further keys of messages.
-        answers: The check of the assistant's content, if it differs from ``plain``.
-        needs_content: True if a message with tool calls must have a content too.
-        names_calls: True if a result must have the id of its call.
+        extra: The additional message keys, with their checks.
+        answers: The check for content in assistant messages, if it differs from ``plain``.
+        needs_content: True if a message with tool calls must also have content.
+        names_calls: True if a tool result must contain the id of its call.
     """
     own: dict[str, Spec] = {"name?": "text", **(extra or {})}
     assistant: dict[str, Spec] = {
@@ -258,11 +258,11 @@ def _answers_something(message: Check) -> Check:
         has_content = given.get("content") is not None
         if faults or has_content or any(given.get(key) for key in ("tool_calls", "refusal", "audio")):
             return faults
-        return [(("content",), "is missing, and there are no tool_calls", "give one of them")]
+        return [(("content",), "is missing, and so are tool_calls", "add one of them")]
 
     return check
 
 
 def bare_media(source: Source) -> str:
-    """Return the base64 of a medium, or its address."""
+    """Return a media source's base64 data or its URL."""
     return source.data if isinstance(source, Base64Source) else source.url

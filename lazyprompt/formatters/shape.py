@@ -1,7 +1,7 @@
-"""Checks of the shape of JSON, combined from small functions, and the views of a payload that the validator reads.
+"""Composable checks for JSON shapes, and the types of the payload views that the validator reads.
 
-A check is a function from a value to its faults: path, fault and remedy. Paths are built only when there is a fault.
-Most checks are written in a short form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
+A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. Paths are only
+built for faults. Most checks use a shorthand: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from lazyprompt.errors import did_you_mean
 from lazyprompt.messages.read_parts import PART_TYPES
 
 Path: TypeAlias = tuple[str | int, ...]
-# A fault in a payload: its path, the problem, and what to do.
+# A fault in a payload: its path, the problem and the suggested fix.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
-# A check, or its short form: a name in _CHECKS, with "|null" to accept null; the fields of an object, with "?" after
-# optional keys and the key "..." to accept unknown keys; or a list with the form of its items.
+# A check or its shorthand, which is a string, a mapping or a list.
+# A string is a name in ``_CHECKS``, optionally followed by ``|null`` to accept null.
+# A mapping describes an object's fields, with ``?`` after optional keys and a ``...`` key to accept unknown keys.
+# A list contains the check for its items.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
@@ -36,17 +38,17 @@ def _describe(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     kind = type(value).__name__
-    # Python refuses to write very long integers.
+    # Python raises an error when it converts very long integers to text.
     short = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() < MAX_INT_BITS)
     return f"the {kind} {value!r:.60}" if short else f"a {kind}"
 
 
 def _wrong(value: object, expected: str) -> Sequence[Fault]:
-    return [((), f"is {_describe(value)}", f"give {expected}")]
+    return [((), f"is {_describe(value)}", f"use {expected}")]
 
 
 def text(value: object) -> Sequence[Fault]:
-    """Check a text."""
+    """Check that a value is a string."""
     return FINE if type(value) is str else _wrong(value, "text")
 
 
@@ -66,7 +68,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def check_of(spec: Spec) -> Check:
-    """Build a check from its short form."""
+    """Build a check from its shorthand."""
     if isinstance(spec, str):
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
@@ -81,21 +83,21 @@ def check_of(spec: Spec) -> Check:
 
 
 def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = None) -> Check:
-    """Build a check of a text or a list of parts.
+    """Build a check for a value that is either a string or a list of parts.
 
     Args:
-        kinds: The shapes of parts, by their ``type``.
-        least: The smallest number of parts.
-        other: The shape of parts of other types; None to refuse them.
+        kinds: The shape of each part type.
+        least: The minimum number of parts.
+        other: The shape of parts with any other type; None to reject them.
     """
     return text_or(list_of(tagged_object("type", kinds, other), least))
 
 
 def new_kind(kinds: Mapping[str, Spec]) -> Check:
-    """Build a check of a part of an unknown type, which a new release of the provider may accept.
+    """Build a check for a part with an unknown type, which a new release of the provider's API may accept.
 
     Args:
-        kinds: The types that the provider accepts; known types of other providers are refused.
+        kinds: The types that the provider accepts; types that only other providers accept are rejected.
     """
     known = one_of(*kinds)
 
@@ -107,7 +109,7 @@ def new_kind(kinds: Mapping[str, Spec]) -> Check:
 
 
 def one_of(*known: str) -> Check:
-    """Build a check of a text with one of these values."""
+    """Build a check for a string that must equal one of the known values."""
 
     def check(value: object) -> Sequence[Fault]:
         if value in known:
@@ -119,37 +121,37 @@ def one_of(*known: str) -> Check:
 
 
 def nullable(inner: Spec) -> Check:
-    """Build a check that accepts null."""
+    """Build a check that also accepts null."""
     rule = check_of(inner)
     return lambda value: FINE if value is None else rule(value)
 
 
 def list_of(item: Spec, least: int = 0) -> Check:
-    """Build a check of a list of items."""
+    """Build a check for a list with at least ``least`` items."""
     rule = check_of(item)
 
     def check(value: object) -> Sequence[Fault]:
         if not is_list(value):
             return _wrong(value, "a list")
         if len(value) < least:
-            return [((), "is empty", f"give at least {least}, or leave the key out")]
+            return [((), "is empty", f"add at least {least}, or remove the key")]
         return [fault for at, each in enumerate(value) for fault in _at(at, rule(each))]
 
     return check
 
 
 def text_or(other: Spec) -> Check:
-    """Build a check that also accepts text."""
+    """Build a check that also accepts a string."""
     rule = check_of(other)
     return lambda value: FINE if type(value) is str else rule(value)
 
 
 def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
-    """Build a check of an object.
+    """Build a check for an object's fields.
 
     Args:
-        required: The checks of required keys.
-        optional: The checks of optional keys.
+        required: The checks for required keys.
+        optional: The checks for optional keys.
         more: True to accept unknown keys.
     """
     checks = {**required, **(optional or {})}
@@ -170,13 +172,13 @@ def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
 
 
 def tagged_object(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, default: str | None = None) -> Check:
-    """Build a check of an object whose shape depends on the value of one key, such as ``type`` or ``role``.
+    """Build a check for an object whose shape depends on the value of one key, such as ``type`` or ``role``.
 
     Args:
-        key: The key.
-        kinds: The shapes by the value of the key, which is not among their fields.
-        other: The shape for all other values; None to refuse them.
-        default: The value of a missing key.
+        key: The key that determines the shape.
+        kinds: The shape for each value of the key; the shapes don't include the key itself.
+        other: The shape for all other values; None to reject them.
+        default: The value that is assumed if the key is missing.
     """
     checks = {
         kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
@@ -200,35 +202,36 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
-# The validator's view of a block: its kind, its path within the message, its text, and the tool's name. The text of a
-# call or result is the id; that of a medium is the address, or ``data:`` and the MIME type. Plain tuples are fast.
+# The validator's view of a block: its kind, its path within the message, its text and the tool name.
+# For a tool call or tool result, the text is the call id.
+# For a media block, the text is the URL, or ``data:`` followed by the MIME type.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
 BlockView: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# The validator's view of a message: its path, its role, its blocks and the speaker. The roles are those of messages,
-# and prefill for the beginning of an answer that the model continues.
+# The validator's view of a message: its path, its role, its blocks and the speaker's name.
+# A partial reply that the model continues has the role ``prefill``.
 MessageView: TypeAlias = "tuple[Path, str, Sequence[BlockView], str | None]"
 
 
 def text_of_json(value: object) -> str:
-    """Return a text as it is, and an empty one for any other value, which the shape refuses."""
+    """Return a string unchanged, or an empty string for any other value, which the shape check reports."""
     return value if isinstance(value, str) else ""
 
 
 def role_of_json(value: object) -> str:
-    """Return a known role as it is, and ``nobody`` for any other value, which the shape refuses."""
+    """Return a known role unchanged, or ``nobody`` for any other value, which the shape check reports."""
     return value if isinstance(value, str) and value in ROLES else "nobody"
 
 
 def name_of_json(value: object) -> str | None:
-    """Return a text as it is, and None for any other value."""
+    """Return a string unchanged, or None for any other value."""
     return value if isinstance(value, str) else None
 
 
 def names_at(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
-    """Yield the paths and values of the objects' names; the shape refuses other values than text."""
+    """Yield the path and value of each object's name, skipping values that are not strings."""
     return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
 
 
 def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects in a list with their indices; an empty list for any other value."""
+    """Return the objects in a list with their indices, or an empty list for any other value."""
     return [(at, item) for at, item in enumerate(value) if is_dict(item)] if is_list(value) else []

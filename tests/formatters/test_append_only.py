@@ -91,7 +91,7 @@ def test_late_system_text_goes_to_the_front_for_older_models(model: str | None, 
 @pytest.mark.parametrize("roles", ["su", "uasu"])
 def test_system_text_at_the_wrong_place_is_refused(roles: str) -> None:
     messages = [{"role": message.role, "content": message.text} for message in talk(roles)]
-    with pytest.raises(FormatError, match="is a system message at the wrong place; put it between"):
+    with pytest.raises(FormatError, match="is a system message in the wrong place; put it between"):
         ChatFormatter("anthropic").validate({"messages": messages})
 
 

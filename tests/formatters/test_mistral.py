@@ -48,7 +48,9 @@ def test_the_assistant_speaks_between_results_and_the_user() -> None:
     payload = judged(FORMATTER, HI, *exchange, HI)
     assert payload["messages"][3] == {"role": "assistant", "content": AFTER_RESULTS}
     broken = {"messages": [*payload["messages"][:3], HI]}
-    with pytest.raises(FormatError, match=r"messages\[3\] is the user's, directly after a result; put an answer"):
+    with pytest.raises(
+        FormatError, match=r"messages\[3\] is a user turn directly after a tool result; add an assistant"
+    ):
         FORMATTER.validate(broken)
 
 

@@ -73,9 +73,9 @@ def test_the_validator_knows_the_rule(provider: str, model: str) -> None:
     asked = ASKED | {"content": ""}
     formatter = ChatFormatter(provider, model=model)
     formatter.validate({"messages": [HI, asked | {"reasoning_content": ""}, TOLD]})
-    with pytest.raises(FormatError, match=r"messages\[1\] calls tools without the preceding thought; give"):
+    with pytest.raises(FormatError, match=r"messages\[1\] calls tools without the preceding reasoning; set"):
         formatter.validate({"messages": [HI, asked, TOLD]})
-    with pytest.raises(FormatError, match="without the preceding thought"):
+    with pytest.raises(FormatError, match="without the preceding reasoning"):
         ChatFormatter(provider).validate({"model": model, "messages": [HI, asked, TOLD]})
     ChatFormatter(provider).validate({"messages": [HI, asked, TOLD]})
 

@@ -158,10 +158,10 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
     [
         (turns({"role": "asistant", "content": "Hi."}), "did you mean 'assistant'?"),
         (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
-        (turns(U | {"content": None}), "give a list"),
+        (turns(U | {"content": None}), "use a list"),
         (turns("UC1"), "put its result directly after it"),
-        (turns("U", tools=[TOOL, TOOL]), "give each its own name"),
-        (turns(), "give at least 1"),
+        (turns("U", tools=[TOOL, TOOL]), "use a unique name for each tool"),
+        (turns(), "add at least 1"),
     ],
 )
 def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
@@ -172,9 +172,9 @@ def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
 def test_a_medium_that_is_refused_is_told_with_those_that_are_taken() -> None:
     types = "image/png, image/jpeg, image/gif, image/webp"
     ((_, what, fix),) = complaints("anthropic", turns(said("user", [BITMAP])))
-    assert (what, fix) == ("is image as 'data:image/bmp'", f"give an address or base64 data of {types}")
+    assert (what, fix) == ("is image as 'data:image/bmp'", f"use a URL or base64 data of type {types}")
     ((_, _, fix),) = complaints("moonshot", turns(said("user", [IMAGE])))
-    assert fix == f"give base64 data of {types}"
+    assert fix == f"use base64 data of type {types}"
 
 
 def leads_somewhere(payload: Any, path: str) -> bool:
@@ -326,7 +326,7 @@ def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, s
         try:
             payload = formatter.format(*messages)
         except FormatError as error:
-            if "there is no message with any content" not in str(error):
+            if "no message has any content" not in str(error):
                 raise
         else:
             formatter.validate(payload)
