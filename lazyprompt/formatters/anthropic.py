@@ -1,7 +1,7 @@
-"""Anthropic's Messages API.
+"""The format and rules of Anthropic's Messages API.
 
-Source: the API reference, "Create a Message"; the guides on tool use, vision, PDF, extended thinking and prompt
-caching; the types of the official client.
+Source: the page "Create a Message" in the API reference; the guides on tool use, vision, PDF, extended thinking and
+prompt caching; the types in the official client.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnthropicForm:
-    """The form with content blocks; results are in the user's messages."""
+    """The message format with content blocks, in which user messages contain the tool results."""
 
     messages_key: str = "messages"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the system text and the messages of turns."""
+        """Write turns as system text and messages."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
-        # The content of the last message with results.
+        # The content of the last message with tool results.
         answers: list[Json] = []
         after_results = False
         for role, _, content, _ in turns:
@@ -75,7 +75,7 @@ class AnthropicForm:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
             elif after_results and role == "user":
-                # Tool results go into a user message, so the user's text after them is added to that message.
+                # Tool results are in a user message, so the user's next text is added to the same message.
                 answers += _blocks(content)
             else:
                 messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
@@ -84,11 +84,11 @@ class AnthropicForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return functions with their ``input_schema``, and Anthropic's own tools as they are."""
+        """Return functions with their ``input_schema``, and Anthropic's own tools unchanged."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages and system text; other keys of a request are not checked."""
+        """Return a check for the messages, the system text and the tools; other request keys are not checked."""
         user, assistant = {**_SAID, "tool_result": _RESULT_SHAPE}, {**_ANSWERED, **_SERVER}
         roles = {
             "user": {"content": parts_of(user, other=new_kind(user))},
@@ -99,7 +99,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the system text and the messages, with results separate from the user's text after them."""
+        """Yield views of the system text and the messages, with tool results separate from the text after them."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _block_views(system, ()), None
@@ -111,7 +111,7 @@ class AnthropicForm:
                 yield path, role, seen, None
                 continue
             content = [each for each in seen if each[0] != "result"]
-            # The user's text before results separates them from their calls.
+            # User text before tool results separates the results from their calls.
             if results != seen[: len(results)]:
                 yield path, role, content, None
                 content = []
@@ -120,7 +120,7 @@ class AnthropicForm:
                 yield path, role, content, None
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the names of the tools."""
+        """Yield the path and name of each tool."""
         return names_at((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
     parse = staticmethod(from_anthropic)
@@ -131,7 +131,7 @@ def _blocks(content: Content | Native) -> list[Json]:
         return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # Calls are written inline, because a function call for each would double the time.
+    # Tool calls are written inline, because one Python function call for each would double the time.
     return [
         {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
         if isinstance(block, ToolUseBlock)
@@ -176,7 +176,7 @@ def _source(source: Source) -> JsonObject:
 
 
 def _decoded(data: str) -> str:
-    """Return the text of a plain text file.
+    """Decode the base64 data of a plain text file.
 
     Raises:
         MediaError: The text is not UTF-8.
@@ -184,13 +184,13 @@ def _decoded(data: str) -> str:
     try:
         return b64decode(data).decode()
     except UnicodeDecodeError as error:
-        raise MediaError(f"a text/plain file is not UTF-8: {error}; convert it to UTF-8 for Anthropic") from error
+        raise MediaError(f"text/plain file is not UTF-8: {error}; convert it to UTF-8 for Anthropic") from error
 
 
 def _result(block: ToolResultBlock) -> JsonObject:
     output = block.output
     form: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
-    # An empty result has no content, because empty text would be refused.
+    # An empty result is sent without content, because Anthropic rejects empty text.
     if output:
         form["content"] = output if isinstance(output, str) else _blocks(output)
     if block.is_error:
@@ -208,12 +208,12 @@ def _tool(tool: JsonObject) -> JsonObject:
     form["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("strict") is not None:
         form["strict"] = function["strict"]
-    # Keep the profile's ``tool_keys``.
+    # Keep the additional keys in the profile's ``tool_keys``.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
 def _block_views(content: object, path: Path) -> list[BlockView]:
-    """Return the blocks of a content as the validator sees them."""
+    """Return the validator's views of the blocks in message content."""
     if isinstance(content, str):
         return [("text", path, content, None)]
     seen: list[BlockView] = []
@@ -225,7 +225,7 @@ def _block_views(content: object, path: Path) -> list[BlockView]:
         elif kind == "result":
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
-            # The shape reports other values than text; don't also report them as empty.
+            # The shape check already reports values that are not text, so they are not reported as empty too.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is None:
@@ -236,7 +236,7 @@ def _block_views(content: object, path: Path) -> list[BlockView]:
 
 
 def _address(block: Mapping[str, Any]) -> str:
-    """Return the address of a medium, or ``data:`` and its MIME type."""
+    """Return a media block's URL, or ``data:`` followed by its MIME type."""
     source = fields_of(block.get("source"))
     encoded = text_of_json(source.get("media_type")) if source.get("type") == "base64" else ""
     return text_of_json(source.get("url", f"data:{encoded}"))
@@ -279,14 +279,14 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# A new release of the API may add keys to the model's blocks.
+# The blocks in model output, which may contain more keys in a new release of the API.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},
     "redacted_thinking": {"data": "text", "...": "any"},
     "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "...": "any"},
 }
-# Blocks of Anthropic's own tools in answers, whose form is not checked.
+# Model output from Anthropic's own tools. The shape of these blocks is not checked.
 _EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 _SERVER_TOOLS = ("web_search", "web_fetch", *_EXECUTION, "tool_search")
 _SERVER: dict[str, Spec] = dict.fromkeys(
@@ -302,7 +302,7 @@ _FUNCTION: dict[str, Spec] = {
     "strict?": "any",
     **dict.fromkeys((f"{key}?" for key in _TOOL_KEYS), "any"),
 }
-# A tool with its schema, or one of Anthropic's own with a type.
+# A custom tool with its schema, or one of Anthropic's own tools with its type.
 _TOOL = tagged_object("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
 
 ANTHROPIC = Profile(
@@ -315,7 +315,7 @@ ANTHROPIC = Profile(
     error_results=True,
     thinking="signed",
     system="apart",
-    # Models since Claude Opus 4.8, except the preview of Mythos.
+    # Claude Opus 4.8 and later models, except Mythos Preview.
     late_system=re.compile(
         r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
     ),
@@ -323,14 +323,14 @@ ANTHROPIC = Profile(
     user_first=True,
     needs_user=True,
     empty_text=False,
-    # The API joins adjacent turns of a role.
+    # The API joins adjacent turns with the same role.
     unenforced=frozenset({"alternation", "user first", "unique ids"}),
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    # Source: the API's error message.
+    # These keys come from an API error message.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
-    # Older models continue the assistant's last turn; models since Claude 4.6 refuse it.
+    # Older models continue a final assistant turn, whereas Claude 4.6 and later models reject it.
     prefill="",
     no_prefill=re.compile(r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))"),
     trailing_space=False,

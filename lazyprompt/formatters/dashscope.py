@@ -1,7 +1,7 @@
-"""DashScope's own API (Qwen): OpenAI's messages with parts that have one key each.
+"""The format and rules of DashScope's own API (Qwen): OpenAI messages whose content parts have one key each.
 
-Source: the API references of Generation and MultiModalConversation; the documented form of a message with tool calls
-only (its text is null).
+Source: the API references for Generation and MultiModalConversation, which also document that a message with only tool
+calls has null as its text.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DashScopeForm(ChatForm):
-    """The form with parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}`` and ``{"video": ...}``."""
+    """The format with content parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``."""
 
     def part(self, block: Block) -> JsonObject:
-        """Write a block as a part of one key."""
+        """Write a block as a part with a single key."""
         if isinstance(block, MediaBlock):
             return {block.kind: address_of(block.source)}
         return {"text": text_of((block,))}
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role, with text or parts of one key."""
+        """Return a check for messages whose content is text or parts with a single key."""
         parts = list_of(_one_key("text", *profile.media), 1)
         content = parts if self.lists else text_or(parts)
         return chat_shape(content, content, list_of(call_shape(json_text), 1), profile)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return a part of a content as the validator sees it."""
+        """Return the validator's view of a content part."""
         for kind in _KINDS:
             if kind in part:
                 return kind, path, text_of_json(part[kind]), None
@@ -52,20 +52,20 @@ class DashScopeForm(ChatForm):
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 
 
-# Further keys of a media part: its sampling, and a cache breakpoint.
+# The optional keys of a media part: sampling settings and a cache breakpoint.
 _BESIDE: dict[str, Spec] = dict.fromkeys(
     ("fps?", "max_frames?", "min_pixels?", "max_pixels?", "total_pixels?", "cache_control?"), "any"
 )
 
 
 def _one_key(*kinds: str) -> Check:
-    """Build a check of an object with exactly one of these keys, and settings; a text may be null, as documented."""
+    """Build a check for an object with exactly one of the keys, and optional settings; a text may be null."""
     known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:
         faults = known(value)
         if not faults and len(fields_of(value).keys() & kinds) != 1:
-            return [((), "must have one key", f"give one of {', '.join(kinds)}")]
+            return [((), "must have exactly one content key", f"use one of {', '.join(kinds)}")]
         return faults
 
     return check

@@ -1,7 +1,7 @@
-"""Google's Gemini API, in the keys of the official client (google-genai).
+"""The format and rules of Google's Gemini API, with the keys of the official client (google-genai).
 
-Source: the API reference, "generateContent"; the guides on function calling, thought signatures and file input; the
-types of the official client, which accepts base64 text for bytes.
+Source: the page "generateContent" in the API reference; the guides on function calling, thought signatures and file
+input; the types in the official client, which accepts base64 text for bytes.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.shape import BlockView, Check, Fault, Kind, MessageView, Path, Spec
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
-# The placeholder in Google's guide on thought signatures, for calls that Gemini did not make itself.
+# Google's guide on thought signatures documents this placeholder for calls that Gemini did not generate.
 _UNSIGNED = "skip_thought_signature_validator"
 _ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class GeminiForm:
-    """The form with contents of parts; results are in the user's contents.
+    """The format with contents that consist of parts; user contents contain the tool results.
 
     Args:
-        strings: True to write text parts as plain text, for Gemini's first client.
+        strings: True to write text parts as plain strings, for Gemini's first client.
     """
 
     strings: bool = False
     messages_key: str = "contents"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the system instruction and the contents of turns."""
+        """Write turns as the system instruction and contents."""
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
         signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
         tools = tools_called(turns)
         parts: list[Json] = []
         after_results = False
-        # The ids of Gemini's own calls. Results of its calls without an id have none either.
+        # The ids of Gemini's own calls. The result of a call without an id must not have an id either.
         ids: set[object] | None = None
         for role, _, content, _ in turns:
             if role == "system" and not isinstance(content, Native):
@@ -73,7 +73,7 @@ class GeminiForm:
                     contents.append({"role": "user", "parts": parts})
                 parts += content.parts() if isinstance(content, Native) else _responses(content, tools, ids)
             elif after_results and role == "user":
-                # Results are in the user's content, so the user's next text belongs to the same content.
+                # Tool results are in a user content, so the user's next text is added to the same content.
                 parts += self.parts(content)
             else:
                 parts, after_results = self.parts(content), False
@@ -85,12 +85,12 @@ class GeminiForm:
         return payload
 
     def parts(self, content: Content | Native) -> list[Json]:
-        """Write the parts of a turn."""
+        """Write a turn's content as a list of parts."""
         if isinstance(content, Native):
             return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        # Calls are written inline, because a function call for each would double the time.
+        # Tool calls are written inline, because one Python function call for each would double the time.
         parts: list[Json] = [
             {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
             if isinstance(block, ToolUseBlock) and not block.signature
@@ -102,23 +102,23 @@ class GeminiForm:
         return parts
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return one tool with all functions declared."""
+        """Return a single tool that declares all functions."""
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of contents of parts; other keys of a request are not checked."""
+        """Return a check for the contents, the system instruction and the tools; other keys are not checked."""
         part = text_or(_part_shape) if self.strings else _part_shape
         contents = list_of({"parts": list_of(part, 1), "role?": one_of("user", "model")}, 1)
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the names of the functions."""
+        """Yield the path and name of each declared function."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the system instruction and the contents, with results separate from the user's text after them."""
+        """Yield views of the system instruction and the contents, with tool results separate from user text."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -144,13 +144,13 @@ _ROLES = {"assistant": "model", "user": "user"}
 
 
 def _call_ids(parts: list[Json]) -> set[object]:
-    """Return the ids of the calls among some parts."""
+    """Return the ids of the function calls among the parts."""
     calls = [fields_of(snake_keys(part).get("function_call")) for part in parts]
     return {call["id"] for call in calls if call.get("id")}
 
 
 def _with_signature(parts: list[Json]) -> None:
-    """Give the first call of a turn a signature, which Gemini 3 requires even for another model's calls."""
+    """Add a signature to a turn's first call, because Gemini 3 requires one even for another model's calls."""
     call = next((part for part in parts if isinstance(part, dict) and "function_call" in part), None)
     if call is not None:
         call.setdefault("thought_signature", _UNSIGNED)
@@ -184,12 +184,12 @@ def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObje
 
 
 def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | None) -> list[Json]:
-    """Write the results of a turn.
+    """Write a turn's tool results as function responses.
 
     Args:
         content: The content of the turn.
         tools: The names of the called tools, by call id.
-        ids: The ids in Gemini's own calls; results of other calls have no id. None if Gemini did not make the calls.
+        ids: The ids of Gemini's own calls; the results of other calls get no id. None if Gemini did not make the calls.
     """
     return [
         _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
@@ -216,7 +216,7 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
 
 
 def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView]:
-    """Return the results with the ids of their calls; results without an id are matched by name and order."""
+    """Return the tool results with the ids of their calls; results without an id are matched by name and order."""
     matched: list[BlockView] = []
     left = list(calls)
     for kind, path, call_id, name in results:
@@ -228,9 +228,9 @@ def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView
 
 
 def _block_views(parts: object, at: int) -> list[BlockView]:
-    """Return the parts of the content at an index as the validator sees them.
+    """Return the validator's views of the parts in the content at an index.
 
-    A missing id of a call is replaced by the call's position.
+    A call without an id gets an id derived from its position.
     """
     seen: list[BlockView] = []
     for index, part in enumerate(parts if is_list(parts) else ()):
@@ -256,11 +256,11 @@ def _block_views(parts: object, at: int) -> list[BlockView]:
 
 
 def _text_view(part: Fields, path: Path) -> list[BlockView]:
-    """Return a text or a thought as the validator sees it; an empty list for parts of Gemini's own tools."""
+    """Return the validator's view of a text or thinking part; an empty list for parts from Gemini's own tools."""
     if "text" not in part:
         return []
     text = text_of_json(part["text"])
-    # A signature may come with an empty text, which must be sent back.
+    # Gemini may return a signature with an empty text, and both must be sent back.
     signed = "thought_signature" in part or "thoughtSignature" in part
     thought = part.get("thought") is True or (signed and not text)
     return [("thinking" if thought else "text", path, text, None)]
@@ -289,7 +289,7 @@ _RESPONSE: dict[str, Spec] = {
 }
 _INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
 _FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
-# A part with the keys of the client or of the REST API: its content, and keys that any part may have.
+# The keys of a part, as spelled by the client and by the REST API.
 _PART: dict[str, Spec] = {
     "text?": "text",
     **dict.fromkeys(("function_call?", "functionCall?"), _CALL),
@@ -303,13 +303,13 @@ _PART: dict[str, Spec] = {
 }
 
 _check_part = check_of(_PART)
-# The keys that any part may have.
+# Keys that are allowed in any part, next to its content.
 _BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
 _KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
 
 
 def _part_shape(part: object) -> Sequence[Fault]:
-    """Check a part. A part without known keys is accepted, because it may be of a new kind."""
+    """Check a part; a part without known keys is accepted, because new API releases may add kinds of parts."""
     keys = fields_of(part).keys()
     return FINE if keys and _KNOWN.isdisjoint(keys) else _check_part(part)
 
@@ -320,9 +320,9 @@ GEMINI = Profile(
     source="https://ai.google.dev/api/generate-content",
     native="gemini",
     media={
-        # Gemini generates images and audio, which later turns may edit.
+        # The assistant may send media, because later turns may edit images and audio that Gemini generated.
         "image": Media(("image/*",), schemes=("gs",), assistant=True),
-        # The guide on audio lists audio/mp3, but not audio/mpeg.
+        # Google's guide on audio lists audio/mp3, but not audio/mpeg.
         "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",), assistant=True),
         "video": Media(("video/*",), schemes=("gs",), assistant=True),
         "file": Media((*PDF, "text/*"), schemes=("gs",), assistant=True),
@@ -339,7 +339,7 @@ GEMINI = Profile(
     tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     strict_tools=False,
     layouts={
-        # The documented examples have plain text parts, for Gemini's first client.
+        # AgentScope's documented examples contain plain strings as parts, for Gemini's first client.
         style: HistoryLayout("joined", changes={"form": GeminiForm(strings=True)})
         for style in ("conversation", "dialogue")
     },

@@ -1,7 +1,7 @@
-"""Mistral's chat API: OpenAI's form, with thoughts in the content and addresses as plain text.
+"""The format and rules of Mistral's chat API: OpenAI's format with reasoning in the content and URLs as strings.
 
-Source: the API reference, "Chat completion"; the guides on reasoning, vision, audio and document understanding; the
-types of the official client; for the order of turns and the ids of calls, the rules of mistral-common.
+Source: the page "Chat completion" in the API reference; the guides on reasoning, vision, audio and document
+understanding; the types in the official client. The rules for turn order and call ids come from mistral-common.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MistralForm(ChatForm):
-    """The form whose content is text, or chunks of text, thoughts and media with addresses as plain text."""
+    """The format whose content is a string or a list of text, reasoning and media chunks, with URLs as strings."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
-        """Put the blocks of a turn into its message."""
+        """Add a turn's blocks to its message."""
         content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock))
         message["content"] = self.content(content)
         if calls := [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]:
             message["tool_calls"] = list(calls)
 
     def part(self, block: Block) -> JsonObject:
-        """Return a block as a chunk of a content."""
+        """Write a block as a content chunk."""
         match block:
             case ThinkingBlock(thinking, signature):
                 chunk: JsonObject = {"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}
@@ -48,7 +48,7 @@ class MistralForm(ChatForm):
                 return ChatForm.part(self, block)
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return the tools, adding empty parameters to functions without any, because Mistral requires them."""
+        """Return the tools, with empty parameters added where they are missing, because Mistral requires them."""
         for tool in tools:
             function = tool.get("function")
             if isinstance(function, dict) and not function.get("parameters"):
@@ -56,12 +56,12 @@ class MistralForm(ChatForm):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role, with text or chunks."""
+        """Return a check for messages whose content is text or chunks."""
         plain, answers = parts_of({"text": PART_SHAPES["text"]}, 0), parts_of(_ANSWERED, 0)
         return chat_shape(parts_of(_SAID), plain, list_of(call_shape(json_text)), profile, answers=answers)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return a chunk of a content as the validator sees it."""
+        """Return the validator's view of a content chunk."""
         kind = part.get("type")
         if kind == "thinking":
             return "thinking", path, "", None
@@ -94,7 +94,7 @@ MISTRAL = Profile(
     source="https://docs.mistral.ai/api/#tag/chat",
     media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "file": Media(PDF)},
     thinking="own",
-    # Mistral refuses a system turn after another role, and a user's turn after a result.
+    # Mistral rejects a system turn after a turn with another role, and a user turn after a tool result.
     system="first",
     answers_results=True,
     user_last=True,

@@ -1,6 +1,6 @@
-"""Ollama's chat and generate APIs: images outside of the content, and arguments as objects.
+"""The formats and rules of Ollama's chat and generate APIs, with images outside of the content.
 
-Source: the API reference (docs/api.md of the Ollama repository) and the types of the official client.
+Source: the API reference (``docs/api.md`` in the Ollama repository) and the types in the official client.
 """
 
 from __future__ import annotations
@@ -26,70 +26,70 @@ if TYPE_CHECKING:
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """Return the images as base64, or as addresses like in the documented examples."""
+    """Return the images as base64 data, or as URLs, which AgentScope's documented examples contain."""
     return [bare_media(block.source) for block in blocks if isinstance(block, ImageBlock)]
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaForm(ChatForm):
-    """The form whose content is text, with separate ``images`` and arguments as objects."""
+    """The format with text as content, a separate ``images`` list, and tool arguments as objects."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
-        """Put the blocks of a turn into its message."""
+        """Add a turn's blocks to its message."""
         ChatForm.fill(self, message, tuple(block for block in blocks if not isinstance(block, ImageBlock)))
         if images := _images(blocks):
             message["images"] = images
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """Write a call of a tool."""
+        """Write a tool call with its arguments as an object."""
         return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """Write the result of a call of a tool as a message."""
+        """Write a tool result as a message."""
         return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role, with text and images."""
+        """Return a check for messages with text content and images."""
         images: dict[str, Spec] = {"images?": list_of("text" if profile.media["image"].url else "base64", 1)}
         return chat_shape(text, text, list_of(call_shape("object"), 1), profile, images, names_calls=False)
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the images as the validator sees them."""
+        """Return the validator's views of the images."""
         return [("image", ("images", at), "data:", None) for at in range(len(items_of(message.get("images"))))]
 
     parse = staticmethod(from_ollama)
 
 
 class GenerateForm:
-    """The form with one text as the ``prompt``, ``system`` and ``images``."""
+    """The format with a single text as ``prompt``, and optional ``system`` text and ``images``."""
 
     messages_key = "prompt"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the prompt of one user's turn, and the system text before it."""
+        """Write the single user turn as the prompt, and the system text before it as ``system``."""
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             if isinstance(content, Native):
-                continue  # the provider has no native form
+                continue  # This provider has no native format.
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(() if isinstance(content, str) else content):
                 payload["images"] = images
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Refuse all tools."""
-        raise FormatError(f"ollama-generate does not support tools, and {len(tools)} were given; use 'ollama'")
+        """Reject all tools."""
+        raise FormatError(f"ollama-generate does not support tools, but {len(tools)} were passed; use 'ollama'")
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of the prompt, system text and images."""
+        """Return a check for the prompt, the system text and the images."""
         return check_of({"prompt": "text", "system?": "text", "images?": list_of("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield nothing: there are no tools."""
+        """Return an empty iterator, because the API doesn't support tools."""
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the prompt as the user's turn."""
+        """Yield the system text and the prompt, which is viewed as a user message."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:
@@ -99,7 +99,7 @@ class GenerateForm:
 
 
 _IMAGE = Media(("image/*",), url=False)
-# Some documented examples have addresses among the images; the current client only accepts base64.
+# Some of AgentScope's documented examples contain URLs as images, whereas Ollama's client only accepts base64 data.
 _ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(

@@ -1,6 +1,6 @@
-"""The profiles of OpenAI's Chat Completions API and of providers whose API has the same form.
+"""Profiles for OpenAI's Chat Completions API and for providers whose APIs use the same format.
 
-Sources: each profile names the API reference, and the comment above it names the guides.
+Sources: each profile links to the API reference, and the comment above a profile lists the guides.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, HistoryLayout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, UrlPart
 
-# Guides on vision, audio, PDF files and prompt caching; the types of the official client.
+# Source: OpenAI's guides on vision, audio, PDF files and prompt caching; the types in the official client.
 OPENAI = Profile(
     name="openai",
     form=ChatForm(text_lists=True),
@@ -27,7 +27,7 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
-    # Source: the API's error message.
+    # These keys come from an API error message.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
@@ -37,7 +37,8 @@ OPENAI = Profile(
     ),
 )
 
-# Guides on thinking mode and tool calls (the thought before a call must be sent back) and on multi-round conversation.
+# Source: DeepSeek's guides on multi-round conversation, on tool calls, and on thinking mode, which requires that the
+# reasoning before a tool call is sent back.
 DEEPSEEK = Profile(
     name="deepseek",
     form=ChatForm(thinking="reasoning_content"),
@@ -53,8 +54,8 @@ DEEPSEEK = Profile(
     unenforced=frozenset({"system first"}),
 )
 
-# "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out,
-# because they may be from another provider than the one LiteLLM calls.
+# Source: the pages "Input params" and "Reasoning content" in LiteLLM's documentation.
+# Signed reasoning (``thinking_blocks``) is not sent, because LiteLLM may call a different provider next time.
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
@@ -66,7 +67,8 @@ LITELLM = OPENAI.but(
     layouts={"conversation": HistoryLayout("joined"), "dialogue": HistoryLayout("joined")},
 )
 
-# The guide on thinking models: the thought before a call must be sent back. Text may not be empty.
+# Source: Moonshot's guide on thinking models, which requires that the reasoning before a tool call is sent back.
+# The API rejects empty text.
 MOONSHOT = Profile(
     name="moonshot",
     form=ChatForm(no_text="", needs_content=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}),
@@ -75,7 +77,7 @@ MOONSHOT = Profile(
         "image": Media(IMAGES, url=False, schemes=("ms",)),
         "video": Media(("video/*",), url=False, schemes=("ms",)),
     },
-    # Moonshot's own tools have names such as $web_search.
+    # Moonshot's own tools have names such as ``$web_search``.
     tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
     thinking="text",
     thinks=re.compile(r"(?:.*/)?kimi-(?:thinking|k2-thinking|k2[.-][5-9]|k(?:[3-9]|\d\d))"),
@@ -83,9 +85,10 @@ MOONSHOT = Profile(
     prefill="partial",
 )
 
-# Guides on the OpenAI-compatible server and on multimodal inputs. The server passes names and turns to the model's chat
-# template unchanged. The templates of Llama 2 and Gemma refuse a system turn that is not the first. Names may not
-# contain a control sequence, because a template may write them unchecked.
+# Source: vLLM's guides on the OpenAI-compatible server and on multimodal inputs.
+# The server passes names and turns to the model's chat template unchanged.
+# The chat templates of Llama 2 and Gemma reject a system turn after the first turn.
+# Names must not contain a control sequence, because a chat template may write them without a check.
 VLLM = Profile(
     name="vllm",
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
@@ -98,7 +101,7 @@ VLLM = Profile(
     needs_user=True,
 )
 
-# Guides on chat and on image understanding.
+# Source: xAI's guides on chat and on image understanding.
 XAI = Profile(
     name="xai",
     form=ChatForm(no_text=""),

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API.
+"""The format and rules of OpenAI's Responses API.
 
-Source: the API reference, "Create a model response"; the guides on reasoning, function calling and file inputs; the
-types of the official client.
+Source: the page "Create a model response" in the API reference; the guides on reasoning, function calling and file
+inputs; the types in the official client.
 """
 
 from __future__ import annotations
@@ -50,52 +50,52 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import Content, WrittenTurn
 
 
-# Blocks that become separate items; texts and media are parts of a message.
+# Block types that are written as separate items. Texts and media become parts of a message item.
 _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesForm:
-    """The form with a list of items: messages, reasoning, calls and their outputs.
+    """The format with a list of items: messages, reasoning, tool calls and their outputs.
 
-    System text is a message of the role ``developer``, because the newest models put ``instructions`` after the input,
-    where they are not cached.
+    System text is written as a message with the role ``developer``. The newest models place ``instructions`` after the
+    input, where the prompt cache doesn't cover them.
     """
 
     messages_key: str = "input"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the input of turns."""
+        """Write turns as input items."""
         customs = [turn[2].custom_calls() for turn in turns if isinstance(turn[2], Native)]
         free = frozenset[str]().union(*customs)
         return {"input": [item for role, _, content, _ in turns for item in _items(role, content, free)]}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return functions in the flat form, and OpenAI's own tools as they are."""
+        """Return functions in the flat format, and OpenAI's own tools unchanged."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of items by type; other keys of a request are not checked."""
+        """Return a check for input items of each type and for tools; other request keys are not checked."""
         items = text_or(list_of(_ITEM, 1))
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the names of the functions."""
+        """Yield the path and name of each function tool."""
         tools = objects(payload.get("tools"))
         return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the instructions and the items as separate messages."""
+        """Yield views of the instructions and the input items, each as a separate message."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
             yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
-        # The server may keep the conversation with the calls.
+        # The server may store the earlier conversation that contains the calls.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
         kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
         calls = {call_id for kind, call_id in kinds if kind == "function_call"}
-        # Results of some of OpenAI's own tools have the type of function results.
+        # Some of OpenAI's own tools return results of the same type as function tools.
         others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
@@ -117,12 +117,12 @@ class ResponsesForm:
 
 
 def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterator[Json]:
-    """Yield the items of a turn; adjacent texts and media are one message.
+    """Yield the items for a turn; adjacent texts and media become a single message item.
 
     Args:
         role: The role of the turn.
-        content: Its content.
-        free: The ids of calls of custom tools, whose outputs have another type.
+        content: The content of the turn.
+        free: The ids of custom tool calls, whose outputs have a different type.
     """
     if isinstance(content, Native):
         yield from content.parts()
@@ -140,7 +140,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
 
 def _message(role: str, blocks: list[Block]) -> JsonObject:
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    # The only input form of the assistant's texts is a plain string.
+    # The API only accepts assistant text in the input as a plain string.
     if role == "assistant" or len(blocks) == len(texts) == 1:
         return {"role": role, "content": "\n".join(texts)}
     return {"role": role, "content": [_part(block) for block in blocks]}
@@ -161,7 +161,7 @@ def _item(block: Block, free: frozenset[str]) -> JsonObject:
             item: JsonObject = {"type": "reasoning", "id": thought_id, "summary": summary}
             return item | {"encrypted_content": block.signature} if block.signature else item
         case _:
-            raise FormatError(f"the Responses API has no item for this {block!r}")
+            raise FormatError(f"the Responses API does not support this item: {block!r}")
 
 
 def _part(block: Block) -> JsonObject:
@@ -175,19 +175,19 @@ def _part(block: Block) -> JsonObject:
                 return {"type": "input_file", "filename": filename or "file.pdf", "file_data": address_of(source)}
             return {"type": "input_file", "file_url": source.url}
         case _:
-            raise FormatError(f"the Responses API has no part for this {block.kind} block: {block!r}")
+            raise FormatError(f"the Responses API does not support this {block.kind} block: {block!r}")
 
 
 def _tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
     function = json_object(tool["function"])
-    # Without "strict" the API would apply rules to the schema that Chat Completions doesn't have.
+    # Without ``strict``, the Responses API enforces schema rules that Chat Completions does not.
     form: JsonObject = {"type": "function", "name": function["name"], "strict": function.get("strict", False)}
     form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("description"):
         form["description"] = function["description"]
-    # Keep the profile's ``tool_keys``.
+    # Keep the additional keys in the profile's ``tool_keys``.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
@@ -251,7 +251,7 @@ _FUNCTION: dict[str, Spec] = {
     "defer_loading?": "any",
     "allowed_callers?": "any",
 }
-# OpenAI's own tools, and the items of their calls, only need a type.
+# For OpenAI's own tools and for the items of their calls, only the type is checked.
 _OTHER: dict[str, Spec] = {"type": "text", "...": "any"}
 _TOOL = tagged_object("type", {"function": _FUNCTION}, other=_OTHER)
 _ITEM = tagged_object("type", _ITEMS, other=_OTHER, default="message")

@@ -253,7 +253,7 @@ def test_a_text_document_goes_to_anthropic_as_text() -> None:
     payload = ChatFormatter("anthropic").format(Msg("Ann", [text], "user"))
     source = {"type": "text", "media_type": "text/plain", "data": "Grüße"}
     assert payload["messages"][0]["content"] == [{"type": "document", "source": source}]
-    with pytest.raises(MediaError, match="a text/plain file is not UTF-8"):
+    with pytest.raises(MediaError, match="text/plain file is not UTF-8"):
         ChatFormatter("anthropic").format(Msg("Ann", [FileBlock(Base64Source("text/plain", "/w=="))], "user"))
 
 
