@@ -1,7 +1,7 @@
-"""Token counters that ask the provider, with one or two network requests for each count.
+"""Token counters that call the provider's counting API, with one or two network requests per count.
 
-Source: Anthropic's API reference, "Count tokens in a Message"; Google's, "Counting tokens" (``models.countTokens``);
-the types of the official clients.
+Source: the page "Count tokens in a Message" in Anthropic's API reference; the page "Counting tokens"
+(``models.countTokens``) in Google's API reference; the types in the official clients.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _Client = TypeVar("_Client")
-_SHORT = "x"  # the content of the short message: one token
+_SHORT = "x"  # The content of the short message, which is one token long.
 
 
 class _AskingCounter(ABC, Generic[_Client]):
-    """The base of both counters. It formats messages, and adds a short message if there is none."""
+    """The base class of both counters. It formats messages, and adds a short message if there are none."""
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
-    # The provider, the key of system text in its payloads, and the extra that installs its client.
+    # The provider, the payload key for its system text, and the extra that installs its client.
     _names: ClassVar[tuple[str, str, str]]
 
     def __init__(self, model: str, client: _Client | None = None) -> None:
@@ -40,31 +40,30 @@ class _AskingCounter(ABC, Generic[_Client]):
         self._frame: int | None = None
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """Return the number of tokens of messages and tools, with one request.
+        """Return the number of tokens in messages and tools, with one request.
 
-        Providers refuse a request without messages. System text or tools alone are therefore counted with a short
-        message, whose own count is subtracted (a second request, once for each counter). Without messages, system text
-        and tools, the count is 0, without a request.
+        Providers reject a request without messages. To count system text or tools alone, the counter adds a short
+        message and subtracts its token count, which takes a second request once per counter. Without messages, system
+        text and tools, the count is 0 and no request is made.
 
         Args:
-            messages: Msg, OpenAI dicts, or messages in the provider's form, with system text as a leading
-                ``{"role": "system", "content": ...}``. Messages in the provider's form are sent as they are; all others
-                are formatted by a :class:`ChatFormatter`. They are not changed.
-            tools: The tools in the OpenAI form, or in the provider's.
+            messages: Msg objects, OpenAI dicts, or messages in the provider's format, with system text as a leading
+                ``{"role": "system", "content": ...}``. Messages in the provider's format are sent unchanged; all other
+                messages are formatted by a :class:`ChatFormatter`. The list itself is not modified.
+            tools: The tools, in the OpenAI format or in the provider's format.
 
         Returns:
-            The provider's count.
+            The token count that the provider reports.
 
         Raises:
-            FormatError: The provider has no form for the messages, such as a result without its call, or they have no
-                content.
-            MediaError: A medium is a local file, which is not read; give it as base64. The provider fetches media at
-                addresses itself.
+            FormatError: The provider's format can't express the messages, or the messages have no content.
+            MediaError: A media block refers to a local file, which is not read; pass base64 data instead. The provider
+                itself fetches media from URLs.
             HistoryError: An item is not a message.
             ToolsError: An item is not a tool.
-            TokenizerError: The answer has no count.
+            TokenizerError: The response contains no count.
             MissingExtraError: The client is not installed.
-            Exception: The client's own errors, such as a missing key or no network.
+            Exception: An error from the client, such as a missing API key or a network failure.
         """
         system, forms = self._parted(messages)
         own_tools = self._own_tools(tools or ())
@@ -74,35 +73,35 @@ class _AskingCounter(ABC, Generic[_Client]):
         return asked if forms else asked - self._short()
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens of a text, without those that the provider adds around a message.
+        """Return the number of tokens in a text, without the tokens that the provider adds around a message.
 
         Args:
-            text: The text. An empty text counts 0 without a request; any other needs one, and the first text a second.
+            text: The text. Counting takes one request, and the first text takes two. An empty text takes none.
 
         Returns:
-            The provider's count of a message with this text, minus the tokens around it.
+            The provider's count for a message with this text, minus the tokens around the text.
 
         Raises:
-            TokenizerError: The answer has no count. :meth:`count` lists the other errors.
+            TokenizerError: The response contains no count. :meth:`count` lists the other errors.
         """
         if not text:
             return 0
-        if text.isspace():  # blank text alone would be refused
+        if text.isspace():  # Providers reject a message that contains only white space.
             return self._ask(None, self._user(_SHORT + text), []) - self._short()
         return self._ask(None, self._user(text), []) - self._short() + 1
 
     def _user(self, text: str) -> list[Form]:
-        """Return a user's message in the provider's form."""
+        """Return a user message in the provider's format."""
         return self._parted([{"role": "user", "content": text}])[1]
 
     def _short(self) -> int:
-        """Return the count of the short message, which is requested once."""
+        """Return the short message's token count, which is requested only once."""
         if self._frame is None:
             self._frame = self._ask(None, self._user(_SHORT), [])
         return self._frame
 
     def _parted(self, messages: Sequence[Msg | Form]) -> tuple[object, list[Form]]:
-        """Return system text, and the messages in the provider's form."""
+        """Return the system text and the messages in the provider's format."""
         given = [dict(message) if isinstance(message, Mapping) else message for message in messages]
         forms: list[Form] = [message for message in given if isinstance(message, dict)]
         if len(forms) == len(given):
@@ -114,7 +113,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         return payload.get(self._names[1]), payload[self._formatter.profile.form.messages_key]
 
     def _own_tools(self, tools: Sequence[Form]) -> list[Form]:
-        """Return tools in the provider's form."""
+        """Return tools in the provider's format."""
         own = [tool for tool in tools if "function" not in tool]
         if len(own) < len(tools):
             functions = [dict(tool) for tool in tools if "function" in tool]
@@ -123,7 +122,7 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @property
     def client(self) -> _Client:
-        """The official client, which is created on first use.
+        """The provider's official client, which is created on first use.
 
         Raises:
             MissingExtraError: The client is not installed.
@@ -142,20 +141,20 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Return True if messages are in the provider's form, and not also in the OpenAI form."""
+        """Return True if messages are in the provider's format and are not valid OpenAI messages too."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
-        """Request the provider's count of at least one message."""
+        """Request the provider's token count for at least one message."""
 
 
 class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
-    """Token counter of Anthropic's API (``POST /v1/messages/count_tokens``).
+    """Token counter that calls Anthropic's API (``POST /v1/messages/count_tokens``).
 
     Args:
         model: The model.
-        client: The official client. By default ``anthropic.Anthropic()``, created on first use with the key in the
-            environment.
+        client: The official client. By default, ``anthropic.Anthropic()`` is created on first use, with the API key
+            from the environment.
     """
 
     __slots__ = ()
@@ -180,23 +179,23 @@ class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
 
 
 def _is_plain(content: object) -> bool:
-    """Return True for text, or text parts only, which OpenAI's and Anthropic's forms have in common."""
+    """Return True for a string or a list of text parts, which OpenAI's and Anthropic's formats share."""
     if not is_list(content):
         return isinstance(content, str | None)
     return all(is_dict(part) and part.keys() == {"type", "text"} for part in content)
 
 
 class GeminiTokenCounter(_AskingCounter["genai.Client"]):
-    """Token counter of Google's API (``models/{model}:countTokens`` of the Gemini Developer API, or of Vertex AI).
+    """Token counter that calls ``models/{model}:countTokens`` in the Gemini Developer API or in Vertex AI.
 
-    For the Developer API, the client's ``CountTokensConfig`` refuses system text and tools, although the API accepts
-    them in a ``generateContentRequest`` in place of ``contents``. If there are any, the request is sent in the client's
-    ``extra_body``.
+    For the Developer API, the client's ``CountTokensConfig`` rejects system text and tools, although the API accepts
+    them in a ``generateContentRequest`` in place of ``contents``. Requests with system text or tools are therefore sent
+    in the client's ``extra_body``.
 
     Args:
         model: The model.
-        client: The official client. By default ``google.genai.Client()``, created on first use with the key, or project
-            and location, in the environment.
+        client: The official client. By default, ``google.genai.Client()`` is created on first use, with the API key, or
+            the project and location, from the environment.
     """
 
     __slots__ = ()
@@ -219,15 +218,15 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
             config["tools"] = tools
         if config and not self.client.vertexai:
             config = {"http_options": {"extra_body": _whole(self.model, instruction, contents, tools)}}
-        models: Any = self.client.models  # its types refer to optional classes
+        models: Any = self.client.models  # The client's type annotations refer to optional classes.
         count: int | None = models.count_tokens(model=self.model, contents=contents, config=config or None).total_tokens
         if count is None:
-            raise TokenizerError(f"Google's answer to countTokens for the model {self.model!r} has no totalTokens")
+            raise TokenizerError(f"Google's countTokens response for the model {self.model!r} contains no totalTokens")
         return count
 
 
 def _with_objects(content: Form) -> Form:
-    """Convert text parts to objects; some history styles write plain text for Gemini's first client."""
+    """Convert text parts to objects; some history styles write plain strings for Gemini's first client."""
     parts = content.get("parts")
     if not is_list(parts):
         return content
@@ -235,7 +234,7 @@ def _with_objects(content: Form) -> Form:
 
 
 def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]) -> dict[str, Any]:
-    """Return a body with a ``GenerateContentRequest``, checked and written by the client's own types."""
+    """Build a request body with a ``GenerateContentRequest``, validated and serialized by the client's own types."""
     from google.genai.types import Content, Tool  # noqa: PLC0415 - an extra
 
     items = [*map(Content.model_validate, contents), *map(Tool.model_validate, tools)]
@@ -243,5 +242,5 @@ def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]
     system = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
     path = model if "/" in model else f"models/{model}"
     request = {"model": path, **system, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
-    # The client adds contents of its own, unless they are given; an empty list adds none.
+    # An empty list keeps the client from adding its own contents.
     return {"contents": [], "generateContentRequest": request}

@@ -326,8 +326,8 @@ def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> 
 @pytest.mark.parametrize(
     ("messages", "error", "match"),
     [
-        ([RESULT], FormatError, "the result of the call 'c1', but there is no such call"),
-        ([Msg("Ann", "", "user")], FormatError, "no message with any content"),
+        ([RESULT], FormatError, "the result of the call 'c1', but no earlier message contains this call"),
+        ([Msg("Ann", "", "user")], FormatError, "no message has any content"),
         ([Msg("Ann", [ImageBlock(URLSource("/x/a.png"))], "user")], MediaError, "the local file '/x/a.png'"),
         ([{"role": "usr", "content": "a"}], HistoryError, "did you mean 'user'"),
         ([U, 3], FormatError, "3 is a int"),
@@ -367,7 +367,7 @@ def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
 @gemini_alone
 def test_an_answer_without_a_count_is_an_error(asked: Asked, server: Server) -> None:
     server.answer = 200, {}
-    with pytest.raises(TokenizerError, match="'m' has no totalTokens"):
+    with pytest.raises(TokenizerError, match="'m' contains no totalTokens"):
         asked.counter.count([U])
 
 
