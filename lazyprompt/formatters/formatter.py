@@ -1,7 +1,7 @@
-"""The formatters, which turn messages into a provider's payload. All providers share one path.
+"""Formatters that convert messages to a provider's payload, with the same steps for all providers.
 
-``parse_messages`` parses the messages, the functions in ``RULES`` apply the provider's rules, and the provider's form
-writes the payload.
+``parse_messages`` parses the messages, the functions in ``RULES`` apply the provider's rules, and the provider's wire
+format writes the payload.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 
 
-# The number of media loaded at the same time.
+# The maximum number of media files that are loaded concurrently.
 _LOADS = 8
-# The keys of cache breakpoints in parts of Anthropic and OpenAI.
+# The keys of cache breakpoints in content parts from Anthropic and OpenAI.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
-# Names that only repeat the role.
+# Names that are not reported as lost, because they are empty or repeat the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -84,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     end_with_user,
     strip_last_space,
 )
-"""The rules, in order. Each repairs violations and reports what it changed."""
+"""The rules, in order. Each rule repairs violations and reports its changes."""
 TEXT_RULES = frozenset(
     {
         place_system_text,
@@ -96,8 +96,8 @@ TEXT_RULES = frozenset(
         strip_last_space,
     }
 )
-"""The rules that conversations of plain text can break."""
-# The rules to apply, by two flags: all messages are texts, and speakers are merged.
+"""The rules that a conversation of plain text messages can break."""
+# The rules to apply, by two flags: True if all messages are plain text, and True if speakers are merged.
 _APPLIED = {
     (texts, merges): tuple(
         rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
@@ -108,7 +108,7 @@ _APPLIED = {
 
 
 class FormatterSettings(TypedDict, total=False):
-    """The settings of a :class:`ChatFormatter`, as keyword arguments of other functions."""
+    """The settings of a :class:`ChatFormatter`, for functions that accept them as keyword arguments."""
 
     model: str | None
     budget: Budget | None
@@ -121,29 +121,29 @@ class FormatterSettings(TypedDict, total=False):
 
 
 class ChatFormatter:
-    """Formatter of a conversation between a user and an assistant as a provider's payload.
+    """Formatter that converts a conversation between a user and an assistant to a provider's payload.
 
-    A formatter keeps no state of a call, so threads may share it.
+    Calls leave no state in a formatter, so threads may share it.
 
     Args:
-        provider: The provider's name, or a profile of your own.
-        model: The model, if the rules depend on it (cache breakpoints, thoughts, answer prefill).
-        budget: A budget for the payload; tokens are counted in the form in which they are sent.
-        token_counter: The counter of the payload's tokens, for ``max_tokens``.
-        max_tokens: A token limit. The oldest messages are dropped first; system text and the newest turn of the user
-            are kept.
-        media: The loader of local files and addresses; without one, nothing is loaded.
-        strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default
-            it is in the report.
-        cache: The places for cache breakpoints: ``tools``, ``system``, ``history`` (the last message before the newest
-            user's turn). A mapping gives each a lifetime.
-        safety: The treatment of control sequences in messages and tools, which are all untrusted: ``neutralize``,
-            ``raise`` or ``off``. The default is ``neutralize`` for servers that tokenize texts with the model's chat
-            template (vLLM, Ollama), and ``off`` for hosted providers. Control sequences are those of the model's
-            family, or of all families if the model is unknown.
+        provider: The provider's name, or a custom profile.
+        model: The model, if the rules depend on it (for cache breakpoints, reasoning or prefill).
+        budget: A token budget for the payload; tokens are counted in the format that is sent.
+        token_counter: The token counter that ``max_tokens`` uses.
+        max_tokens: A token limit for the payload. The oldest messages are dropped first; system text and the newest
+            user turn are kept.
+        media: The loader for local files and URLs; without a loader, nothing is loaded.
+        strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
+            the report lists such content.
+        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
+            newest user turn). A mapping also sets the lifetime for each place.
+        safety: The policy for control sequences in messages and tools, which are all untrusted: ``neutralize``,
+            ``raise`` or ``off``. The default is ``neutralize`` for servers that tokenize text with the model's chat
+            template (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the control sequences of
+            all model families apply.
 
     Raises:
-        FormatError: The provider is unknown, or does not support a setting.
+        FormatError: The provider is unknown or does not support a setting.
         SafetyError: The value of ``safety`` is unknown.
     """
 
@@ -168,7 +168,7 @@ class ChatFormatter:
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
         self._guard = guard_for(self.profile, model, safety)
-        # A provider without turns gets the conversation as one text.
+        # For a provider without turns, the conversation is written as a single text.
         self._merging = None if self.profile.turns else Merging(HistoryLayout(), "conversation", single=False)
 
     @property
@@ -180,25 +180,25 @@ class ChatFormatter:
         """Format a conversation as a payload.
 
         Args:
-            messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is skipped. They are not
-                changed, and the payload shares nothing mutable with them.
-            tools: The tools the model may call: dicts in the OpenAI form or Python functions.
+            messages: Msg objects, OpenAI dicts, pairs, or lists of these in any mixture; ``None`` is skipped. The
+                messages are not modified, and the payload shares no mutable objects with them.
+            tools: The tools that the model may call: dicts in the OpenAI format or Python functions.
 
         Returns:
-            The payload, with a report of changed and dropped content.
+            The payload, with a report on changed and dropped content.
 
         Raises:
-            FormatError: A result has no call, a tool has no form or a refused name, there is no message, or content
-                was lost and ``strict`` is set.
-            MediaError: Media cannot be read, or may not be.
+            FormatError: The conversation is empty or has a tool result without its call. The provider rejects a tool.
+                Content was lost, and ``strict`` is set.
+            MediaError: A media file can't be read, or reading it is not allowed.
             HistoryError: An argument is not a message.
-            BudgetError: The protected messages alone exceed the limit.
+            BudgetError: The protected messages alone exceed the token limit.
             SafetyError: Text contains a control sequence, and ``safety`` is ``raise``.
         """
         return self._format(parse_arguments(messages), ToolSet.of(tools))
 
     def format_parsed(self, messages: Sequence[Msg], tools: ToolSet, guard: MessageGuard | None) -> Payload:
-        """Format parsed messages with the caller's guard; see :meth:`format`."""
+        """Format parsed messages, using the caller's guard for control sequences; see :meth:`format`."""
         return self._payload(messages, range(len(messages)), tools, {}, guard)
 
     def _format(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
@@ -209,9 +209,9 @@ class ChatFormatter:
         return self._format_fitted(messages, tools, loaded, fitted)
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """Async version of :meth:`format`: media are loaded concurrently, and the event loop is never blocked.
+        """Async version of :meth:`format`, which loads media concurrently and never blocks the event loop.
 
-        A budget counts in a thread, and its summarizer is awaited.
+        With a budget, tokens are counted in a thread and an async summarizer is awaited.
         """
         import asyncio  # noqa: PLC0415 - importing it takes 25 ms
 
@@ -230,7 +230,7 @@ class ChatFormatter:
                 async with asyncio.TaskGroup() as group:
                     tasks = {source: group.create_task(load(source, where)) for source, where in sources.items()}
             except ExceptionGroup as failed:
-                # The first failure cancelled the other loads.
+                # The first failure cancelled all other load tasks.
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
@@ -242,34 +242,34 @@ class ChatFormatter:
         """Validate any payload against the provider's rules.
 
         Args:
-            payload: The payload, of a formatter or from elsewhere.
+            payload: A payload, from a formatter or from any other source.
 
         Raises:
-            FormatError: The payload breaks a rule; the error lists all violations with their paths and remedies.
+            FormatError: The payload breaks a rule; the error message lists each violation with its path and a fix.
         """
         found = violations(payload, self.profile, self.model)
         if found:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
 
     def parse(self, response: object, name: str = "assistant") -> Msg:
-        """Parse the provider's answer as a message, ready for history.
+        """Parse the provider's response as a message that can be added to the history.
 
         Args:
-            response: The answer: a dict, or an object of the official client.
+            response: The response, as a dict or an object from the official client.
             name: The speaker's name.
 
         Returns:
-            The message with text, thoughts and calls, and ``usage`` if the provider reports it. Arguments that are not
-            a JSON object become the ``raw_input`` of the call.
+            The message with text, reasoning and tool calls, and ``usage`` if the provider reports it. Arguments that
+            are not a JSON object become the ``raw_input`` of the call.
 
         Raises:
-            FormatError: The value is not an answer of this provider.
+            FormatError: The value is not a response from this provider.
         """
         message = self.profile.form.parse(as_dict(response), self.profile.name)
         return message if name == message.name else message.spoken_by(name)
 
     def _sources(self, messages: Sequence[Msg]) -> dict[URLSource, str]:
-        """Return the media to load. All media are checked, including those that a budget drops."""
+        """Return the media to load, after checking all media, including media in messages that a budget drops."""
         wanted: dict[URLSource, str] = {}
         turns = turns_of(messages)
         job = self._job(messages, {}, Notes(), wanted)
@@ -303,12 +303,11 @@ class ChatFormatter:
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
-        """Count the tokens of the kept messages in the form in which they are sent."""
+        """Count the tokens in the kept messages, in the format that is sent."""
         payload = self._payload(_replace_messages(messages, replaced), kept, tools, loaded, self._guard)
         return budget.count(*countable(payload, self.profile))
 
     def _format_fitted(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
-        """Format the messages that fit."""
         payload = self._payload(_replace_messages(messages, fitted.replaced), fitted.kept, tools, loaded, self._guard)
         payload.trim = fitted.report
         return payload
@@ -321,9 +320,9 @@ class ChatFormatter:
         loaded: Loaded,
         guard: MessageGuard | None,
     ) -> Payload:
-        """Guard the kept messages, apply the rules, and write the payload."""
+        """Neutralise control sequences in the kept messages, apply the rules, and write the payload."""
         if not kept:
-            raise FormatError("there is no message; give at least one")
+            raise FormatError("no messages to format; pass at least one")
         guarded, neutralised = Notes(), dict[str, str]()
         if guard is not None:
             messages = guard.messages(messages, kept, guarded, neutralised)
@@ -357,13 +356,12 @@ class ChatFormatter:
         return Payload(payload, notes.report(strict=self._strict), None, (*neutralised.items(),))
 
     def _apply_rules(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
-        """Apply the rules."""
         for rule in _APPLIED[texts, self._merging is not None]:
             turns = rule(turns, job)
         return turns
 
     def _with_natives(self, given: list[Turn], job: Job) -> tuple[list[Turn], Job]:
-        """Apply the rules to turns with native forms, which are kept unless a rule must change the message."""
+        """Apply the rules to turns with native content, which is kept unless a rule must change the message."""
         changed = {at for *_, at in given if self._needs_change(job.messages[at])}
         while True:
             job = job._replace(notes=Notes(), changed=job.changed | changed)
@@ -375,7 +373,7 @@ class ChatFormatter:
         return turns, job
 
     def _needs_change(self, message: Msg) -> bool:
-        """Return True if a message's native form breaks a rule of its own provider."""
+        """Return True if a message's native content breaks a rule of its own provider."""
         native, profile = message.native, self.profile
         if native is None or native.provider != profile.native:
             return False
@@ -389,7 +387,7 @@ class ChatFormatter:
         turns: Sequence[WrittenTurn],
         notes: Notes,
     ) -> None:
-        """Mark a last answer to continue; report metadata and names that are not sent."""
+        """Mark a final partial reply as prefill, and report metadata and names that are not sent."""
         profile, last = self.profile, given[-1][3]
         is_last = last == len(messages) - 1 and turns[-1][0] == "assistant" and profile.prefill is not None
         prefilled = is_last and is_prefill(messages[last])
@@ -433,13 +431,13 @@ class ChatFormatter:
 
 
 def _changed(given: Sequence[Turn], turns: Sequence[Turn], job: Job) -> set[int]:
-    """Return the indices of messages whose native form the rules changed."""
+    """Return the indices of messages whose native content the rules changed."""
     natives = {turn[3] for turn in given if job.native(turn)}
     return natives - {turn[3] for turn in turns if job.native(turn)} if natives else natives
 
 
 def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
-    """Report the parts, and fields of parts, that no block can express."""
+    """Report the parts, and the fields in parts, that no block can express."""
     for part, fields in parts.items() if isinstance(parts, dict) else ():
         if not isinstance(fields, dict):
             continue
@@ -455,15 +453,15 @@ def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
 
 
 class MultiAgentFormatter(ChatFormatter):
-    """Formatter of a conversation between named speakers, whose messages become a history in the user's turns.
+    """Formatter for conversations between named speakers, which writes their messages as histories in user turns.
 
-    Tool calls and results are not merged; they stay between the histories.
+    Tool calls and results are not merged into a history, but stay between the histories.
 
     Args:
-        provider: The provider's name, or a profile of your own.
+        provider: The provider's name, or a custom profile.
         history_style: The style of a history: between ``<history>`` tags (``tags``), or after a line
             ``## Conversation History`` (``conversation``) or ``## Dialogue History`` (``dialogue``).
-        heading: The text before a history, with its line end; None for the style's own.
+        heading: The text before a history, including its line end; None for the style's default heading.
         settings: The settings of :class:`ChatFormatter`.
 
     Raises:
@@ -483,7 +481,7 @@ class MultiAgentFormatter(ChatFormatter):
         if history_style not in STYLES:
             known = ", ".join(STYLES)
             near = did_you_mean(str(history_style), STYLES)
-            raise FormatError(f"history_style {history_style!r} is unknown{near}; known are {known}")
+            raise FormatError(f"history_style {history_style!r} is unknown{near}; expected one of {known}")
         super().__init__(provider, **settings)
         self.history_style: HistoryStyle = history_style
         layout = self.profile.layout(history_style)
@@ -492,7 +490,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the names of speakers that call tools; the other names are in the text."""
+        """Report the names of speakers that call tools; the history text contains all other names."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} does not support names of callers"
@@ -502,7 +500,7 @@ class MultiAgentFormatter(ChatFormatter):
 def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """Return a payload's messages and tools for a counter; system text outside of the messages comes first."""
+    """Return a payload's messages and tools for a token counter, with separate system text as the first message."""
     content = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = (
         [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
@@ -514,7 +512,7 @@ def countable(
 
 
 def _build_budget(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """Return the budget, or build one from a limit and a counter."""
+    """Return the budget, or build one from a token limit and a counter."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -522,14 +520,14 @@ def _build_budget(budget: Budget | None, max_tokens: int | None, counter: Counts
     if max_tokens is None and counter is None:
         return checked_budget(budget)
     if budget is not None:
-        raise FormatError("a budget has its own limit and counter; give budget, or max_tokens and token_counter")
+        raise FormatError("budget already sets the limit and counter; pass budget, or max_tokens and token_counter")
     if max_tokens is None or counter is None:
-        raise FormatError("max_tokens and token_counter go together: give both, or neither")
-    # Drop no more than necessary, as AgentScope does with these arguments.
+        raise FormatError("max_tokens and token_counter require each other; pass both, or neither")
+    # Drop no more messages than necessary, as AgentScope does with these arguments.
     return Budget(max_tokens, counter, low_water=1)
 
 
 def _replace_messages(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
-    """Replace some messages by their index."""
+    """Return the messages with some of them replaced, by index."""
     changed = {at: item for at, item in replaced.items() if isinstance(item, Msg)}
     return [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages

@@ -1,4 +1,4 @@
-"""The rules of a provider, as data. How to add one: docs/reference/providers.md."""
+"""Provider rules as data; ``docs/reference/providers.md`` explains how to add a provider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import WrittenTurn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
-# Rules that some providers document but don't enforce.
+# Rules that some providers document but do not enforce.
 Unenforced: TypeAlias = Literal["alternation", "user first", "system first", "empty text", "unique ids"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 
@@ -27,39 +27,39 @@ ALL_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class Form(Protocol):
-    """A wire form: the writer, parser and checks of the payloads of one or more providers."""
+    """A wire format, which writes, parses and checks payloads for one or more providers."""
 
     @property
     def messages_key(self) -> str:
-        """The key of the conversation in the payload."""
+        """The payload key that contains the conversation."""
         ...
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write turns that follow the provider's rules as a new payload without tools."""
+        """Write turns, which already follow the provider's rules, as a new payload without tools."""
         ...
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return tools in the provider's form.
+        """Return tools in the provider's format.
 
         Raises:
-            FormatError: The provider has no form for a tool.
+            FormatError: The provider doesn't support a tool of this type.
         """
         ...
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check of a payload's shape."""
+        """Return a check for the JSON shape of a payload."""
         ...
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the path and the name of each function that a payload declares."""
+        """Yield the path and name of each function that a payload declares."""
         ...
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of a payload's messages for the validator; values of an unknown shape are skipped."""
+        """Yield the validator's views of a payload's messages, skipping values with an unknown shape."""
         ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """Parse the provider's answer as a message."""
+        """Parse the provider's response as a message."""
         ...
 
 
@@ -69,14 +69,14 @@ class Media:
     """A provider's rules for one kind of media.
 
     Args:
-        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all of a kind. Media are sent with the
-            type's name from this list.
-        url: True if the provider fetches media from an address.
-        data: True if the provider accepts base64.
-        schemes: Further accepted schemes of addresses, such as ``gs``.
-        opaque: True if any text is accepted as an address, such as the name of an uploaded file.
-        assistant: True if the assistant's messages may contain such media.
-        system: True if the system message may contain such media.
+        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types. Media files are sent
+            with the MIME type as spelled in this list.
+        url: True if the provider fetches media from URLs.
+        data: True if the provider accepts base64 data.
+        schemes: The accepted URL schemes besides HTTP(S), such as ``gs``.
+        opaque: True if any string is accepted in place of a URL, such as the name of an uploaded file.
+        assistant: True if assistant messages may contain this kind of media.
+        system: True if the system message may contain this kind of media.
     """
 
     types: tuple[str, ...]
@@ -95,14 +95,14 @@ class Media:
 @read_only
 @dataclass(frozen=True, slots=True)
 class HistoryLayout:
-    """The layout of a merged history.
+    """The position of a merged history relative to the system text and to media.
 
     Args:
-        system: The place of the system text: a turn of its own (``own``), the beginning of the user's turn
-            (``joined``), or a system turn that also contains the history (``host``).
-        join: The text between the system text and the history.
-        media_last: True if media follow all text.
-        changes: Fields of the profile with other values for this style, from older documentation of the provider.
+        system: The place of the system text: in a separate turn (``own``), at the start of the user turn
+            (``joined``), or in a system turn that also contains the history (``host``).
+        join: The separator between the system text and the history.
+        media_last: True if all media come after the text.
+        changes: The profile fields to override for this history style.
     """
 
     system: Literal["own", "joined", "host"] = "own"
@@ -114,15 +114,15 @@ class HistoryLayout:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """A provider's rules for cache breakpoints: marks at the end of a cached prefix.
+    """A provider's rules for cache breakpoints, which mark the end of a cached prefix.
 
     Args:
-        key: The key of the mark in a block.
-        mark: The mark without a lifetime.
-        lifetimes: The accepted lifetimes, the default first, then longer ones.
-        tools: True if a tool may have a mark.
-        models: The models that support marks; ``None`` for all.
-        most: The largest number of marks in a payload.
+        key: The block key that sets a breakpoint.
+        mark: The value of a breakpoint, without its lifetime.
+        lifetimes: The accepted lifetimes, in increasing order; the first one is the default.
+        tools: True if a tool may have a breakpoint.
+        models: A pattern for the models that support breakpoints; ``None`` if all models do.
+        most: The maximum number of breakpoints in a payload.
     """
 
     key: str
@@ -144,47 +144,49 @@ class Profile:
 
     Args:
         name: The provider's name in ``ChatFormatter(name)``.
-        form: The wire form, which writes and parses payloads.
-        source: The documentation of the rules.
-        native: The native form, as in :attr:`lazyprompt.Msg.native`, of messages that are sent unchanged.
-        media: The media that the user's messages may contain, by kind.
-        result_media: The kinds of media that a tool result may contain; others follow in a user's turn.
-        error_results: True if a result can be marked as a tool's failure.
-        url_media: The kinds of media that the ``url`` of a message may refer to.
-        thinking: The thoughts to send: none, those that the provider signed or redacted (``signed``), those with its id
-            (``items``), its own as text (``own``), or all as text (``text``).
-        thinks: The models that refuse a call without its preceding thought, even an empty one.
-        signs_parts: True if the provider signs texts and calls, and expects these signatures back.
+        form: The wire format, which writes and parses payloads.
+        source: The URL of the documentation for the rules.
+        native: The provider's native format, as in :attr:`lazyprompt.Msg.native`; native content is sent unchanged.
+        media: The rules for media in user messages, by kind; other kinds are not accepted.
+        result_media: The kinds of media that a tool result may contain; other media move to a user turn.
+        error_results: True if a tool result can be marked as an error.
+        url_media: The kinds of media that a message's ``url`` may refer to.
+        thinking: The thinking blocks to send: none (``none``), blocks that the provider signed or redacted
+            (``signed``), blocks with an id from the provider (``items``), the provider's own blocks as text (``own``),
+            or all blocks as text (``text``).
+        thinks: A pattern for the models that reject a tool call without the preceding reasoning, which may be empty.
+        signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
-        turns: True if the provider supports turns; otherwise the conversation is one text.
+        turns: True if the provider supports turns; False to send the conversation as a single text.
         system: The place of system text: any turn (``anywhere``), the first turn only (``first``), or outside of the
             messages (``apart``).
-        late_system: The models that accept further system text after a user's turn; an unnamed model is ``""``.
-        developer: True if the provider has the role ``developer``; otherwise it is written as system text.
-        alternate: True if user and assistant must alternate.
-        user_first: True if the first turn after the system text must be the user's.
-        user_last: True if the last turn must be the user's or a tool's.
-        prefill: The key that marks the assistant's last turn as an answer to continue; ``""`` if every last turn of the
-            assistant is continued, ``None`` if none is.
-        no_prefill: The models that refuse a last turn of the assistant.
-        needs_user: True if there must be a user's turn.
-        empty_text: True if blank text may be sent.
-        names: The accepted names of speakers; ``None`` if messages have no names.
-        results_anywhere: True if results need not follow their calls directly.
-        answers_results: True if a turn of the assistant must separate results from the user's next turn.
-        ids: The accepted ids of tool calls.
-        id_length: The length limit of an id that replaces a refused one.
-        tool_names: The accepted names of tools.
-        strict_tools: True if a tool may have ``strict``.
-        tool_keys: The further keys that a tool may have next to its function.
-        refused_schema_keys: The keys that are refused at the root of a tool's schema.
-        tokenizes: True for a server that tokenizes texts with the model's chat template, so that control sequences in
+        late_system: A pattern for the models that accept system text after a user turn; it matches against ``""`` if
+            the model is unknown.
+        developer: True if the provider supports the role ``developer``; False to send such messages as system text.
+        alternate: True if user and assistant turns must alternate.
+        user_first: True if the first turn after the system text must be a user turn.
+        user_last: True if the last turn must be a user or tool turn.
+        prefill: The key that marks a final assistant turn as a partial reply to continue; ``""`` if the provider
+            always continues a final assistant turn, and ``None`` if it never does.
+        no_prefill: A pattern for the models that reject a final assistant turn.
+        needs_user: True if a payload must contain a user turn.
+        empty_text: True if the provider accepts blank text.
+        names: A pattern for valid speaker names; ``None`` if messages can't have names.
+        results_anywhere: True if tool results don't have to follow their calls directly.
+        answers_results: True if an assistant turn must separate tool results from the next user turn.
+        ids: A pattern for valid tool call ids.
+        id_length: The maximum length of an id that replaces an invalid id.
+        tool_names: A pattern for valid tool names.
+        strict_tools: True if a tool may contain ``strict``.
+        tool_keys: The additional keys that are allowed in a tool next to its function.
+        refused_schema_keys: The keys that are not allowed at the root of a tool's schema.
+        tokenizes: True for a server that tokenizes text with the model's chat template, so that control sequences in
             untrusted text are neutralised by default; False for a hosted provider.
-        trailing_space: True if an answer to continue may end in white space.
-        breakpoints: The rules for cache breakpoints; ``None`` if there are none.
-        unenforced: The documented rules that the provider doesn't enforce. ``format`` follows them, and ``validate``
-            ignores them.
-        layouts: The layouts of merged histories, by style.
+        trailing_space: True if a partial reply may end in white space.
+        breakpoints: The rules for cache breakpoints; ``None`` if the provider doesn't support them.
+        unenforced: The documented rules that the provider doesn't enforce. ``format`` follows these rules, but
+            ``validate`` ignores them.
+        layouts: The layouts of merged histories, by history style.
     """
 
     name: str
@@ -230,17 +232,17 @@ class Profile:
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
     def needs_user_last(self, model: str | None) -> bool:
-        """Return True if the last turn must be the user's or a tool's, for a model."""
+        """Return True if a model requires a user or tool turn as the last turn."""
         return self.user_last or _matches(model, self.no_prefill)
 
     def needs_thoughts(self, model: str | None) -> bool:
-        """Return True if a model refuses a call without its preceding thought."""
+        """Return True if a model rejects a tool call without the preceding reasoning."""
         return _matches(model, self.thinks)
 
     def takes_late_system(self, model: str | None) -> bool:
-        """Return True if a model accepts system text after a user's turn."""
+        """Return True if a model accepts system text after a user turn."""
         return _matches(model or "", self.late_system)
 
     def layout(self, style: HistoryStyle) -> HistoryLayout:
-        """Return the layout of a merged history in a style."""
+        """Return the layout of merged histories for a history style."""
         return self.layouts.get(style, HistoryLayout(media_last=style != "tags"))

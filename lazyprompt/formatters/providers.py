@@ -1,8 +1,8 @@
-"""The providers by name, and a table of the blocks that each accepts.
+"""The profiles by provider name, and a table of the content that each provider accepts.
 
-Profiles are imported on first use. In the table, ``yes (signed)`` means that signatures of texts and calls are sent
-back to their provider. The cells of media show the accepted ways to send them, and the place of a result's media. The
-cell of thoughts shows which of its own thoughts a provider accepts.
+Profiles are imported on first use. In the table, ``yes (signed)`` means that a provider gets back its own signatures
+for texts and tool calls. The media columns list the accepted ways to send media, and where media from tool results are
+sent. The ``thinking`` column shows which reasoning a provider accepts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile
 
-# The providers except ``openai``, as a type: prompters build a payload for these formats.
+# The names of all providers except ``openai``, as a type for the ``format`` argument of prompters.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
     "anthropic",
@@ -35,7 +35,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# The modules named like the first part of a provider's name; all other profiles are in ``openai``.
+# Modules that have the first part of a provider's name. All other profiles are in the module ``openai``.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
@@ -46,17 +46,17 @@ def profile_of(provider: str) -> Profile:
         provider: A name from ``PROVIDERS``.
 
     Returns:
-        Its profile.
+        The provider's profile.
 
     Raises:
         FormatError: The provider is unknown.
     """
     if not _is_text(provider):
-        raise FormatError(f"a provider is a name or a Profile, not a {type(provider).__name__}")
+        raise FormatError(f"provider must be a name or a Profile, not {type(provider).__name__}")
     if provider not in PROVIDERS:
         raise FormatError(
             f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
-            f"known are {', '.join(PROVIDERS)}"
+            f"expected one of {', '.join(PROVIDERS)}"
         )
     family = provider.removeprefix("openai-").partition("-")[0]
     module = import_module(f"lazyprompt.formatters.{family if family in _MODULES else 'openai'}")
@@ -69,11 +69,11 @@ def _is_text(value: object) -> bool:
 
 
 class Row(NamedTuple):
-    """The blocks and settings that a provider accepts.
+    """A table row that shows the content and settings that a provider accepts.
 
     Attributes:
         provider: The provider's name.
-        cells: Short texts by column, in order.
+        cells: A mapping from column names to cell texts, in column order.
     """
 
     provider: str
@@ -81,15 +81,15 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return a row for each provider, with the columns of ``HEADERS`` after the first."""
+    """Return a row for each provider, with a cell for each column in ``HEADERS`` after the first."""
     return [row_of(profile_of(provider)) for provider in PROVIDERS]
 
 
 def row_of(profile: Profile) -> Row:
-    """Return the row of a provider, which need not be in the table.
+    """Return the row for a provider, which may be a custom one.
 
     Args:
-        profile: Its rules.
+        profile: The provider's rules.
     """
     text, marks = "yes (signed)" if profile.signs_parts else "yes", profile.breakpoints
     cells: dict[str, str] = {
@@ -121,7 +121,7 @@ def _medium(profile: Profile, kind: MediaKind) -> str:
 
 _MEDIA: tuple[MediaKind, ...] = ("image", "audio", "video", "file")
 _THINKING = {"none": "no", "signed": "signed", "items": "with id", "own": "its own", "text": "as text"}
-# The columns of the table.
+# The column names of the provider table.
 HEADERS = (
     *("provider", "text", "tool_use", "tool_result", "image", "audio", "video", "file"),
     *("thinking", "system", "turns", "names", "cache"),

@@ -117,7 +117,9 @@ def test_tags_are_the_default_and_the_same_for_all(provider: str) -> None:
 
 @pytest.mark.parametrize("style", ["tag", "", None, "Tags"])
 def test_an_unknown_style_names_the_known(style: Any) -> None:
-    with pytest.raises(FormatError, match="history_style .* is unknown.*; known are tags, conversation, dialogue"):
+    with pytest.raises(
+        FormatError, match="history_style .* is unknown.*; expected one of tags, conversation, dialogue"
+    ):
         MultiAgentFormatter("openai", history_style=style)
 
 

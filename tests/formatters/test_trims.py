@@ -185,7 +185,7 @@ def test_a_limit_and_its_counter_go_together() -> None:
     wrong: list[dict[str, Any]] = [{"max_tokens": 5}, {"token_counter": Characters()}]
     for settings in wrong:
         for kind in KINDS:
-            with pytest.raises(FormatError, match="max_tokens and token_counter go together"):
+            with pytest.raises(FormatError, match="max_tokens and token_counter require each other"):
                 kind("openai", **settings)
 
 
@@ -201,7 +201,7 @@ def test_a_budget_trims_what_is_sent() -> None:
 
 
 def test_a_budget_has_its_own_limit() -> None:
-    with pytest.raises(FormatError, match="a budget has its own limit and counter"):
+    with pytest.raises(FormatError, match="budget already sets the limit and counter"):
         ChatFormatter("openai", budget=Budget(100), max_tokens=100, token_counter=Characters())
 
 
