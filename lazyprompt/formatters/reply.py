@@ -1,4 +1,4 @@
-"""A model's answer: its text, tool calls, usage and finish reason."""
+"""A model's reply, with its text, tool calls, token usage and finish reason."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
 
-# The reason for the end of an answer: its natural end, the token limit, tool calls, the provider's content filter, the
-# model's refusal, a malformed tool call, or a reason of the provider's own.
+# The reason why a reply ended. "broken call" means a malformed tool call, and "other" a provider-specific reason.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
 
-# The paths of finish reasons in answers; the first path with a value is used.
+# The possible paths of the finish reason in a response. The first path with a value is used.
 _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "finish_reason"),
     ("output", "choices", 0, "finish_reason"),
@@ -30,7 +29,7 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("incomplete_details", "reason"),
     ("status",),
 )
-# The paths of Gemini's reason for blocking a prompt.
+# The paths in a Gemini response of the reason for blocking a prompt.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),
@@ -45,17 +44,17 @@ _REASONS: dict[str, Finish] = {
 
 
 class Reply(str):
-    """A model's answer: a ``str`` of its text with extra attributes.
+    """A model's reply: a ``str`` with the reply's text and extra attributes.
 
     Attributes:
-        message: The answer as a message, ready for history.
-        raw: The provider's own answer, as a dict.
-        finish: The reason for its end; None if the provider doesn't report one.
-        model: The provider's name of the model that answered; ``""`` if it is not reported.
-        parsed: The text as an object of the requested ``response_format``; None without one.
-        said: The user's text of this call, or None if the history awaited the answer.
-        trim: The report of the budget on dropped content, or None without a budget.
-        report: The report of the payload on changed and dropped content.
+        message: The reply as a message that can be added to the history.
+        raw: The provider's raw response, as a dict.
+        finish: The finish reason; None if the provider doesn't report one.
+        model: The model that replied, as reported by the provider; ``""`` if it is not reported.
+        parsed: The text parsed as the requested ``response_format``; None if no format was requested.
+        said: The user's text in this call, or None if the history already awaited a reply.
+        trim: The budget's report on dropped content, or None without a budget.
+        report: The payload's report on changed and dropped content.
     """
 
     __slots__ = ("finish", "message", "model", "parsed", "raw", "report", "said", "trim")
@@ -80,12 +79,12 @@ class Reply(str):
         """Create a reply.
 
         Args:
-            message: The answer.
-            raw: The provider's own answer.
-            parsed: The text as an object of the requested ``response_format``.
+            message: The reply as a message.
+            raw: The provider's raw response.
+            parsed: The text parsed as the requested ``response_format``.
             said: The user's text.
-            trim: The report of the budget.
-            report: The report of the payload.
+            trim: The budget's report on dropped content.
+            report: The payload's report on changed and dropped content.
         """
         reply = super().__new__(cls, message.text)
         reply.message, reply.raw, reply.parsed, reply.said = message, raw, parsed, said
@@ -96,23 +95,23 @@ class Reply(str):
 
     @property
     def turn(self) -> tuple[Msg, ...]:
-        """The user's text and the model's answer, as the last messages of the next call's history."""
+        """The user's text and the model's reply, as messages that can be appended to the history."""
         return (*user_turn(self.said), self.message)
 
     @property
     def tool_calls(self) -> Sequence[ToolUseBlock]:
-        """The model's tool calls, each with ``id``, ``name`` and ``input``. The caller runs them."""
+        """The model's tool calls, each with ``id``, ``name`` and ``input``, which the caller must run."""
         return [block for block in self.message.blocks if isinstance(block, ToolUseBlock)]
 
     @property
     def thinking(self) -> str:
-        """The text of the model's thoughts; ``""`` if the answer has none."""
+        """The text of the model's reasoning; ``""`` if the reply contains none."""
         blocks = (block for block in self.message.blocks if isinstance(block, ThinkingBlock))
         return "\n".join(block.thinking for block in blocks if block.thinking)
 
     @property
     def usage(self) -> Mapping[str, int] | None:
-        """``prompt_tokens``, ``completion_tokens`` and ``total_tokens``; None if the provider doesn't report them."""
+        """The prompt, completion and total token counts, or None if the provider doesn't report them."""
         return self.message.usage
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -130,12 +129,12 @@ class Reply(str):
 
 
 def user_turn(text: str | None) -> tuple[Msg, ...]:
-    """Return a user's text as messages of a history; an empty tuple for None."""
+    """Return a user's text as messages for a history, or an empty tuple for None."""
     return () if text is None else (message_of("", text, "user"),)
 
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
-    """Return the finish reason of an answer."""
+    """Return the finish reason of a response."""
     if any(value_at(raw, path) for path in _BLOCKED):
         return "content_filter"
     found = next(filter(None, (value_at(raw, path) for path in _PLACES)), None)
@@ -147,13 +146,13 @@ def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
 
 
 def _refuses(output: object) -> bool:
-    """Return True if a message of a Responses answer has a refusal among its parts."""
+    """Return True if a Responses API output contains a message with a refusal."""
     parts = (part for item in items_of(output) for part in items_of(value_at(item, ("content",))))
     return any(fields_of(part).get("type") == "refusal" for part in parts)
 
 
 def value_at(value: object, path: Sequence[str | int]) -> object:
-    """Return the value at a path of keys and indices in an answer; None if there is no such value."""
+    """Return the value at a path of keys and indices in a response, or None if the path doesn't exist."""
     for key in path:
         value = fields_of(value).get(key) if isinstance(key, str) else next(iter(items_of(value)[key:]), None)
     return value

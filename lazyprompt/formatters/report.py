@@ -1,4 +1,4 @@
-"""The result of a formatter: the payload, with a report of changed and dropped content."""
+"""The payload that a formatter returns, with a report on changed and dropped content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# Kinds of content that the provider's own rules exclude, and empty messages. Leaving them out is not a loss.
+# Kinds of content whose omission is not a loss: content that the provider's own rules exclude, and empty messages.
 _NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 
@@ -23,12 +23,12 @@ class Entry:
     """A difference between the input and the payload.
 
     Attributes:
-        where: The place in the input, such as ``messages[3].content[1]``.
-        kind: The kind of block, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``, ``signature``,
-            ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form) or ``safety`` (control
-            sequences).
-        action: ``left out``, ``changed``, ``moved`` or ``added``.
-        reason: The reason, and a remedy if there is one.
+        where: The location in the input, such as ``messages[3].content[1]``.
+        kind: The kind of block, or ``message``, ``metadata`` (a message key), ``name``, ``id``, ``signature``,
+            ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's native format) or ``safety``
+            (control sequences).
+        action: The change, which is ``left out``, ``changed``, ``moved`` or ``added``.
+        reason: The reason for the change, and a fix if one is known.
         text: The full text that was left out or changed.
     """
 
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """True if content was lost that is relevant for the provider."""
+        """True if content was left out that the provider's rules don't exclude."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ Report: TypeAlias = tuple[Entry, ...]
 
 
 class Payload(dict[str, Any]):
-    """A provider's payload: a plain dict of JSON values, with a report.
+    """A provider's payload, which is a dict of JSON values with a report.
 
     Attributes:
-        report: The content that was left out, changed, moved or added; empty if the payload has all content unchanged.
-        trim: The report of the budget; ``None`` without a budget.
-        neutralised: Pairs of a neutralised control sequence and the original. An answer may quote the neutralised form;
-            modules restore the original.
+        report: The content that was left out, changed, moved or added; empty if all content is sent unchanged.
+        trim: The budget's report on dropped content, or ``None`` without a budget.
+        neutralised: Pairs of a neutralised control sequence and its original. A reply may quote the neutralised text,
+            in which modules restore the original.
     """
 
     __slots__ = ("neutralised", "report", "trim")
@@ -80,16 +80,16 @@ class Payload(dict[str, Any]):
 
 
 class Notes(list[Entry]):
-    """The entries of a report, collected while messages are formatted."""
+    """The report entries collected while messages are formatted."""
 
     __slots__ = ()
 
     def add(self, where: str, kind: str, action: Action, reason: str, text: str = "") -> None:
-        """Add an entry."""
+        """Add an entry to the report."""
         self.append(Entry(where, kind, action, reason, text))
 
     def report(self, *, strict: bool) -> Report:
-        """Return the report.
+        """Return the collected entries as a report.
 
         Args:
             strict: True to raise an error if content was lost.
@@ -101,5 +101,5 @@ class Notes(list[Entry]):
             return ()
         losses = [str(entry) for entry in self if entry.is_loss]
         if strict and losses:
-            raise FormatError(f"strict=True, and the payload would lose content: {'; '.join(losses)}")
+            raise FormatError(f"strict=True, but the payload would lose content: {'; '.join(losses)}")
         return tuple(self)
