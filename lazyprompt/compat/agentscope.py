@@ -1,9 +1,9 @@
-"""AgentScope's names of versions 0.1 and 1.x: change the imports of a program, and it runs.
+"""AgentScope's API as of versions 0.1 and 1.x, for programs that only change their imports.
 
-Wrappers and formatters return messages without a report, as AgentScope's do. For the payload with its report, call
-their ``.formatter.format(...)``.
+As in AgentScope, wrappers and formatters return messages without a report. To get the payload with its report, call
+their ``.formatter.format(...)`` method.
 """
-# ruff: noqa: D101, E701 - classes that differ only in their names are a table below
+# ruff: noqa: D101, E701 - the classes differ only in their names and are laid out as a table
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mappi
 MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
-# Arguments that show the model a kind of media in tool results, and not only its address.
+# Arguments that send media in tool results as content, rather than only as a URL in the text.
 _PROMOTED: dict[str, type[Block]] = {
     "promote_tool_result_images": messages.ImageBlock,
     "promote_tool_result_audios": messages.AudioBlock,
@@ -99,7 +99,7 @@ _PROMOTED: dict[str, type[Block]] = {
 
 
 def _sent_messages(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
-    """Return the messages of a payload, with a separate system text as the first message."""
+    """Return the messages in a payload, with separate system text as the first message."""
     sent = payload[formatter.profile.form.messages_key]
     if "system" in payload:
         return [{"role": "system", "content": payload["system"]}, *sent]
@@ -109,14 +109,14 @@ def _sent_messages(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: 
 
 
 def _as_messages(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists
-    """Return messages as lazyprompt's Msg."""
+    """Convert AgentScope messages, which may be in nested lists, to lazyprompt's ``Msg``."""
     if isinstance(given, Msg):
         return given.to_message()
     return [_as_messages(each) for each in given] if is_list(given) else given
 
 
 def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
-    """Return messages with the addresses of some kinds of blocks as text in tool results."""
+    """Return messages in which tool results contain the URLs of certain media blocks as text."""
     if is_list(given):
         return [_with_addresses(each, kinds) for each in given]
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
@@ -128,7 +128,7 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
 
 
 def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
-    """Return a tool result with the addresses of some kinds of blocks in their place."""
+    """Return a tool result in which certain media blocks are replaced with their URLs as text."""
     if isinstance(result.output, str):
         return result
     output = [
@@ -141,14 +141,14 @@ def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]
 
 
 class Wrapper(Generic[_Sent]):
-    """A model wrapper of AgentScope 0.x, with ``format`` only: it sends nothing.
+    """A model wrapper as in AgentScope 0.x that only supports ``format`` and sends no requests.
 
     Args:
-        config_name: The name of the configuration; it has no effect.
+        config_name: The name of the configuration, which has no effect.
         model_name: The model.
-        api_key: Ignored, and not kept.
-        media: The loader of local files that messages name.
-        anything: Other arguments of AgentScope's wrappers; they have no effect.
+        api_key: The API key, which is neither used nor stored.
+        media: The loader for local files that messages refer to.
+        anything: Any other argument of AgentScope's wrappers, which has no effect.
     """
 
     provider: ClassVar[str]
@@ -177,50 +177,46 @@ class Wrapper(Generic[_Sent]):
         )
 
     def format(self, *msgs: GivenMessages) -> _Sent:
-        """Format messages and lists of messages; ``None`` is skipped."""
+        """Format messages, which may be in lists, for the provider; ``None`` is skipped."""
         sent: _Sent = _sent_messages(self.formatter.format(*map(_as_messages, msgs)), self.formatter)
         return sent
 
 
 class TokenCounterBase(ABC):
-    """AgentScope's base class for token counters of your own: override ``count``."""
+    """AgentScope's base class for custom token counters, which override ``count``."""
 
     @abstractmethod
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the number of tokens of messages and tools."""
+        """Return the number of tokens in messages and tools."""
 
 
 class _Own(TokenCounterBase):
-    """A counter of lazyprompt with AgentScope's interface.
-
-    Args:
-        counter: The counter of lazyprompt.
-    """
+    """An adapter that gives a lazyprompt token counter AgentScope's interface."""
 
     def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter
 
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the number of tokens, counted in a thread: some counters call a provider."""
+        """Return the number of tokens, counted in a thread because some counters call a provider."""
         return await asyncio.to_thread(self._counter.count, messages, tools)
 
 
 class AgentScopeCharTokenCounter(_Own):
-    """AgentScope's CharTokenCounter: the number of characters."""
+    """AgentScope's CharTokenCounter, which counts each character as a token."""
 
     def __init__(self) -> None:
         super().__init__(chars.CharTokenCounter())
 
 
 class OpenAITokenCounter(_Own):
-    """AgentScope's OpenAITokenCounter: counts as :class:`lazyprompt.TiktokenCounter` does.
+    """AgentScope's OpenAITokenCounter, based on :class:`lazyprompt.TiktokenCounter`.
 
     Args:
         model_name: The model.
-        options: Arguments of :class:`lazyprompt.TiktokenCounter`, such as ``bpe_file``; nothing is downloaded.
+        options: The keyword arguments for :class:`lazyprompt.TiktokenCounter`, such as ``bpe_file``.
 
     Raises:
-        TokenizerError: The vocabulary is not on this machine.
+        TokenizerError: The vocabulary is not available locally; it is never downloaded.
     """
 
     def __init__(self, model_name: str, **options: Any) -> None:
@@ -229,12 +225,12 @@ class OpenAITokenCounter(_Own):
 
 
 class AgentScopeAnthropicTokenCounter(_Own):
-    """AgentScope's AnthropicTokenCounter: counts as :class:`lazyprompt.AnthropicTokenCounter` does.
+    """AgentScope's AnthropicTokenCounter, based on :class:`lazyprompt.AnthropicTokenCounter`.
 
     Args:
         model_name: The model.
-        api_key: The key; None for that of the environment.
-        client_args: Further arguments of ``anthropic.Anthropic``.
+        api_key: The API key; None to read it from the environment.
+        client_args: Additional keyword arguments for ``anthropic.Anthropic``.
 
     Raises:
         MissingExtraError: The client is not installed.
@@ -247,12 +243,12 @@ class AgentScopeAnthropicTokenCounter(_Own):
 
 
 class AgentScopeGeminiTokenCounter(_Own):
-    """AgentScope's GeminiTokenCounter: counts as :class:`lazyprompt.GeminiTokenCounter` does.
+    """AgentScope's GeminiTokenCounter, based on :class:`lazyprompt.GeminiTokenCounter`.
 
     Args:
         model_name: The model.
-        api_key: The key; None for that of the environment.
-        client_args: Further arguments of ``google.genai.Client``.
+        api_key: The API key; None to read it from the environment.
+        client_args: Additional keyword arguments for ``google.genai.Client``.
 
     Raises:
         MissingExtraError: The client is not installed.
@@ -265,21 +261,21 @@ class AgentScopeGeminiTokenCounter(_Own):
 
 
 class AgentScopeHuggingFaceTokenCounter(_Own):
-    """AgentScope's HuggingFaceTokenCounter: counts as :class:`lazyprompt.HuggingFaceTokenCounter` does.
+    """AgentScope's HuggingFaceTokenCounter, based on :class:`lazyprompt.HuggingFaceTokenCounter`.
 
     Args:
-        pretrained_model_name_or_path: The directory of the model, or its ``tokenizer.json``; nothing is downloaded.
-        anything: AgentScope's arguments for downloads; they have no effect.
+        pretrained_model_name_or_path: The path of the model directory or of its ``tokenizer.json``.
+        anything: Any of AgentScope's download arguments, which have no effect because nothing is downloaded.
 
     Raises:
-        TokenizerError: There is no tokenizer at the path.
+        TokenizerError: The path contains no tokenizer.
     """
 
     def __init__(self, pretrained_model_name_or_path: str, **anything: object) -> None:  # noqa: ARG002 - see the docstring
         super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
 
 
-# AgentScope's own names.
+# The names that AgentScope uses for these counters.
 CharTokenCounter = AgentScopeCharTokenCounter
 AnthropicTokenCounter = AgentScopeAnthropicTokenCounter
 GeminiTokenCounter = AgentScopeGeminiTokenCounter
@@ -287,30 +283,30 @@ HuggingFaceTokenCounter = AgentScopeHuggingFaceTokenCounter
 
 
 class Counter(Protocol):
-    """A token counter, awaited as AgentScope's are or not."""
+    """A token counter, which may be asynchronous like AgentScope's counters."""
 
     def count(self, messages: MessageList, /) -> int | Coroutine[Any, Any, int]:
-        """Return the number of tokens of messages."""
+        """Return the number of tokens in messages."""
         ...
 
 
 class _CounterInThread:
-    """A counter for code in a thread that awaits another counter on the event loop."""
+    """A synchronous counter for use in a thread, which runs an async counter on the event loop."""
 
     def __init__(self, count: Callable[[MessageList], Coroutine[Any, Any, int]], loop: AbstractEventLoop) -> None:
         self._count, self._loop = count, loop
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:  # noqa: ARG002 - see the docstring
-        """Return the number of tokens of messages; AgentScope's formatters have no tools."""
+        """Return the number of tokens in messages, ignoring tools, which AgentScope's formatters don't accept."""
         return asyncio.run_coroutine_threadsafe(self._count([*map(dict, messages)]), self._loop).result()
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens of a text as a message: AgentScope's counters count only messages."""
+        """Return the number of tokens in a user message with the text: AgentScope's counters only count messages."""
         return self.count([{"role": "user", "content": text}])
 
 
 class FormatterBase(ABC):
-    """AgentScope's base class for formatters of your own: override ``format``."""
+    """AgentScope's base class for custom formatters, which override ``format``."""
 
     @abstractmethod
     async def format(self, *args: Any, **kwargs: Any) -> MessageList:
@@ -321,26 +317,26 @@ class FormatterBase(ABC):
         """Check that an argument is a list of messages.
 
         Raises:
-            TypeError: The argument is not a list, or an item of it is not a message.
+            TypeError: The argument is not a list, or one of its items is not a message.
         """
         if not is_list(msgs):
-            raise TypeError(f"the messages are a list of Msg, not a {type(msgs).__name__}")
+            raise TypeError(f"msgs must be a list of Msg, not {type(msgs).__name__}")
         for index, msg in enumerate(msgs):
             if not isinstance(msg, Msg | messages.Msg):
-                raise TypeError(f"the messages are a list of Msg; number {index} is a {type(msg).__name__}")
+                raise TypeError(f"msgs must be a list of Msg, but msgs[{index}] is a {type(msg).__name__}")
 
     @staticmethod
     def convert_tool_result_to_string(output: str | Sequence[Mapping[str, Any]] | None) -> tuple[str, MediaList]:
-        """Return a tool's output as text, and its media.
+        """Return a tool's output as text, and a list of its media.
 
-        The text contains the address of each medium. Base64 data has no address: AgentScope writes the data to a
-        temporary file, lazyprompt writes the media type.
+        The text contains the URL of each media block. For base64 data, AgentScope saves a temporary file, whereas
+        lazyprompt only names the media type in the text.
 
         Args:
-            output: Text, or blocks of text and media.
+            output: The text, or a list of text and media blocks.
 
         Returns:
-            The text, and the address and block of each medium.
+            The text, and a list with the URL and the block of each media file.
         """
         if output is None or isinstance(output, str):
             return output or "", []
@@ -358,24 +354,25 @@ class FormatterBase(ABC):
 
 
 class TruncatedFormatterBase(FormatterBase):
-    """AgentScope 1's base class for formatters of your own with a token limit.
+    """AgentScope 1's base class for custom formatters with a token limit.
 
-    Override ``_format``; or override ``_format_tool_sequence`` for messages with tool calls and results, and
-    ``_format_agent_message`` for all others. Override ``_truncate`` or ``_count`` to trim or count differently.
+    Override either ``_format``, or both ``_format_tool_sequence`` for messages with tool calls and results and
+    ``_format_agent_message`` for all other messages. Override ``_truncate`` or ``_count`` to customize trimming or
+    counting.
 
     Args:
-        token_counter: The counter of the messages' tokens, awaited or not.
-        max_tokens: The token limit.
+        token_counter: The token counter, which may be asynchronous.
+        max_tokens: The token limit for the formatted messages.
     """
 
     def __init__(self, token_counter: Counter | None = None, max_tokens: int | None = None) -> None:
         self.token_counter, self.max_tokens = token_counter, max_tokens
 
     async def format(self, msgs: GivenMessages, **_: object) -> MessageList:
-        """Format messages for the provider, and drop the oldest until the result fits.
+        """Format messages for the provider, dropping the oldest messages until the result fits the token limit.
 
         Raises:
-            BudgetError: The messages that are always kept exceed the limit.
+            BudgetError: The messages that are always kept exceed the token limit.
         """
         kept: list[Any] = [*msgs] if is_sequence(msgs) else [msgs]
         while True:
@@ -385,10 +382,10 @@ class TruncatedFormatterBase(FormatterBase):
                 return formatted
             before, kept = len(kept), await self._truncate(kept)
             if len(kept) >= before:
-                raise BudgetError(f"the messages have {tokens} of {self.max_tokens} tokens, and _truncate dropped none")
+                raise BudgetError(f"_truncate dropped no messages, although {tokens} tokens exceed {self.max_tokens}")
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages."""
+        """Format all messages, grouped by whether they contain tool calls or results."""
         has_system = bool(msgs) and msgs[0].role == "system"
         formatted = [await self._format_system_message(msgs[0])] if has_system else []
         is_first = True
@@ -401,30 +398,30 @@ class TruncatedFormatterBase(FormatterBase):
         return formatted
 
     async def _format_system_message(self, msg: Msg) -> dict[str, Any]:
-        """Format a system message at the beginning."""
+        """Format a leading system message."""
         return {"role": "system", "content": msg.get_content_blocks("text")}
 
     async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
         """Format messages with tool calls and results."""
-        raise NotImplementedError(f"{type(self).__name__} formats no tool calls; override _format_tool_sequence")
+        raise NotImplementedError(f"{type(self).__name__} can't format tool calls; override _format_tool_sequence")
 
     async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
-        """Format messages without tool calls and results; ``is_first`` is True for the first such run."""
-        raise NotImplementedError(f"{type(self).__name__} formats no messages; override _format_agent_message")
+        """Format a run of messages without tool calls and results; ``is_first`` is True for the first such run."""
+        raise NotImplementedError(f"{type(self).__name__} can't format messages; override _format_agent_message")
 
     async def _count(self, msgs: MessageList) -> int | None:
-        """Return the number of tokens of formatted messages, or None without a counter."""
+        """Return the number of tokens in formatted messages, or None if there is no counter."""
         if self.token_counter is None:
             return None
-        # A synchronous counter may block.
+        # A synchronous counter could block the event loop.
         counted = await asyncio.to_thread(self.token_counter.count, msgs)
         return await counted if asyncio.iscoroutine(counted) else counted
 
     async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
-        """Return the messages that fit: the system text, the newest user turn, and the newest of the others.
+        """Return the system text, the newest user turn, and as many of the newest other messages as fit.
 
         Raises:
-            BudgetError: The system text and the newest user turn exceed the limit.
+            BudgetError: The system text and the newest user turn alone exceed the token limit.
         """
         loop = asyncio.get_running_loop()
 
@@ -444,23 +441,23 @@ class TruncatedFormatterBase(FormatterBase):
 
     @staticmethod
     async def _group_messages(msgs: list[Msg]) -> AsyncIterator[tuple[MessageGroup, list[Msg]]]:
-        """Yield runs of messages with and without tool calls and results."""
+        """Group messages into runs with and runs without tool calls and results."""
         for has_tools, group in groupby(msgs, lambda msg: msg.has_content_blocks(("tool_use", "tool_result"))):
             yield "tool_sequence" if has_tools else "agent_message", [*group]
 
 
 class ChatFormatterBase(TruncatedFormatterBase):
-    """A formatter of AgentScope for a user and an assistant.
+    """Base class for AgentScope's formatters for conversations between a user and an assistant.
 
     Args:
-        token_counter: The counter of the messages' tokens, awaited or not.
+        token_counter: The token counter, which may be asynchronous.
         max_tokens: The token limit; the oldest messages are dropped first.
-        media: The loader of local files that messages name.
-        promote: ``promote_tool_result_images``, ``…_audios`` and ``…_videos``: False writes the address of such a block
-            in a tool's result as text, which is AgentScope's default. By default, the model sees the media.
+        media: The loader for local files that messages refer to.
+        promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. True, the default, sends such
+            media in tool results as content. False, AgentScope's default, writes only their URLs into the text.
 
     Raises:
-        FormatError: ``max_tokens`` has no ``token_counter``, or an argument is unknown.
+        FormatError: ``max_tokens`` is set without a ``token_counter``, or an argument is unknown.
     """
 
     provider: ClassVar[str] = ""
@@ -472,7 +469,7 @@ class ChatFormatterBase(TruncatedFormatterBase):
         for name in ("_format_system_message", "_format_tool_sequence", "_format_agent_message"):
             if name in vars(cls):
                 raise FormatError(
-                    f"{cls.__name__}.{name} would never be called: a provider's formatter formats the whole "
+                    f"{cls.__name__}.{name} would never be called, because a provider's formatter formats the whole "
                     "conversation at once; override _format, or derive the class from TruncatedFormatterBase"
                 )
 
@@ -485,15 +482,17 @@ class ChatFormatterBase(TruncatedFormatterBase):
         **promote: bool,
     ) -> None:
         if unknown := promote.keys() - _PROMOTED.keys():
-            raise FormatError(f"{type(self).__name__} takes no {min(unknown)!r}{did_you_mean(min(unknown), _PROMOTED)}")
+            raise FormatError(
+                f"{type(self).__name__} has no argument {min(unknown)!r}{did_you_mean(min(unknown), _PROMOTED)}"
+            )
         if max_tokens is not None and token_counter is None:
-            raise FormatError("max_tokens needs a token_counter")
+            raise FormatError("max_tokens requires a counter; pass token_counter")
         super().__init__(token_counter, max_tokens)
         self._as_text = tuple(kind for name, kind in _PROMOTED.items() if not promote.get(name, True))
         self.formatter = self.kind(self.provider, media=media)
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages."""
+        """Format all messages at once with lazyprompt's formatter."""
         if not msgs:
             return []
         given = _with_addresses(_as_messages(msgs), self._as_text)
@@ -502,14 +501,14 @@ class ChatFormatterBase(TruncatedFormatterBase):
 
 
 class MultiAgentFormatterBase(ChatFormatterBase):
-    """A formatter of AgentScope for many speakers.
+    """Base class for AgentScope's formatters for conversations with several speakers.
 
     Args:
-        token_counter: The counter of the messages' tokens, awaited or not.
+        token_counter: The token counter, which may be asynchronous.
         max_tokens: The token limit; the oldest messages are dropped first.
         conversation_history_prompt: The text before the first history.
-        media: The loader of local files that messages name.
-        promote: The treatment of media in tool results, as in :class:`ChatFormatterBase`.
+        media: The loader for local files that messages refer to.
+        promote: The flags for media in tool results, as in :class:`ChatFormatterBase`.
     """
 
     kind = MultiAgentFormatter

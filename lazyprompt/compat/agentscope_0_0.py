@@ -1,5 +1,5 @@
-"""AgentScope's names of version 0.0: as in version 0.1, except that a history has the heading of a dialogue."""
-# ruff: noqa: D101, E701 - classes that differ only in their names are a table
+"""AgentScope's API as of version 0.0, which differs from version 0.1 only in the heading of a history."""
+# ruff: noqa: D101, E701 - the classes differ only in their names and are laid out as a table
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""AgentScope's messages: blocks that are dicts, and ``Msg`` with the methods of version 1."""
-# ruff: noqa: D101 - blocks that differ only in their fields are a table below
+"""AgentScope's message classes: blocks that are dicts, and ``Msg`` with the methods of AgentScope 1."""
+# ruff: noqa: D101 - the block classes differ only in their fields and are laid out as a table
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SIGNATURE = "thought_signature"
 
 
 class Block(dict[str, Any]):
-    """A block of AgentScope 1: a dict whose keys are attributes too.
+    """A content block as in AgentScope 1: a dict whose keys are also attributes.
 
     Args:
-        values: The values of the fields, in the order of ``names``.
-        fields: The fields by name; ``type`` may be left out.
+        values: The field values, in the order of ``names``.
+        fields: The field values by name; ``type`` may be omitted.
     """
 
     kind: ClassVar[str]
@@ -39,7 +39,7 @@ class Block(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a {self.get('type')} block has no {name!r}; it has {', '.join(self)}") from None
+            raise AttributeError(f"{self.get('type')} block has no field {name!r}, only {', '.join(self)}") from None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), dict(self))
@@ -65,19 +65,19 @@ ContentBlock: TypeAlias = "Mapping[str, Any] | messages.Block"
 
 
 class AgentScopeMsg:
-    """A mutable message of AgentScope 1.
+    """A mutable message as in AgentScope 1.
 
     Args:
-        name: The speaker.
-        content: Text, or blocks.
-        role: ``user``, ``assistant`` or ``system``.
-        metadata: JSON values that are not sent.
-        timestamp: The time of the message, such as ``2026-01-31 09:30:00.000``; by default the current time.
+        name: The speaker's name.
+        content: The text, or a list of blocks.
+        role: The role, which is ``user``, ``assistant`` or ``system``.
+        metadata: A mapping of JSON values, which are not sent to the provider.
+        timestamp: The time of the message, such as ``2026-01-31 09:30:00.000``; defaults to the current time.
         invocation_id: The id of the API call.
-        url: The address of an image, audio or video of version 0, or several.
+        url: The URL or URLs of image, audio or video files, as in AgentScope 0.
 
     Raises:
-        HistoryError: A field has a wrong type.
+        HistoryError: A field has the wrong type.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class AgentScopeMsg:
         self.id = uuid4().hex
         self.timestamp = timestamp or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         self.invocation_id = invocation_id
-        self.to_message()  # raises now, and not at the first use
+        self.to_message()  # Raise errors now rather than on first use.
 
     def to_message(self) -> messages.Msg:
-        """Return the message as lazyprompt's Msg.
+        """Return the message as a :class:`lazyprompt.Msg`.
 
         Raises:
-            HistoryError: A field has a wrong type.
+            HistoryError: A field has the wrong type.
         """
         content = self.content if isinstance(self.content, str) else [_plain(block) for block in self.content]
         return messages.Msg(self.name, content, self.role, self.url)
@@ -116,14 +116,14 @@ class AgentScopeMsg:
 
     @classmethod
     def from_dict(cls, json_data: Mapping[str, Any]) -> AgentScopeMsg:
-        """Create a message from a dict of :meth:`to_dict`.
+        """Create a message from a dict that :meth:`to_dict` returned.
 
         Args:
-            json_data: The dict; ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
+            json_data: The dict, in which ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
 
         Raises:
             KeyError: The name, content or role is missing.
-            HistoryError: A field has a wrong type.
+            HistoryError: A field has the wrong type.
         """
         further = {key: json_data.get(key) for key in ("metadata", "timestamp", "invocation_id")}
         made = cls(json_data["name"], json_data["content"], json_data["role"], **further)
@@ -131,19 +131,19 @@ class AgentScopeMsg:
         return made
 
     def get_text_content(self, separator: str = "\n") -> str | None:
-        """Return the text of the message, or None if it has none.
+        """Return the message's text, or None if it contains no text blocks.
 
         Args:
-            separator: The separator of text blocks.
+            separator: The separator between text blocks.
         """
         texts = [block["text"] for block in self.get_content_blocks("text")]
         return separator.join(texts) if texts else None
 
     def get_content_blocks(self, block_type: str | Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Return the blocks of the message; plain text is one text block.
+        """Return the message's blocks; plain text is returned as a single text block.
 
         Args:
-            block_type: The type of the blocks, or several types; None for all blocks.
+            block_type: The block type or types to return; None for all blocks.
         """
         if isinstance(self.content, str):
             blocks: list[dict[str, Any]] = [{"type": "text", "text": self.content}]
@@ -155,10 +155,10 @@ class AgentScopeMsg:
         return [block for block in blocks if block["type"] in wanted]
 
     def has_content_blocks(self, block_type: str | Iterable[str] | None = None) -> bool:
-        """Return True if the message has a block of a type.
+        """Return True if the message contains a block of a given type.
 
         Args:
-            block_type: The type of the blocks, or several types; None for any.
+            block_type: The block type or types to look for; None for any type.
         """
         return bool(self.get_content_blocks(block_type))
 
@@ -167,7 +167,7 @@ class AgentScopeMsg:
 
 
 def _plain(block: ContentBlock) -> messages.BlockLike:
-    """Return a block with lazyprompt's name for Gemini's signature."""
+    """Return a block in which Gemini's thought signature is stored under lazyprompt's key ``signature``."""
     if not isinstance(block, dict) or _SIGNATURE not in block:
         return block
     return {"signature" if name == _SIGNATURE else name: value for name, value in block.items()}
