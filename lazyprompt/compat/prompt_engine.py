@@ -1,7 +1,7 @@
-"""PromptEngine: joins texts and messages to a string or a list of messages within a length limit.
+"""PromptEngine, which joins texts and messages into a string or a list of messages within a length limit.
 
-The developer's texts and the conversation are treated differently throughout. Only the texts have slots. Only messages
-are dropped, and none of them can forge a line of its own.
+The developer's texts are trusted and the conversation is not. Only the developer's texts may contain slots. Only
+messages are dropped to meet the limit, and no message can forge the start of another one.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
 Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
-# A message, or a nested list of messages.
+# The type of a message or a nested list of messages.
 Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
-# The developer's text, or a conversation.
+# The type of an argument of ``join``: the developer's text, or a conversation.
 Part: TypeAlias = "str | Conversation | None"
 
-# With a summary, as few messages as possible are replaced.
+# The low-water mark with which a summary replaces as few messages as possible.
 _LOW_WATER = 0.999999
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
 
 
 class _Piece(NamedTuple):
-    """A piece of a prompt.
+    """A piece of a prompt, which is either a message or the developer's text.
 
     Attributes:
         role: The role.
-        name: The speaker; empty if none was given.
+        name: The speaker's name, or an empty string if the message has no name.
         text: The text.
-        spoken: True for a message of a conversation, False for the developer's text.
+        spoken: True for a message in a conversation; False for the developer's text.
     """
 
     role: Role
@@ -67,25 +67,26 @@ class _Piece(NamedTuple):
 
 
 class PromptEngine:
-    """Joins a system prompt, a conversation and hints to one prompt.
+    """Joins a system prompt, a conversation and hints into a single prompt.
 
     Args:
-        model_or_provider: A provider's name, or an object whose ``provider`` is one.
-        prompt_type: ``string`` or ``list``. By default, ``string`` for a provider without turns, ``list`` for others.
+        model_or_provider: The provider's name, or an object whose ``provider`` attribute is a provider's name.
+        prompt_type: The type of prompt to return: ``string`` or ``list``. The default is ``string`` for a provider
+            without turns, and ``list`` for any other provider.
         max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
             newest message and system messages are never dropped.
-        shrink_policy: The treatment of the oldest messages: ``truncate`` drops them, ``summarize`` replaces them by a
-            summary. If the summary fails, a warning says so and they are dropped.
-        length: The measure of a text, such as ``len`` or the ``count_text`` of a token counter. A string is measured as
-            a whole, a list by the contents of its messages.
+        shrink_policy: The policy for the oldest messages. ``truncate`` drops them, and ``summarize`` replaces them with
+            a summary. If summarizing fails, a warning is issued and the messages are dropped.
+        length: A function that measures text, such as ``len`` or a token counter's ``count_text``. A string prompt is
+            measured as a whole, whereas the length of a list is the total length of its message contents.
         summarize_model: A function that summarizes messages ``{"role", "name", "content"}``, oldest first.
-        max_summary_length: The maximum length of a summary; a longer one is cut.
-        safety: The treatment of control sequences in values, names and messages: ``neutralize``, ``raise`` or ``off``.
-            By default they are neutralised unless the provider is a hosted one.
+        max_summary_length: The maximum length of a summary; longer summaries are truncated.
+        safety: The policy for control sequences in values, names and messages: ``neutralize``, ``raise`` or ``off``.
+            The default is ``off`` for hosted providers, and ``neutralize`` for all others.
 
     Raises:
         FormatError: A setting is unknown, or conflicts with another one.
-        SafetyError: There is no such treatment.
+        SafetyError: The value of ``safety`` is unknown.
     """
 
     __slots__ = (
@@ -119,7 +120,7 @@ class PromptEngine:
         self._guard = guard_for(profile, None, safety)
         self.shrink_policy: ShrinkPolicy = _checked("shrink_policy", shrink_policy, get_args(ShrinkPolicy))
         if shrink_policy == "summarize" and summarize_model is None:
-            raise FormatError('shrink_policy "summarize" needs a model; give summarize_model=, or "truncate"')
+            raise FormatError('shrink_policy "summarize" requires a model; pass summarize_model=, or use "truncate"')
         if max_length is not None:
             _check_limit("max_length", max_length)
         _check_limit("max_summary_length", max_summary_length)
@@ -127,25 +128,25 @@ class PromptEngine:
         self._length, self._summarize_model = length, summarize_model
 
     def join(self, *parts: Part, format_map: Mapping[str, object] | None = None) -> str | list[dict[str, Any]]:
-        """Join parts to a prompt.
+        """Join parts into a prompt.
 
         Args:
-            parts: Strings, which are the developer's trusted texts, and untrusted messages (Msg or dicts) and lists of
+            parts: The developer's trusted texts, as strings, and untrusted messages (Msg objects or dicts) or lists of
                 messages. ``None`` is skipped.
-            format_map: Values for the slots ``{name}`` of the developer's texts. A slot without a value is left
-                unchanged, and ``{{name}}`` becomes ``{name}``. Messages and values have no slots.
+            format_map: The values for the slots ``{name}`` in the developer's texts. A slot without a value is left
+                unchanged, and ``{{name}}`` becomes ``{name}``. Braces in messages and values are not slots.
 
         Returns:
-            A string with a line for each text, and a line ``name: content`` for each message; further lines of a
-            message are indented. Or a list of messages ``{"role", "name", "content"}``: a text at the very beginning is
-            a system message, any other text a user message. A message without a role gets the role of its name, or
-            ``user``.
+            With the type ``string``, a line for each text and a line ``name: content`` for each message, whose other
+            lines are indented. With the type ``list``, messages ``{"role", "name", "content"}``. Text at the very
+            beginning becomes a system message, and any other text a user message. A message without a role whose name
+            is a role gets that role, and otherwise ``user``.
 
         Raises:
-            FormatError: A part has a wrong type, or a message has no content or content that is not text.
+            FormatError: A part has the wrong type, a message has no content, or its content is not text.
             SlotError: A value can't be converted to text.
             BudgetError: The parts that are never dropped exceed ``max_length``.
-            SafetyError: A value, a name or a message holds a control sequence, and ``safety`` is ``raise``.
+            SafetyError: A value, a name or a message contains a control sequence, and ``safety`` is ``raise``.
         """
         pieces = self._pieces(parts, format_map)
         if self.max_length is not None:
@@ -161,7 +162,7 @@ class PromptEngine:
 
     def _pieces(self, parts: tuple[Part, ...], format_map: Mapping[str, object] | None) -> list[_Piece]:
         if format_map is not None and not is_mapping(format_map):
-            raise FormatError(f"format_map is a {type(format_map).__name__}; give a dict of values by their names")
+            raise FormatError(f"format_map must be a dict from slot names to values, not {type(format_map).__name__}")
         pieces: list[_Piece] = []
         for index, part in enumerate(parts):
             where = f"parts[{index}]"
@@ -181,7 +182,7 @@ class PromptEngine:
         ]
 
     def _fit(self, pieces: list[_Piece], most: int) -> list[_Piece]:
-        """Return the pieces that fit, with a summary of the dropped ones if the policy is ``summarize``."""
+        """Return the pieces that fit, with a summary of the dropped messages if the policy is ``summarize``."""
         length, is_string = cache(self._length), self.prompt_type == "string"
 
         def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
@@ -197,8 +198,8 @@ class PromptEngine:
         ]
         if (least := size(stays, {})) > most:
             raise BudgetError(
-                f"the developer's texts and the newest message have a length of {least}, and max_length is "
-                f"{most}; give more room, or shorter text"
+                f"the developer's texts and the newest message have a length of {least}, but max_length is "
+                f"{most}; increase max_length, or shorten the text"
             )
         policy = self._summarize_model if self.shrink_policy == "summarize" else None
         budget = Budget(
@@ -217,7 +218,7 @@ class PromptEngine:
         return left(fitted.kept, fitted.replaced)
 
     def _summary(self, item: Item) -> _Piece:
-        """Return a budget's message with a summary as a piece."""
+        """Convert the message in which the budget returns a summary to a piece."""
         text = str(cast("Form", item)["content"])
         piece = _guard_piece(_Piece("user", "", text, spoken=False), "the summary", self._guard)
         return piece._replace(text=_indent(piece.text)) if self.prompt_type == "string" else piece
@@ -232,37 +233,39 @@ def _provider_name(model: object) -> object:
 
 
 def _profile_for(model: object) -> Profile | None:
-    """Return the rules of a model's provider; None if it is unknown."""
+    """Return the rules of a model's provider, or None if the provider is unknown."""
     provider = _provider_name(model)
     return profile_of(provider) if isinstance(provider, str) and provider in PROVIDERS else None
 
 
 def _type_for(model: object, profile: Profile | None) -> PromptType:
-    """Return the form that a model, or its provider, takes."""
+    """Return the prompt type for a model or a provider."""
     if profile is not None:
         return "list" if profile.turns else "string"
     provider = _provider_name(model)
     if isinstance(provider, str):
         given = f"the provider {provider!r} is unknown{did_you_mean(provider, PROVIDERS)}"
     else:
-        given = f"a {type(model).__name__} names no provider"
-    raise FormatError(f'{given}; known are {", ".join(PROVIDERS)}; for any other give prompt_type="string" or "list"')
+        given = f"{type(model).__name__} has no provider name"
+    raise FormatError(
+        f'{given}; expected one of {", ".join(PROVIDERS)}; for any other provider, set prompt_type="string" or "list"'
+    )
 
 
 def _checked(setting: str, given: _Choice, known: tuple[str, ...]) -> _Choice:
     if given not in known:
         near = did_you_mean(str(given), known)
-        raise FormatError(f"{setting} {given!r} is unknown{near}; known are {', '.join(known)}")
+        raise FormatError(f"{setting} {given!r} is unknown{near}; expected one of {', '.join(known)}")
     return given
 
 
 def _check_limit(setting: str, limit: object) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise FormatError(f"{setting} is {limit!r}; give a positive whole number")
+        raise FormatError(f"{setting} must be a positive integer, not {limit!r}")
 
 
 def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
-    """Yield the messages of a part that is not the developer's text."""
+    """Yield the messages in a part that is not the developer's text."""
     if isinstance(part, Msg) or is_mapping(part):
         yield _guard_piece(_message(part, where), where, guard)
     elif is_sequence(part) and depth < MAX_DEPTH:
@@ -270,12 +273,12 @@ def _conversation(part: object, where: str, guard: MessageGuard | None, depth: i
             if item is not None:
                 yield from _conversation(item, f"{where}[{index}]", guard, depth + 1)
     elif isinstance(part, str):
-        raise FormatError(f"{where} is text in a conversation; give a message, or your own text as a part by itself")
+        raise FormatError(f"{where} is a string in a conversation; use a message, or pass your text as a separate part")
     elif is_sequence(part):
-        raise FormatError(f"{where[:20]}… is a list nested deeper than {MAX_DEPTH} levels, or one that holds itself")
+        raise FormatError(f"{where[:20]}… is a list that is nested deeper than {MAX_DEPTH} levels or contains itself")
     else:
         raise FormatError(
-            f"{where} is a {type(part).__name__}; give text, a message (Msg or dict), or a list of messages"
+            f"{where} is a {type(part).__name__}; expected text, a message (Msg or dict) or a list of messages"
         )
 
 
@@ -284,10 +287,10 @@ def _message(given: MessageLike, where: str) -> _Piece:
         message, name = given, given.name
     else:
         named = given.get("name")
-        name = named if isinstance(named, str) else ""  # parse_message refuses any other name
+        name = named if isinstance(named, str) else ""  # For any other name, parse_message raises an error.
         role = given.get("role") or (name if name in ROLES else "user")
         if given.get("content") is None and not given.get("tool_calls"):
-            raise FormatError(f"{where}, from {name or role!r}, has no content; give its text")
+            raise FormatError(f"{where}, from {name or role!r}, has no content; add its text")
         try:
             message = parse_message({**given, "role": role}, where)
         except (HistoryError, MediaError) as error:
@@ -296,16 +299,16 @@ def _message(given: MessageLike, where: str) -> _Piece:
     others |= {"url"} if message.urls else set()
     if others or message.role == "tool":
         raise FormatError(
-            f"{where}, from {message.name!r}, contains {', '.join(sorted(others or {'tool_result'}))}; a PromptEngine "
-            "joins text only, use a ChatFormatter"
+            f"{where}, from {message.name!r}, contains {', '.join(sorted(others or {'tool_result'}))}, but "
+            "PromptEngine only supports text; use a ChatFormatter"
         )
     if not isinstance(message.content, str) and not any(isinstance(block, TextBlock) for block in message.content):
-        raise FormatError(f"{where}, from {message.name!r}, has no content; give its text")
+        raise FormatError(f"{where}, from {message.name!r}, has no content; add its text")
     return _Piece(message.role, name, message.text, spoken=True)
 
 
 def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
-    """Return a piece without control sequences in its name and text."""
+    """Return a piece with the control sequences in its name and text neutralised."""
     if guard is None:
         return piece
     message = guard.message(message_of(piece.name, piece.text, piece.role), where)
@@ -313,7 +316,7 @@ def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piec
 
 
 def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
-    """Return the developer's text and the values in turn, without control sequences in the values."""
+    """Return alternating pieces of the developer's text and values, with control sequences in values neutralised."""
     template = SlotTemplate(text)
     filled = template.filled(
         {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
@@ -322,7 +325,7 @@ def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -
 
 
 def _indent_values(parts: Sequence[str]) -> str:
-    """Return filled text in which no line that begins in a value looks like a message."""
+    """Join filled parts, indenting each line that begins in a value and looks like a message."""
     made = [inert_text(part) if index % 2 else part for index, part in enumerate(parts)]
     ends = list(accumulate(map(len, made)))
     lines = "".join(made).splitlines(keepends=True)
@@ -342,16 +345,16 @@ def _string(pieces: list[_Piece]) -> str:
 
 
 def _indent(text: str) -> str:
-    """Return text with its further lines indented, so that none looks like a message or the developer's text."""
+    """Indent all lines after the first, so that no line looks like a message or the developer's text."""
     return inert_text("  ".join(text.splitlines(keepends=True)))
 
 
 class _Measure:
-    """A token counter that returns the length of texts."""
+    """An adapter that lets a budget use the engine's ``length`` function as a token counter."""
 
     def __init__(self, length: Callable[[str], int]) -> None:
         self.count_text = length
 
     def count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:  # noqa: ARG002 - there are none
-        """Return the length of the contents of messages."""
+        """Return the total length of the message contents."""
         return sum(self.count_text(str(message["content"])) for message in messages)

@@ -56,10 +56,10 @@ class Unknown:
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        ("openia", r"'openia' is unknown \(did you mean 'openai'\?\); known are openai, .*vllm.*prompt_type="),
+        ("openia", r"'openia' is unknown \(did you mean 'openai'\?\); expected one of openai, .*vllm.*prompt_type="),
         (Unknown(), "'openia' is unknown"),
-        (7, "a int names no provider; known are"),
-        (None, "NoneType names no provider"),
+        (7, "int has no provider name; expected one of"),
+        (None, "NoneType has no provider name"),
     ],
 )
 def test_a_model_that_tells_no_form_is_refused(model: object, match: str) -> None:
@@ -70,14 +70,17 @@ def test_a_model_that_tells_no_form_is_refused(model: object, match: str) -> Non
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"prompt_type": "lists"}, r"prompt_type 'lists' is unknown \(did you mean 'list'\?\); known are string, list"),
-        ({"shrink_policy": "drop"}, "shrink_policy 'drop' is unknown; known are truncate, summarize"),
-        ({"max_length": 0}, "max_length is 0; give a positive whole number"),
-        ({"max_length": True}, "max_length is True"),
-        ({"max_length": 1.5}, "max_length is 1.5"),
-        ({"max_summary_length": -1}, "max_summary_length is -1"),
-        ({"max_summary_length": None}, "max_summary_length is None"),
-        ({"shrink_policy": "summarize"}, "needs a model"),
+        (
+            {"prompt_type": "lists"},
+            r"prompt_type 'lists' is unknown \(did you mean 'list'\?\); expected one of string, list",
+        ),
+        ({"shrink_policy": "drop"}, "shrink_policy 'drop' is unknown; expected one of truncate, summarize"),
+        ({"max_length": 0}, "max_length must be a positive integer, not 0"),
+        ({"max_length": True}, "max_length must be a positive integer, not True"),
+        ({"max_length": 1.5}, "max_length must be a positive integer, not 1.5"),
+        ({"max_summary_length": -1}, "max_summary_length must be a positive integer, not -1"),
+        ({"max_summary_length": None}, "max_summary_length must be a positive integer, not None"),
+        ({"shrink_policy": "summarize"}, "requires a model"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], match: str) -> None:
@@ -150,11 +153,11 @@ IMAGE = ImageBlock(Base64Source("image/png", "AAAA"))
 @pytest.mark.parametrize(
     ("part", "match"),
     [
-        (3, r"parts\[1\] is a int; give text, a message"),
+        (3, r"parts\[1\] is a int; expected text, a message"),
         ({1}, r"parts\[1\] is a set"),
         ([{"content": "a"}, 3], r"parts\[1\]\[1\] is a int"),
-        (["a"], r"parts\[1\]\[0\] is text in a conversation; give a message, or your own text as a part by itself"),
-        ([["q", "a"]], r"parts\[1\]\[0\]\[0\] is text in a conversation"),
+        (["a"], r"parts\[1\]\[0\] is a string in a conversation; use a message, or pass your text as a separate part"),
+        ([["q", "a"]], r"parts\[1\]\[0\]\[0\] is a string in a conversation"),
         ({"name": "Bob"}, r"parts\[1\], from 'Bob', has no content"),
         ([{"role": "user", "content": None}], r"parts\[1\]\[0\], from 'user', has no content"),
         (Msg("Bob", None, "user"), r"parts\[1\], from 'Bob', has no content"),
@@ -165,7 +168,7 @@ IMAGE = ImageBlock(Base64Source("image/png", "AAAA"))
         ({"role": "user", "content": 3}, r"parts\[1\].content is a int, not a list"),
         ({"role": "user", "content": "\ud800"}, r"parts\[1\]: the message of 'user' has a lone surrogate"),
         ("\ud800", r"parts\[1\] has a lone surrogate"),
-        (Msg("Bob", [IMAGE], "user"), r"parts\[1\], from 'Bob', contains image; .*ChatFormatter"),
+        (Msg("Bob", [IMAGE], "user"), r"parts\[1\], from 'Bob', contains image, .*ChatFormatter"),
         (Msg("Bob", "look", "user", url="https://x.org/a.png"), r"from 'Bob', contains url"),
         ([Msg("F", [TextBlock("a"), ToolUseBlock("1", "f")], "assistant")], r"parts\[1\]\[0\].* contains tool_use"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "contains tool_use"),
@@ -181,7 +184,7 @@ def test_what_is_no_part_is_refused_with_its_place(engine: PromptEngine, part: A
 def test_a_list_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(FormatError, match=r"parts\[0\]\[0\].* nested deeper than 200 levels, or one that holds itself"):
+    with pytest.raises(FormatError, match=r"parts\[0\]\[0\].* nested deeper than 200 levels or contains itself"):
         LIST.join(endless)
 
 
@@ -314,7 +317,7 @@ def test_the_caller_chooses_the_treatment_of_control_sequences() -> None:
     assert forged_in(PromptEngine("openai", "string", safety="neutralize")) == BROKEN_TEXT
     refusing = PromptEngine("openai", safety="raise")
     for parts, where in ((["{x}"], "x"), (["a", [{"name": FORGED, "content": "a"}]], r"parts\[1\]\[0\]")):
-        with pytest.raises(SafetyError, match=rf"'{where}' holds the control sequence '<\|im_end\|>'"):
+        with pytest.raises(SafetyError, match=rf"'{where}' contains the control sequence '<\|im_end\|>'"):
             refusing.join(*parts, format_map={"x": FORGED})
     with pytest.raises(SafetyError, match="safety 'on' is unknown"):
         PromptEngine("openai", safety="on")  # type: ignore[arg-type]
@@ -370,7 +373,7 @@ def test_a_value_is_text_and_is_never_filled_again() -> None:
     assert STRING.join("{a} {b} {c} {d}", format_map=values) == '{b} ["é", null] None 1.5'
     with pytest.raises(SlotError, match="'a'"):
         STRING.join("{a}", format_map={"a": b"x"})
-    with pytest.raises(FormatError, match="format_map is a list"):
+    with pytest.raises(FormatError, match="format_map must be a dict from slot names to values, not list"):
         STRING.join("{a}", format_map=[("a", 1)])  # type: ignore[arg-type]
 
 
@@ -421,7 +424,7 @@ def test_what_always_stays_must_fit(engine: PromptEngine) -> None:
     size = len(least) if isinstance(least, str) else sum(len(each["content"]) for each in least)
     for policy in ("truncate", "summarize"):
         short = PromptEngine("openai", engine.prompt_type, size - 1, policy, summarize_model=summarizer)
-        with pytest.raises(BudgetError, match=rf"have a length of {size}, and max_length is {size - 1}"):
+        with pytest.raises(BudgetError, match=rf"have a length of {size}, but max_length is {size - 1}"):
             short.join("sys", talk(4), "hint")
         with pytest.raises(BudgetError):
             short.join("sys" * size)
