@@ -1,7 +1,7 @@
 """The search for control sequences in the parts of a prompt.
 
-:meth:`Controls.find` joins the parts, folds the text as a normalizing tokenizer would, and returns the sequences with
-text in untrusted parts. :func:`lazyprompt.safety.neutralised.neutralise` breaks them.
+:meth:`Controls.find` joins the parts, folds the text as a normalizing tokenizer would, and returns the sequences that
+contain untrusted text. :func:`lazyprompt.safety.neutralised.neutralise` breaks these sequences.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ from lazyprompt.safety.folding import DISGUISES, fold, origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Nearly all reserved tokens have the form <|name|>, the others are numbered. A tokenizer may have more of them than its
-# template uses.
+# Reserved tokens are written ``<|name|>`` or have a numbered name. A tokenizer may contain more than its template uses.
 NAME = r"[^<>|\s\\]{1,64}"
 NUMBERED = ("unused", "reserved_", "special_", "extra_id_")
 _RESERVED = rf"<(?:\|{NAME}\||(?:{'|'.join(NUMBERED)})[0-9]{{1,5}})>"
 _RESERVED_PAIRS = ("<|", *(f"<{name[0]}" for name in NUMBERED))
-# The beginnings of a reserved token.
+# Matches every incomplete beginning of a reserved token.
 _RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{NAME}\|?)?|(?:{'|'.join(NUMBERED)})[0-9]{{0,5}})?")
 LONGEST_RESERVED = f"<|{'x' * 64}|>"
-# Tokenizers write a space as U+2581 or read U+2581 as a space, and some collapse a run of spaces.
+# Tokenizers may convert between a space and U+2581, and some collapse runs of spaces.
 _BLANK = "[ \t\u2581]"
 _BLANKS = re.compile(f"{_BLANK}+")
 _NOTHING = frozenset[str]()
 _PLAIN = frozenset(("", *printable[:-2]))
-# The length of the longest fold of a character.
+# The maximum number of characters to which a single character folds.
 _MOST_CHARACTERS = 18
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 class ControlMatch(NamedTuple):
-    """A control sequence with text in an untrusted part.
+    """A control sequence that contains untrusted text.
 
     Attributes:
-        part: The index of the first untrusted part with text of the sequence.
+        part: The index of the first untrusted part that contains text of the sequence.
         start: The index in that part where the sequence begins; negative if it begins in an earlier part.
-        into: The index of its first character in the fold of one character of the text.
-        text: The sequence as it is written.
+        into: The offset at which the sequence begins in the fold of its first original character.
+        text: The sequence as it appears in the original text.
     """
 
     part: int
@@ -56,11 +55,11 @@ class ControlMatch(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """The index of its first character in the part."""
+        """The index of the sequence's first character in the part."""
         return max(self.start, 0)
 
     def end_in(self, text: str) -> int:
-        """Return the index after its last character in the part; later parts may contain the rest.
+        """Return the index after the sequence's last character in the part; later parts may contain the rest.
 
         Args:
             text: The text of the part.
@@ -69,13 +68,13 @@ class ControlMatch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A control sequence that begins at an index of the parts.
+    """A control sequence found at a given position in the parts.
 
     Attributes:
-        text: The sequence as it is written.
-        into: The index of its first character in the fold of one character of the text.
-        last: The index of the part with its last character.
-        stop: The index after its last character in that part.
+        text: The sequence as it appears in the original text.
+        into: The offset at which the sequence begins in the fold of its first original character.
+        last: The index of the part that contains the sequence's last character.
+        stop: The index after the sequence's last character in that part.
     """
 
     text: str
@@ -87,18 +86,18 @@ class _Found(NamedTuple):
 class Controls:
     """A compiled set of control sequences.
 
-    A sequence that begins with a letter or a digit, such as ``USER:``, is case-sensitive: ``user:`` is a word in many
-    harmless texts. All others are case-insensitive, because some tokenizers fold case. All runs of blanks are equal. A
-    single character is not a sequence, because it cannot be broken; see :func:`is_breakable`.
+    A sequence that begins with a letter or digit, such as ``USER:``, is case-sensitive, because ``user:`` is common in
+    ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. A run of blanks matches
+    any other run. A single character is ignored, because it can't be broken; see :func:`is_breakable`.
 
     Args:
-        sequences: The sequences, as they are written.
-        headers: Texts that are structure at the start of a line, in any case, such as ``### Response:``.
-        reserved: True if anything of the form ``<|name|>`` is a control sequence.
+        sequences: The control sequences.
+        headers: The headers, such as ``### Response:``, which only match at the start of a line and ignore case.
+        reserved: True to treat any text of the form ``<|name|>`` as a control sequence.
 
     Attributes:
-        texts: The sequences and headers, folded, the longest first.
-        reserved: True if anything of the form ``<|name|>`` is a control sequence.
+        texts: The folded sequences, followed by the folded headers, each longest first.
+        reserved: True if any text of the form ``<|name|>`` is a control sequence.
     """
 
     __slots__ = ("_any_case", "_begun", "_exact", "_known", "_lengths", "_longest", "_patterns", "reserved", "texts")
@@ -110,7 +109,7 @@ class Controls:
         spaced = [text for text in texts if _BLANKS.search(text)]
         self._exact = frozenset(text for text in fixed if text[0].isalnum())
         self._any_case = frozenset(text.lower() for text in fixed if not text[0].isalnum())
-        # The keys of all tables are the first two characters of a sequence, in lower case.
+        # The keys of these tables are the first two characters of a sequence, in lower case.
         self._lengths = {pair: sorted({*map(len, same)}, reverse=True) for pair, same in _by_pair(fixed).items()}
         patterns = _patterns(spaced, headers, reserved=reserved)
         self._patterns = {pair: re.compile(pattern) for pair, pattern in patterns.items()}
@@ -118,23 +117,23 @@ class Controls:
         for text in texts:
             pairs.update((text[:2],) if text[0].isalnum() else _by_pair([text]))
         self._begun = _beginnings(pairs)
-        # The table for text that is not ASCII, if all disguises of the first characters are known.
+        # The table for non-ASCII text, or None if the disguises of some first character are unknown.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
-        # One more character, which tells whether a header ends with its word.
+        # One extra character is needed to check that a header ends at a word boundary.
         self._longest = max(map(len, (*self.texts, LONGEST_RESERVED))) + 1
 
     def find(self, parts: Sequence[str], is_exempt: Callable[[int], bool] = lambda _: False) -> list[ControlMatch]:
-        """Return the control sequences with text in untrusted parts, in order and without overlaps.
+        """Return the control sequences that contain untrusted text, in order and without overlaps.
 
         Args:
-            parts: Trusted and untrusted text in turn.
-            is_exempt: Function that returns True for the index of an untrusted part whose sequences stay.
+            parts: The text as alternating trusted and untrusted parts.
+            is_exempt: A function that returns True for the index of an untrusted part to ignore.
         """
         matches: list[ControlMatch] = []
         done = (0, 0)
         for part, at in self._begin_in(parts):
-            # A sequence may begin inside a trusted one.
+            # A sequence may begin inside a trusted sequence.
             for found in self._found_at(parts, part, at) if (part, at) >= done else ():
                 touched = (
                     index
@@ -148,10 +147,10 @@ class Controls:
         return matches
 
     def _begin_in(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the places (part and index in it) where a sequence with untrusted text may begin.
+        """Return the positions, as pairs of a part and an index, where a sequence with untrusted text may begin.
 
-        Such a place is in untrusted text, where the first two characters of a sequence occur, or in a trusted text that
-        ends with the beginning of a sequence. Most prompts have none, and are searched no further.
+        A sequence may begin wherever its first two characters occur in untrusted text, or in trusted text that ends
+        with the beginning of a sequence. Most prompts contain no such position and need no further search.
         """
         values = parts[1::2]
         joined = "\0".join((*values, ""))
@@ -161,11 +160,11 @@ class Controls:
             for place in places:
                 value = bisect_right(ends, place) - 1
                 part, at = 2 * value + 1, place - ends[value]
-                # After the last character of a value comes the next part.
+                # The last character of a value is followed by the next part.
                 behind = joined[place + 1] if place + 2 < ends[value + 1] else _character_behind(parts, part)
                 if behind not in self._begun.get(joined[place], _NOTHING):
                     begin.append((part, at))
-        # A few distinct literals separate many values.
+        # Check each distinct literal only once, because many values are separated by the same few literals.
         opened = {literal: opening for literal in {*parts[0::2]} if (opening := _open_places(self, literal))}
         if opened:
             literals = ((part, opened.get(parts[part], ())) for part in range(0, len(parts), 2))
@@ -173,7 +172,7 @@ class Controls:
         return begin
 
     def _places(self, text: str) -> list[int]:
-        """Return the places of a text where a sequence may begin, by its first two characters."""
+        """Return the indices in a text where a sequence may begin, judging by its first two characters."""
         places: list[int] = []
         for first, harmless in self._firsts_in(text).items():
             at = text.find(first) if first in text else -1
@@ -184,7 +183,7 @@ class Controls:
         return sorted(places) if len(places) > 1 else places
 
     def _firsts_in(self, text: str) -> Mapping[str, frozenset[str]]:
-        """Return the first characters of sequences in a text, each with the second characters that no sequence has."""
+        """Map each possible first character of a sequence in a text to the second characters that rule one out."""
         if text.isascii():
             return self._begun
         if self._known is not None:
@@ -193,12 +192,12 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the control sequences that begin at a place: the longest for each character of the fold there."""
+        """Yield the longest control sequence that begins at each character in the fold of the original character."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
             folded = fold(text)
-            # Dropped characters and runs of blanks make the text of a sequence longer.
+            # Characters that folding drops and runs of blanks can make a sequence longer in the original text.
             if len(text) < size or len(_BLANKS.sub(" ", folded)) >= self._longest:
                 break
             size *= 4
@@ -209,7 +208,7 @@ class Controls:
                 yield _Found(text[:written], into, *_place_behind(parts, part, at + written))
 
     def _match(self, folded: str, at: int) -> tuple[int, bool]:
-        """Return the end of the longest sequence at an index of folded text, or 0; and True if it is a header."""
+        """Return the end of the longest sequence at an index in folded text, or 0, and whether it is a header."""
         pair = folded[at : at + 2].lower()
         for length in self._lengths.get(pair, ()):
             piece = folded[at : at + length]
@@ -220,11 +219,11 @@ class Controls:
         return (match.end(), match.lastgroup == "header") if match else (0, False)
 
     def begins_in(self, text: str) -> bool:
-        """Return True if a text contains a character that a control sequence may begin with."""
+        """Return True if a text contains a character with which a control sequence may begin."""
         return any(first in text for first in self._firsts_in(text))
 
     def open_places(self, literal: str) -> tuple[int, ...]:
-        """Return the indices where a sequence begins that the text after the literal may complete."""
+        """Return the indices of incomplete sequences that the text after the literal could complete."""
         places: list[int] = []
         for place in reversed(self._places(f"{literal}\0")):
             rest = _BLANKS.sub(" ", fold(literal[place:])).lower()
@@ -235,14 +234,14 @@ class Controls:
         return tuple(reversed(places))
 
     def _goes_on(self, beginning: str) -> bool:
-        """Return True if a lower-case text is the incomplete beginning of a sequence."""
+        """Return True if a lower-case text is an incomplete beginning of a sequence."""
         if self.reserved and _RESERVED_BEGUN.fullmatch(beginning):
             return True
         plain = (_BLANKS.sub(" ", text).lower() for text in self.texts)
         return any(len(text) > len(beginning) and text.startswith(beginning) for text in plain)
 
     def found(self, text: str) -> list[tuple[int, str]]:
-        """Return the indices and texts of the control sequences in a text, plain or disguised."""
+        """Return the index and text of each control sequence in a text, whether plain or disguised."""
         return [(match.start, match.text) for match in self.find(("", text))]
 
     def is_clean(self, text: str) -> bool:
@@ -250,15 +249,15 @@ class Controls:
         return not self.found(text)
 
     def restore(self, text: str) -> str:
-        """Undo the neutralising of a text, except in JSON.
+        """Restore the neutralised control sequences in a text that is not JSON.
 
         Args:
-            text: The text. An original backslash in the position of ours is removed, too.
+            text: The text. A backslash from the original text that breaks a sequence is removed, too.
         """
-        # Dropped characters and runs of blanks make the text of a sequence longer.
+        # Characters that folding drops and runs of blanks can make a sequence longer in the original text.
         width = 8 * self._longest
         pieces: list[str] = []
-        # Backwards: a sequence may contain a broken one, which has to be restored first.
+        # Search backwards, because a broken sequence inside another one has to be restored first.
         behind, end = "", len(text)
         at = text.rfind("\\")
         while at >= 0:
@@ -271,7 +270,7 @@ class Controls:
         return "".join(reversed([*pieces, text[:end]]))
 
     def _begins_at(self, text: str, at: int, behind: str) -> bool:
-        """Return True if a control sequence begins at an index, if the text ``behind`` follows."""
+        """Return True if the character at an index and the text ``behind`` start with a control sequence."""
         end, is_header = self._match(fold(text[at] + behind), 0)
         return bool(end) and not (is_header and not _is_line_start((text,), 0, at))
 
@@ -282,7 +281,7 @@ def _open_places(controls: Controls, literal: str) -> tuple[int, ...]:
 
 
 def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
-    """Return up to ``size`` characters of text from a place on."""
+    """Return up to ``size`` characters of text, starting at an index in a part."""
     text = parts[part][at : at + size]
     while len(text) < size and part + 1 < len(parts):
         part += 1
@@ -291,7 +290,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Return the part that contains the character before an index, which is counted from a part's start."""
+    """Convert an index counted from a part's start to the part and index where the preceding text ends."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -299,22 +298,22 @@ def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
 
 
 def is_breakable(sequence: str) -> bool:
-    """Return True if a backslash can break a control sequence: it has at least two characters.
+    """Return True if a backslash can break a control sequence, which needs at least two characters.
 
     Args:
-        sequence: The sequence; surrounding white space and characters that a normalizer drops do not count.
+        sequence: The sequence; surrounding white space and characters that a normalizer drops are ignored.
     """
     folded = fold(sequence).strip()
     return len(folded) > 1 and folded.strip("\\") != ""
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    # If one sequence begins with another, the longer one has to match.
+    # If one sequence is the beginning of another, the longer sequence must match first.
     return sorted({fold(text) for text in texts if len(fold(text).strip()) > 1}, key=lambda text: (-len(text), text))
 
 
 def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts by their first two characters, in lower case; a blank as the second one stands for any blank."""
+    """Group texts by their first two characters, in lower case; a blank as the second character matches any blank."""
     by_pair: dict[str, list[str]] = {}
     for text in texts:
         pair = text[:2].lower()
@@ -324,12 +323,12 @@ def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return the first characters of sequences, each with the second characters that no sequence has.
+    """Map the first character of each sequence to the second characters that rule out a sequence.
 
-    These second characters are plain ASCII: a normalizer may drop others.
+    All of these second characters are ASCII, because a normalizer may drop other characters.
 
     Args:
-        pairs: The first two characters of sequences, in lower case where any case counts.
+        pairs: The first two characters of each sequence, in lower case if the sequence is case-insensitive.
     """
     begun: dict[str, frozenset[str]] = {}
     for pair in pairs:
@@ -339,35 +338,35 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character after a part, or NUL (any character) if the next part is empty."""
+    """Return the character after a part, or NUL, which matches any character, if the next part is empty."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 
 def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) -> dict[str, str]:
-    """Return the patterns of sequences with blanks, reserved tokens and headers, by their first two characters."""
+    """Return patterns for sequences with blanks, reserved tokens and headers, by their first two characters."""
     patterns: dict[str, list[str]] = {}
     for pair, same in _by_pair(spaced).items():
         patterns[pair] = [_pattern(text) if text[0].isalnum() else f"(?i:{_pattern(text)})" for text in same]
     for pair in _RESERVED_PAIRS if reserved else ():
         patterns.setdefault(pair, []).append(f"(?i:{_RESERVED})")
-    # Headers come last: a header within a line does not count, and must not hide another sequence.
+    # Headers come last, because a header within a line is ignored and must not hide another sequence.
     for pair, same in _by_pair(headers).items():
         patterns.setdefault(pair, []).append(f"(?P<header>(?i:{'|'.join(map(_header_pattern, same))}))")
     return {pair: "|".join(same) for pair, same in patterns.items()}
 
 
 def _pattern(text: str) -> str:
-    """Return the pattern of a text, in which a run of blanks matches any other."""
+    """Return a pattern for a text in which a run of blanks matches any other run of blanks."""
     return f"{_BLANK}+".join(map(re.escape, _BLANKS.split(text)))
 
 
 def _header_pattern(text: str) -> str:
-    """Return the pattern of a header; if it consists of words, it must end at a word boundary."""
+    """Return a pattern for a header; a header that begins and ends with a word must end at a word boundary."""
     return _pattern(text) + (r"(?!\w)" if text[0].isalnum() and text[-1].isalnum() else "")
 
 
 def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
-    """Return True if the line before a place has only blanks and characters that folding drops."""
+    """Return True if only blanks and characters that folding drops precede a position in its line."""
     while part >= 0:
         for index in range(at - 1, -1, -1):
             if parts[part][index] in _LINE_ENDS:

@@ -1,20 +1,21 @@
-"""Text as a normalizing tokenizer would read it, and the origins of its characters.
+"""Folding of text as a normalizing tokenizer would see it, and the original index of each folded character.
 
 A tokenizer may normalize text before it searches for its tokens. A character that a common normalizer drops or replaces
-can disguise a control sequence, so this module follows the normalizers' rules:
+can disguise a control sequence, so this module follows the rules of the common normalizers:
 
-- NFKC and NFKD (``nmt_nfkc`` of SentencePiece; NFKC and NFKD of Hugging Face's tokenizers): compatibility characters,
-  such as the full-width ``＜``, become plain ones. Text is decomposed, not composed: ``>`` with a stroke over it is one
-  character in NFKC and would hide the end of a marker.
-- ``BertNormalizer(clean_text=True)`` drops all characters of Unicode's category C (control, format, private,
-  unassigned) except tab, newline and carriage return, and U+FFFD. SentencePiece's rule ``nmt`` drops a subset: C0
-  except tab, newline, form feed and carriage return, U+007F, U+008F and U+009F.
+- NFKC and NFKD (``nmt_nfkc`` in SentencePiece; NFKC and NFKD in Hugging Face's tokenizers) replace compatibility
+  characters, such as the full-width ``＜``, with plain characters. This module decomposes text without composing it,
+  because NFKC would combine ``>`` and a stroke into one character and hide the end of a marker.
+- ``BertNormalizer(clean_text=True)`` drops U+FFFD and all characters in Unicode's category C (control, format, private,
+  unassigned), except tab, newline and carriage return. SentencePiece's rule ``nmt`` drops a subset: U+007F, U+008F,
+  U+009F and the C0 controls, except tab, newline, form feed and carriage return.
 - ``StripAccents`` drops the combining marks (category M), including variation selectors.
-- Unicode's default-ignorable code points belong to these categories too, except the fillers of Hangul.
-- White space of category Zs becomes a space (``nmt``, ``BertNormalizer``). A character that one normalizer drops and
-  another turns into a space, such as the zero-width space, is dropped.
+- Unicode's default-ignorable code points are dropped as members of these categories; the Hangul fillers, which are not
+  members, are also dropped.
+- White space in category Zs becomes a space (``nmt``, ``BertNormalizer``). A character that one normalizer drops and
+  another converts to a space, such as the zero-width space, is dropped.
 
-:mod:`lazyprompt.safety.find` folds case, because it needs both forms.
+Case is not folded here but in :mod:`lazyprompt.safety.find`, which also needs the original case.
 
 Sources: https://github.com/google/sentencepiece/blob/master/src/builder.cc (``Builder::BuildNmtNFKCMap``),
 https://github.com/huggingface/tokenizers/tree/main/tokenizers/src/normalizers (``bert.rs``, ``strip.rs``).
@@ -29,8 +30,8 @@ from unicodedata import category, normalize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# The first characters of nearly all control sequences, each with the characters whose decomposition contains it.
-# Searching for a few characters is much faster than decomposing a text. A test compares the table with Unicode's data.
+# Maps the first character of nearly all control sequences to the characters whose decomposition contains it.
+# Searching for a few characters is much faster than decomposing text. A test compares this table with Unicode's data.
 DISGUISES = {
     "<": "\u226e\ufe64\uff1c",
     "[": "\ufe47\uff3b",
@@ -41,30 +42,30 @@ DISGUISES = {
     "=": "\u207c\u208c\u2260\u2a74\u2a75\u2a76\ufe66\uff1d",
     "\u273f": "",
 }
-# The size of the cache of folded characters.
+# The maximum number of characters in the fold cache.
 _MOST_FOLDS = 20_000
-# Dropped letters: the decomposed fillers of Hangul, and two characters that were marks before Unicode 12.
+# Letters that are dropped: the decomposed Hangul fillers, and two characters that were marks before Unicode 12.
 _DROPPED_LETTERS = "\u115f\u1160\u1cf2\u1cf3"
 _KEPT_CONTROLS = "\t\n\r"
-# The dropped ASCII characters.
+# The ASCII characters that folding drops.
 _ASCII_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-# Invisible characters: soft hyphen, joiners, fillers, zero-width and bidirectional characters, tags.
+# Invisible characters: soft hyphen, joiners, fillers, zero-width and bidirectional characters, and tag characters.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # Control characters that are not white space.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
-# Characters that look like a space and do not fold to one: the blank of Braille, and SentencePiece's space.
+# Characters that look like a space but do not fold to one: the blank Braille pattern and SentencePiece's space.
 _BLANKS = re.compile("[\u2800\u2581]")
 
 
 class Folds(dict[int, str]):
-    """The folded form of each character by its code point, for ``str.translate``.
+    """A cached table from code points to folded characters, for ``str.translate``.
 
     Args:
-        fold_character: Function that folds a character.
+        fold_character: The function that folds a single character.
     """
 
     def __init__(self, fold_character: Callable[[str], str]) -> None:
@@ -90,7 +91,7 @@ def _is_dropped(character: str) -> bool:
 
 
 def fold(text: str) -> str:
-    """Fold text as the common normalizers together would."""
+    """Fold text by applying the rules of all common normalizers."""
     return text if _is_plain(text) else text.translate(FOLDS)
 
 
@@ -99,12 +100,12 @@ def _is_plain(text: str) -> bool:
 
 
 def decompose(text: str) -> str:
-    """Decompose text (NFKD) without its invisible characters; marks on letters stay."""
+    """Remove invisible characters from text and decompose it (NFKD), keeping the marks on letters."""
     return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
 
 
 def as_read(text: str) -> str:
-    """Fold text to what a reader sees, without marks on letters, control characters and invisible characters."""
+    """Fold text to what a reader sees, removing marks on letters, control characters and invisible characters."""
     shown = _CONTROLS.sub("", text)
     if shown.isascii():
         return shown
@@ -115,12 +116,12 @@ FOLDS, SEEN = Folds(_fold_character), Folds(as_read)
 
 
 def origins(text: str, places: Iterable[int], folds: Folds = FOLDS) -> Iterator[int]:
-    """Yield the index in the original text of each folded character.
+    """Convert indices in folded text to indices in the original text.
 
     Args:
         text: The original text.
-        places: The indices in the folded text, in order.
-        folds: The folded form of each character.
+        places: The indices in the folded text, in increasing order.
+        folds: The table with which the text was folded.
     """
     at = folded = 0
     for place in places:
