@@ -1,4 +1,4 @@
-"""Neutralised control sequences in text and JSON, and the marks of their positions."""
+"""Neutralising of control sequences in text and JSON, with marks that record their positions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _JSON_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
-# The start and end of a neutralised sequence in a text, and the original sequence.
+# A mark: the start and end of a neutralised sequence in a text, and the original sequence.
 TextMark: TypeAlias = tuple[int, int, str]
-# The start and end of a replaced piece of text, and its replacement.
+# An edit: the start and end of a piece of text to replace, and its replacement.
 _Edit: TypeAlias = tuple[int, int, str]
 
 
@@ -33,14 +33,14 @@ class Neutralised(str):
 
     Args:
         text: The text.
-        marks: Function that returns the marks; it is called on access, because most prompts never need them.
+        marks: A function that returns the marks; it is called lazily, because most prompts never need their marks.
     """
 
     __slots__ = ("_find_marks",)
     _find_marks: Callable[[], Iterable[TextMark]]
 
     def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
-        """Create the text and keep the function."""
+        """Create the text and store the function that returns its marks."""
         made = super().__new__(cls, text)
         made._find_marks = marks
         return made
@@ -50,7 +50,7 @@ class Neutralised(str):
 
     @property
     def marks(self) -> tuple[TextMark, ...]:
-        """The neutralised sequences, in order."""
+        """The marks of the neutralised sequences, in text order."""
         return (*self._find_marks(),)
 
 
@@ -61,15 +61,15 @@ class NeutralisedJson(Neutralised, JsonText):
 
 
 def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
-    r"""Return parts with control sequences broken, each in its first untrusted part.
+    r"""Return parts in which each control sequence is broken in its first untrusted part.
 
-    A backslash after the first character breaks a sequence: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer has a
-    token for that form, no normalizer drops the backslash, and a reader still sees the sequence. In JSON, the first
-    character becomes an escape (``\u003c``), so that the value stays the same.
+    A backslash after the first character breaks a sequence: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer
+    contains the broken sequence as a token, no normalizer drops the backslash, and the sequence stays readable. In
+    JSON, the first character is written as an escape (``\u003c``), so that the JSON value stays the same.
 
     Args:
-        parts: The parts.
-        matches: The sequences, in order.
+        parts: The parts of a prompt.
+        matches: The control sequences in the parts, in order.
     """
     neutralised = [*parts]
     for part, sequences in groupby(matches, key=attrgetter("part")):
@@ -78,7 +78,6 @@ def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[st
 
 
 def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
-    """Break the sequences of a text."""
     is_json = isinstance(text, JsonText)
     edit = _json_editor(text) if is_json else _edit
     edits = [edit(text, sequence) for sequence in sequences]
@@ -92,14 +91,14 @@ def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
 
 
 def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks of a text after a pass; overlapping sequences share one mark.
+    """Yield the marks for a text after a pass; overlapping sequences share one mark.
 
     Args:
         text: The text before the pass.
-        sequences: The sequences that were broken.
-        edits: The edit of each sequence.
+        sequences: The sequences that the pass broke.
+        edits: The edit that broke each sequence.
     """
-    # The start and end of each sequence, and the growth of its text.
+    # The start and end of each sequence, and the number of characters that its edit added.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
@@ -119,7 +118,7 @@ def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit])
 
 
 def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
-    """Return a stretch of the original text."""
+    """Return the original text of a span, undoing the edits from earlier passes."""
     given, done = "", start
     for begin, stop, raw in known[bisect_left(known, (start,)) :]:
         if begin >= end:
@@ -130,23 +129,23 @@ def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
 
 
 def _edit(_: str, sequence: ControlMatch) -> _Edit:
-    """Return the edit that breaks a sequence with a backslash after its first character, or at the text's start."""
+    """Return an edit that inserts a backslash after a sequence's first character, or at the start of the text."""
     begin = sequence.start
     if begin < 0:
         return 0, 0, "\\"
     if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # One character folds to several of the sequence, or all of it: write them out, with the backslash between them.
+        # Several characters of the sequence are folded from one, so write them out with a backslash between them.
         return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 
 
 def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
-    r"""Return an editor that breaks a sequence in JSON by an escape in a string, which keeps the value.
+    r"""Return a function that breaks a sequence in JSON with an escape in a string, which preserves the value.
 
-    If all characters of a sequence in strings are escapes, one of them becomes a ``\u`` escape. A sequence outside of
-    strings gets a space, which JSON allows there.
+    If all characters of the sequence in strings are already escapes, one of these becomes a ``\u`` escape. A sequence
+    outside of strings is broken with a space, which JSON allows there.
     """
-    # The starts and ends of strings, and of the escapes in them.
+    # The start and end indices of the JSON strings, and of the escapes in these strings.
     strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
         begin, end = string.start() + 1, string.end() - 1
@@ -170,6 +169,6 @@ def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
 
 
 def _json_escape(character: str) -> str:
-    """Return the JSON escape of a character, a surrogate pair for one beyond the basic plane."""
+    """Return a character's JSON escape, which is a surrogate pair for a character beyond U+FFFF."""
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

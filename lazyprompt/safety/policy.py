@@ -1,11 +1,11 @@
-r"""The treatment of control sequences in untrusted text: neutralised, refused or left.
+r"""The policy for control sequences in untrusted text, which are neutralised, rejected or left unchanged.
 
-A control sequence is any text that a model or its engine reads as structure: a marker of its family, a special token, a
-thinking or tool tag, or a section header of the developer's own template. In trusted text the developer meant it. In
-untrusted text it would forge a turn, a role or a tool. Only a sequence with untrusted text is changed, even if it
-begins in the template and ends in a value.
+A control sequence is any text that a model or its engine interprets as structure: a marker of its family, a special
+token, a thinking or tool tag, or a section header in the developer's own template. In trusted text, control sequences
+are intentional. In untrusted text, they would forge a turn, a role or a tool. Only sequences that contain untrusted
+text are changed, including a sequence that begins in the template and ends in a value.
 
-:func:`guard` finds the sequences, refuses or neutralises them, and repeats this until there are none.
+:func:`guard` finds control sequences, rejects or neutralises them, and repeats the search until none are left.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SAFETIES: tuple[Safety, ...] = get_args(Safety)
 
 
 class Policy(NamedTuple):
-    """Treatment of control sequences in untrusted text.
+    """A policy for control sequences in untrusted text.
 
     Attributes:
-        default: The treatment in slots without one of their own.
-        slots: The treatment in the text of single slots, by name.
-        asked: True if the caller chose the policy. Payloads for hosted providers are searched only then.
+        default: The ``safety`` value for slots that ``slots`` doesn't list.
+        slots: The ``safety`` values for individual slots, by slot name.
+        asked: True if the caller chose the policy; otherwise, payloads for hosted providers are not searched.
     """
 
     default: Safety = "neutralize"
@@ -45,32 +45,32 @@ class Policy(NamedTuple):
         return self.default != "off" or any(safety != "off" for _, safety in self.slots)
 
     def of(self, slot: str) -> Safety:
-        """Return the treatment of control sequences in the text of a slot."""
+        """Return the ``safety`` value for the text of a slot."""
         return dict(self.slots).get(slot, self.default) if self.slots else self.default
 
     def of_payload(self, *, tokenizes: bool) -> Policy:
-        """Return the treatment of control sequences in a payload.
+        """Return the policy for a provider's payload.
 
         Args:
-            tokenizes: True if the server tokenizes texts with the model's chat template.
+            tokenizes: True if the server tokenizes text with the model's chat template.
         """
         return self if self.asked or tokenizes else OFF
 
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
 
-# Tags that chat templates and engines of many families read as structure, in addition to the family's markers.
+# Tags that chat templates and engines for many families interpret as structure, besides the family's own markers.
 COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# The tags of a thought at the start of an answer; a generation prompt may have opened the thought. Chat templates cut
-# off old thoughts at these tags.
+# Matches the thinking tags at the start of a reply. The generation prompt may already contain the opening tag.
+# Chat templates use these tags to remove the reasoning from old replies.
 LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
-# Overlapping sequences need a second pass; only crafted input needs more.
+# The maximum number of passes. Overlapping sequences need a second pass, and only crafted input needs more.
 _MOST_PASSES = 100
 
 
@@ -80,17 +80,17 @@ def guard(
     """Return the parts with every control sequence in untrusted text neutralised.
 
     Args:
-        controls: The control sequences.
-        parts: Trusted and untrusted text in turn.
-        slots: The slot of each part.
-        policy: The treatment of the sequences.
-        where: The name of each part in errors; None means its slot.
+        controls: The control sequences to search for.
+        parts: The text as alternating trusted and untrusted parts.
+        slots: The slot name of each part.
+        policy: The policy for control sequences.
+        where: The name of each part in error messages; None to use the slot names.
 
     Returns:
-        New parts of the same number.
+        A list with a new text for each part.
 
     Raises:
-        SafetyError: A sequence is refused, or cannot be neutralised.
+        SafetyError: The policy rejects a sequence, or a sequence can't be neutralised.
     """
     guarded, names = parts, where or slots
     matches: list[ControlMatch] = []
@@ -98,36 +98,37 @@ def guard(
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
-        # A text has at most one sequence per character. There are more only if a run of backslashes is a sequence: then
-        # each pass creates more sequences than it breaks, and a hundred passes would fill the memory.
+        # Honest text contains at most one sequence per character.
+        # If a run of backslashes is a sequence, each pass creates more sequences than it breaks.
+        # Stop early in this case, because a hundred such passes would exhaust the memory.
         if number and len(matches) > sum(map(len, parts)):
             break
         for match in matches:
             if policy.of(slots[match.part]) == "raise":
                 raise SafetyError(
-                    f"{names[match.part]!r} holds the control sequence {match.text!r}; "
-                    'take it out, or use safety="neutralize" to make it harmless'
+                    f"{names[match.part]!r} contains the control sequence {match.text!r}; "
+                    'remove it, or use safety="neutralize" to make it harmless'
                 )
         guarded = neutralise(guarded, matches)
     raise SafetyError(
-        f"{names[matches[0].part]!r} holds control sequences that cannot be made harmless, such as {matches[0].text!r}"
+        f"{names[matches[0].part]!r} contains control sequences that can't be neutralised, such as {matches[0].text!r}"
     )
 
 
 def headers_in(text: str) -> list[str]:
-    """Return the section headers (``## …`` and deeper) of a trusted text, which are structure there."""
+    """Return the section headers (``## …`` and deeper) in a trusted text, where they are structure."""
     return _HEADER.findall(text)
 
 
 def policy_of(safety: str, slots: Mapping[str, str] | None = None) -> Policy:
-    """Return the policy that a caller asked for.
+    """Return the policy for the caller's ``safety`` settings.
 
     Args:
-        safety: The treatment of control sequences: ``neutralize``, ``raise`` or ``off``.
-        slots: The treatment in the text of single slots, by name.
+        safety: The default ``safety`` value: ``neutralize``, ``raise`` or ``off``.
+        slots: The ``safety`` values for individual slots, by slot name.
 
     Raises:
-        SafetyError: A treatment is unknown.
+        SafetyError: A ``safety`` value is unknown.
     """
     return Policy(_checked(safety), tuple((name, _checked(each)) for name, each in (slots or {}).items()), asked=True)
 
@@ -137,5 +138,5 @@ def _checked(safety: str) -> Safety:
         if safety == known:
             return known
     raise SafetyError(
-        f"safety {safety!r} is unknown; known are {', '.join(SAFETIES)}{did_you_mean(str(safety), SAFETIES)}"
+        f"safety {safety!r} is unknown; expected one of {', '.join(SAFETIES)}{did_you_mean(str(safety), SAFETIES)}"
     )

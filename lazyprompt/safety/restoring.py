@@ -1,4 +1,4 @@
-"""Restoring of the neutralised sequences that a model's answer quotes."""
+"""Restoring of neutralised control sequences that a model's reply quotes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def pairs_in(parts: Iterable[str]) -> dict[str, str]:
-    """Return the neutralised sequences in the parts of a prompt, each with its original."""
+    """Map the neutralised sequences in the parts of a prompt to their originals."""
     neutralised = (part for part in parts if isinstance(part, Neutralised))
     return {part[start:end]: raw for part in neutralised for start, end, raw in part.marks}
 
 
 class Restorer:
-    """Restores the original sequences of one prompt in an answer, in text and in JSON.
+    """Restores the control sequences that were neutralised in a prompt when the reply quotes them in text or JSON.
 
     Args:
-        pairs: The neutralised sequences, each with its original.
+        pairs: The neutralised sequences, each with its original sequence.
     """
 
     __slots__ = ("_given", "_pattern")
@@ -38,14 +38,14 @@ class Restorer:
         return bool(self._given)
 
     def restore(self, text: str) -> str:
-        """Return a text with its neutralised sequences restored."""
+        """Return a text with its neutralised control sequences restored."""
         return self._pattern.sub(lambda match: self._given[match[0]], text) if self._given else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Split a streamed text into its restored beginning and an end that may be part of a sequence.
+        """Split streamed text into a restored beginning and an unrestored end that may be an incomplete sequence.
 
         Args:
-            text: The end that the last call returned, and the text since then.
+            text: The unrestored end that the last call returned, followed by the text received since then.
         """
         cut = len(text) - self._held(text)
         for match in self._pattern.finditer(text):
@@ -54,7 +54,7 @@ class Restorer:
         return self.restore(text[:cut]), text[cut:]
 
     def _held(self, text: str) -> int:
-        """Return the length of the longest end of a text that is an incomplete sequence."""
+        """Return the length of the longest end of a text that is an incomplete neutralised sequence."""
         return next(
             (
                 size

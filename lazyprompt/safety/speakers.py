@@ -1,4 +1,4 @@
-"""Safe names of speakers: no name looks like another role or starts a line, and no two names look alike."""
+"""Safe speaker names, none of which looks like another role or another name or starts a new line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lazyprompt.safety.folding import as_read, decompose
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# All characters that end a line in Python.
+# All characters at which ``str.splitlines`` splits a line.
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-# The colon, and the characters that look like one but do not fold to it.
+# The colon, and the characters that look like a colon but do not fold to one.
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
-# Words that readers take for a role, with the role.
+# Maps words that readers could mistake for a role to this role.
 _ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
-# The tags and headers around a history.
+# The letters of the tags and headers around a history.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
-# Letters of other scripts, and small capitals, that look like Latin letters but do not fold to them.
+# Small capitals and letters from other scripts that look like Latin letters but do not fold to them.
 _LOOKALIKES = str.maketrans(
     "\u0430\u0441\u0501\u0435\u0433\u04bb\u0456\u04cf\u043c\u043d\u043e\u0440\u0455\u0442\u0443\u0475"  # Cyrillic
     "\u03b1\u03b5\u03b9\u03bc\u03b7\u03bf\u03c1\u03c4\u03c5\u03bd"  # Greek
@@ -32,18 +32,18 @@ _FORBIDDEN = re.compile(f"[\x00-\x1f\x7f{LINE_ENDS}{COLONS}<>]")
 
 
 def letters_of(text: str) -> str:
-    """Return the letters and digits that a reader sees, in lower case."""
+    """Return the letters and digits that a reader sees in a text, in lower case."""
     seen = as_read(text).casefold().translate(_LOOKALIKES)
     return "".join(character for character in seen if character.isalnum())
 
 
 def looks_like_role(name: str) -> bool:
-    """Return True if a reader could take a name for a role, in any disguise."""
+    """Return True if a reader could mistake a name, possibly disguised, for a role."""
     return letters_of(name) in _ROLE_WORDS
 
 
 def one_line(name: str) -> str:
-    """Return a name without characters that end a name or its line."""
+    """Return a name without characters that could end the name or its line."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
@@ -51,13 +51,13 @@ def one_line(name: str) -> str:
 def written_names(
     speakers: Iterable[tuple[str, str]], fit: Callable[[str], str] = one_line
 ) -> dict[tuple[str, str], str]:
-    """Map each speaker to the name to write.
+    """Map each speaker, as a pair of role and name, to the safe name to write.
 
     Args:
-        speakers: The role and the name of each; a speaker with an invisible name gets the role's name.
-        fit: Function that returns an allowed form of a name.
+        speakers: The role and name of each speaker; a speaker whose name is invisible gets the name of the role.
+        fit: A function that converts a name to an allowed name.
     """
-    # Names without a disguise come first, so that an imitation gets the number.
+    # Process undisguised names first, so that an imitation is the name that gets a number.
     known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}
@@ -72,12 +72,11 @@ def written_names(
 
 
 def _look(name: str) -> str:
-    """Return a name as a reader sees it."""
     return " ".join(decompose(name).split())
 
 
 def no_imitation(name: str, role: str) -> str:
-    """Return a name; put its role before it if it looks like another role or like a header."""
+    """Return a name, prefixed with its role if it looks like another role or a header."""
     letters, seen = letters_of(name), as_read(name).strip()
     imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
     return f'{role} "{name.strip()}"' if imitates else name if seen else role

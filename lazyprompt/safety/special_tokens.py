@@ -1,7 +1,7 @@
-"""Control sequences of families in addition to their markers: the tokens of calls and thoughts, and of tokenizers.
+"""Control sequences that model families use besides their markers: tool-call, reasoning and tokenizer tokens.
 
-Prompts don't use them, but values may contain them. The tokens of calls come from the models' own chat templates (see
-:mod:`lazyprompt.answers.forms`), the others are the special and added tokens of their tokenizers.
+Prompts don't use these tokens, but values may contain them. The tool-call tokens come from the models' own chat
+templates (see :mod:`lazyprompt.answers.forms`). All other tokens are special and added tokens of the tokenizers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MINIMAX = (
 )
 _EXAONE = (*(f"[|{role}|]" for role in ("system", "user", "assistant", "tool", "endofturn")), "<thought>", "</thought>")
 
-# The first pattern that matches the beginning of a family's name applies.
+# The tool-call tokens by family. The first pattern that matches the beginning of a family's name applies.
 _OF_CALLS: Final = (
     (r"qwen3-coder|qwen3\.[5-9]|nemotron-3", _XML),
     (r"mistral", _MISTRAL),
@@ -51,9 +51,9 @@ _OF_CALLS: Final = (
 
 # Code Llama's fill-in-the-middle tokens.
 _CODE_LLAMA = ("<PRE>", "<MID>", "<SUF>", "<EOT>", "<FILL_ME>")
-# The markers of turns and calls of InternLM 2's first chat models.
+# The turn and tool-call markers of the first InternLM 2 chat models.
 _INTERNLM_2 = tuple(f"[UNUSED_TOKEN_{number}]" for number in range(140, 147))
-# Llama 2's SentencePiece tokens: the beginning and end of texts, and unknown text.
+# Llama 2's SentencePiece tokens for the beginning of a text, the end of a text and unknown text.
 _LLAMA_2 = ("<s>", "</s>", "<unk>")
 _GEMMA = (
     *("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"),
@@ -82,7 +82,7 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
-# The tokens of DeepSeek V3 and later that do not have the common form, and the token of DeepSeek Coder.
+# DeepSeek Coder's token, and the tokens of DeepSeek V3 and later models that are not written like the other tokens.
 _DEEPSEEK = ("<pad>", "\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
 
 _OF_TOKENIZER: Final = (
@@ -97,14 +97,14 @@ _OF_TOKENIZER: Final = (
     (r"minimax", _MINIMAX_TOKENIZER),
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
-    # Models derived from Llama 2, or with a similar tokenizer.
+    # Llama 2, and models that are derived from it or use a similar tokenizer.
     (r"llama-2", (*_LLAMA_2, *_CODE_LLAMA)),
     (r"internlm", (*_LLAMA_2, *_INTERNLM_2)),
     (r"yi", (*_LLAMA_2, *_STARCODER)),
     (r"vicuna|zephyr|hermes-2|baichuan|phi-3", _LLAMA_2),
 )
 
-# Tokens of a single tokenizer, which reveal the family of a chat template.
+# Tokens that occur in only one tokenizer, so that they identify the family of a chat template.
 _SIGNS: Final = (
     ("<start_of_turn>", "gemma"),
     ("<|turn>", "gemma-4"),
@@ -123,20 +123,20 @@ _SIGNS: Final = (
 
 
 def tokens_of_calls(family: str) -> tuple[str, ...]:
-    """Return the tokens of a family's calls, results and thoughts."""
+    """Return a family's tokens for tool calls, tool results and reasoning."""
     return _first(_OF_CALLS, family)
 
 
 def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
-    """Return the special and added tokens of a family's tokenizer that do not have the form ``<|name|>``."""
+    """Return the special and added tokens of a family's tokenizer that are not written as ``<|name|>``."""
     return _first(_OF_TOKENIZER, family)
 
 
 def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
-    """Return the further tokens of the tokenizers that a chat template's sequences reveal.
+    """Return the additional control sequences of the families that a chat template's special tokens identify.
 
     Args:
-        sequences: The special tokens that a chat template contains.
+        sequences: The special tokens that the chat template contains.
     """
     families = (family for sign, family in _SIGNS if sign in sequences)
     return frozenset(token for family in families for token in (*tokens_of_calls(family), *tokens_of_tokenizer(family)))

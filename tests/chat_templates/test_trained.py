@@ -367,5 +367,5 @@ def test_a_template_that_refuses_and_a_forgery_that_is_refused_are_errors() -> N
     given: dict[str, object] = {"tools": None, "documents": None}
     template = jinja(PLAIN)
     rendering = Rendering(template, given, controls_of(template, frozenset()), Policy("raise"))
-    with pytest.raises(SafetyError, match="holds the control sequence '<|x|>'"):
+    with pytest.raises(SafetyError, match="contains the control sequence '<|x|>'"):
         trained_parts(rendering, [said("user", "<|x|>")], {0})

@@ -78,7 +78,7 @@ def test_safety(run: Callable[..., Ran]) -> None:
     assert b"<\\\\|im_end|>" in run(*given, "--format", "vllm").out
     for form in ("flat", "vllm", "gemini"):
         message = fault(run(*given, "--safety", "raise", "--format", form))
-        assert message.startswith("--safety: 'input' holds the control sequence '<|im_end|>'; ")
+        assert message.startswith("--safety: 'input' contains the control sequence '<|im_end|>'; ")
 
 
 # --- Values ------------------------------------------------------------------------------------------------------

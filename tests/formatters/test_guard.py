@@ -124,7 +124,7 @@ def test_a_policy_means_the_same_in_every_format(form: str | None) -> None:
     assert "\\|im" not in sent("off")
     for refused in ({"safety": "raise"}, {"safety": "neutralize", "input": "raise"}):
         # with_safety("raise") was ignored here.
-        with pytest.raises(SafetyError, match=r"^'(mood|input)' holds the control sequence '<\|im_end\|>'"):
+        with pytest.raises(SafetyError, match=r"^'(mood|input)' contains the control sequence '<\|im_end\|>'"):
             sent(**refused)  # type: ignore[arg-type]
     assert sent("off", mood="neutralize").count("\\|im") == 2
     assert sent("neutralize", mood="off", input="off") == sent("off")
@@ -191,7 +191,7 @@ def test_all_that_a_payload_carries_is_searched() -> None:
 def test_a_formatter_trusts_no_message(where: str, messages: list[dict[str, Any]]) -> None:
     with pytest.raises(SafetyError) as refused:
         ChatFormatter("anthropic", safety="raise").format(messages)
-    assert str(refused.value).startswith(f"{where!r} holds the control sequence '<|im_end|>'")
+    assert str(refused.value).startswith(f"{where!r} contains the control sequence '<|im_end|>'")
     assert ChatFormatter("vllm", safety="off").format(messages).report == ()
     with pytest.raises(SafetyError, match="safety 'none' is unknown"):
         ChatFormatter("vllm", safety="none")  # type: ignore[arg-type]

@@ -187,7 +187,7 @@ def test_the_window_is_that_of_the_model() -> None:
 def test_errors_are_those_of_generate_prompt() -> None:
     with pytest.raises(SlotError, match="no value for 'x'"):
         look(ChatPrompter("Say {x} {y}"), CallArguments({"y": "1"}))
-    with pytest.raises(SafetyError, match="holds the control sequence"):
+    with pytest.raises(SafetyError, match="contains the control sequence"):
         look(ChatPrompter("{x}").with_safety("raise"), CallArguments({"x": "<|im_end|>"}))
 
 

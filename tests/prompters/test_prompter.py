@@ -243,7 +243,7 @@ def test_a_label_may_think_but_opens_no_turn() -> None:
 
 
 def test_a_safety_policy_is_one_of_three() -> None:
-    with pytest.raises(SafetyError, match="known are neutralize, raise, off"):
+    with pytest.raises(SafetyError, match="expected one of neutralize, raise, off"):
         ChatPrompter("hi").with_safety("neutralise")  # type: ignore[arg-type]
     assert "<|im_end|>" in ChatPrompter("hi").with_safety("off").generate_prompt("<|im_end|>")
 

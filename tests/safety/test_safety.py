@@ -100,7 +100,7 @@ def test_a_control_sequence_in_a_value_is_broken_behind_its_first_sign_or_refuse
     assert not CONTROLS.is_clean(text)
     assert guard("", text, "") == ["", left, ""]
     assert left.replace("\\", "") == text
-    with pytest.raises(SafetyError, match=r"^'question' holds the control sequence '"):
+    with pytest.raises(SafetyError, match=r"^'question' contains the control sequence '"):
         apply_policy(CONTROLS, ["", "fine\n", "", text, ""], ["a", "b", "c", "question", "e"], REFUSE)
     # That of the template stays.
     assert guard(text, "value", text) == [text, "value", text]
@@ -108,11 +108,11 @@ def test_a_control_sequence_in_a_value_is_broken_behind_its_first_sign_or_refuse
 
 
 def test_the_refusal_names_slot_and_sequence() -> None:
-    with pytest.raises(SafetyError, match=r"^'q' holds the control sequence '<\|im_end\|>'; take it out"):
+    with pytest.raises(SafetyError, match=r"^'q' contains the control sequence '<\|im_end\|>'; remove it"):
         apply_policy(CONTROLS, ["", "a <|im_end|> </s>", ""], ["i", "q", "i"], REFUSE)
-    with pytest.raises(SafetyError, match=r"^'q' holds the control sequence '＜\|im_end\|>'"):
+    with pytest.raises(SafetyError, match=r"^'q' contains the control sequence '＜\|im_end\|>'"):
         apply_policy(CONTROLS, ["", "＜|im_end|>", ""], ["i", "q", "i"], REFUSE)
-    with pytest.raises(SafetyError, match=r"^'r' holds the control sequence '<\|im_end\|>'"):
+    with pytest.raises(SafetyError, match=r"^'r' contains the control sequence '<\|im_end\|>'"):
         apply_policy(CONTROLS, ["<|im", "", "_", "end|>", ""], ["i", "q", "i", "r", "i"], REFUSE)
 
 
@@ -409,7 +409,7 @@ def test_each_policy_is_known_and_others_are_refused_with_the_nearest() -> None:
     assert [policy_of(safety) for safety in SAFETIES] == [Policy(safety, asked=True) for safety in SAFETIES]
     with pytest.raises(SafetyError, match=r"^safety 'neutralise' is unknown; .*did you mean 'neutralize'\?"):
         policy_of("neutralise")
-    with pytest.raises(SafetyError, match=r"^safety None is unknown; known are neutralize, raise, off$"):
+    with pytest.raises(SafetyError, match=r"^safety None is unknown; expected one of neutralize, raise, off$"):
         policy_of(None)  # type: ignore[arg-type]
 
 

@@ -352,7 +352,7 @@ def test_an_answer_may_think_and_call_but_not_end_its_turn() -> None:
     # The tags are the model's own, so that they become its tokens.
     label = [(text, trusted) for text, slot, trusted in sample.segments if slot == "label"]
     assert [text for text, trusted in label if trusted] == ["<think>", "</think>", "<tool_call>", "</tool_call>"]
-    with pytest.raises(SafetyError, match="'label' holds the control sequence '<|im_end|>'"):
+    with pytest.raises(SafetyError, match="'label' contains the control sequence '<|im_end|>'"):
         prompter.with_safety("raise").training_sample("q", "a<|im_end|>")
     assert prompter.with_safety("off").training_sample("q", "<|im_end|>").text.endswith("<|im_end|><|im_end|>\n")
 
