@@ -1,1 +1,1 @@
-"""Names of other libraries over this package, for programs written for them. Read agentscope.py first."""
+"""Drop-in replacements for the APIs of other prompt libraries. Read agentscope.py first."""

@@ -1,7 +1,7 @@
 """AgentScope's API as of versions 0.1 and 1.x, for programs that only change their imports.
 
 As in AgentScope, wrappers and formatters return messages without a report. To get the payload with its report, call
-their ``.formatter.format(...)`` method.
+``format`` on the ``formatter`` attribute.
 """
 # ruff: noqa: D101, E701 - the classes differ only in their names and are laid out as a table
 
@@ -116,7 +116,7 @@ def _as_messages(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of th
 
 
 def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
-    """Return messages in which tool results contain the URLs of certain media blocks as text."""
+    """Return messages in which tool results contain media of the given kinds as URLs in text."""
     if is_list(given):
         return [_with_addresses(each, kinds) for each in given]
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
@@ -128,7 +128,7 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
 
 
 def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
-    """Return a tool result in which certain media blocks are replaced with their URLs as text."""
+    """Return a tool result in which media blocks of the given kinds are replaced with their URLs as text."""
     if isinstance(result.output, str):
         return result
     output = [
@@ -141,7 +141,7 @@ def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]
 
 
 class Wrapper(Generic[_Sent]):
-    """A model wrapper as in AgentScope 0.x that only supports ``format`` and sends no requests.
+    """A model wrapper with the interface of AgentScope 0.x, which only supports ``format`` and sends no requests.
 
     Args:
         config_name: The name of the configuration, which has no effect.
@@ -301,7 +301,7 @@ class _CounterInThread:
         return asyncio.run_coroutine_threadsafe(self._count([*map(dict, messages)]), self._loop).result()
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens in a user message with the text: AgentScope's counters only count messages."""
+        """Count a text as a user message, because AgentScope's counters only count messages."""
         return self.count([{"role": "user", "content": text}])
 
 
@@ -453,8 +453,9 @@ class ChatFormatterBase(TruncatedFormatterBase):
         token_counter: The token counter, which may be asynchronous.
         max_tokens: The token limit; the oldest messages are dropped first.
         media: The loader for local files that messages refer to.
-        promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. True, the default, sends such
-            media in tool results as content. False, AgentScope's default, writes only their URLs into the text.
+        promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. By default, media in tool
+            results are sent as content. If a flag is False, which is AgentScope's default, only the media URLs are
+            written into the text.
 
     Raises:
         FormatError: ``max_tokens`` is set without a ``token_counter``, or an argument is unknown.

@@ -1,6 +1,6 @@
 """PromptEngine, which joins texts and messages into a string or a list of messages within a length limit.
 
-The developer's texts are trusted and the conversation is not. Only the developer's texts may contain slots. Only
+The developer's texts are trusted, but the conversation is not. Only the developer's texts may contain slots. Only
 messages are dropped to meet the limit, and no message can forge the start of another one.
 """
 
@@ -71,18 +71,18 @@ class PromptEngine:
 
     Args:
         model_or_provider: The provider's name, or an object whose ``provider`` attribute is a provider's name.
-        prompt_type: The type of prompt to return: ``string`` or ``list``. The default is ``string`` for a provider
+        prompt_type: The type of prompt to return, ``string`` or ``list``. The default is ``string`` for a provider
             without turns, and ``list`` for any other provider.
         max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
             newest message and system messages are never dropped.
-        shrink_policy: The policy for the oldest messages. ``truncate`` drops them, and ``summarize`` replaces them with
-            a summary. If summarizing fails, a warning is issued and the messages are dropped.
+        shrink_policy: The policy for meeting the limit. ``truncate`` drops the oldest messages, and ``summarize``
+            replaces them with a summary. If summarizing fails, a warning is issued and the messages are dropped.
         length: A function that measures text, such as ``len`` or a token counter's ``count_text``. A string prompt is
             measured as a whole, whereas the length of a list is the total length of its message contents.
         summarize_model: A function that summarizes messages ``{"role", "name", "content"}``, oldest first.
         max_summary_length: The maximum length of a summary; longer summaries are truncated.
-        safety: The policy for control sequences in values, names and messages: ``neutralize``, ``raise`` or ``off``.
-            The default is ``off`` for hosted providers, and ``neutralize`` for all others.
+        safety: The policy for control sequences in values, names and messages, which is ``neutralize``, ``raise`` or
+            ``off``. The default is ``off`` for hosted providers, and ``neutralize`` for all others.
 
     Raises:
         FormatError: A setting is unknown, or conflicts with another one.
@@ -137,10 +137,11 @@ class PromptEngine:
                 unchanged, and ``{{name}}`` becomes ``{name}``. Braces in messages and values are not slots.
 
         Returns:
-            With the type ``string``, a line for each text and a line ``name: content`` for each message, whose other
-            lines are indented. With the type ``list``, messages ``{"role", "name", "content"}``. Text at the very
-            beginning becomes a system message, and any other text a user message. A message without a role whose name
-            is a role gets that role, and otherwise ``user``.
+            If ``prompt_type`` is ``string``, a string with a line for each text and a line ``name: content`` for each
+            message, whose other lines are indented. If it is ``list``, a list of messages
+            ``{"role", "name", "content"}``. Text at the very beginning becomes a system message, and any other text
+            becomes a user message. If a message has no role, its name is used as the role if it is a valid role, and
+            ``user`` otherwise.
 
         Raises:
             FormatError: A part has the wrong type, a message has no content, or its content is not text.
@@ -218,7 +219,7 @@ class PromptEngine:
         return left(fitted.kept, fitted.replaced)
 
     def _summary(self, item: Item) -> _Piece:
-        """Convert the message in which the budget returns a summary to a piece."""
+        """Convert a summary message from the budget to a piece."""
         text = str(cast("Form", item)["content"])
         piece = _guard_piece(_Piece("user", "", text, spoken=False), "the summary", self._guard)
         return piece._replace(text=_indent(piece.text)) if self.prompt_type == "string" else piece

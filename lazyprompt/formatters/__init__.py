@@ -1,1 +1,1 @@
-"""Payloads of providers from one list of messages, and messages from answers. Read formatter.py first."""
+"""Formatting messages as provider payloads, and parsing provider responses. Read formatter.py first."""

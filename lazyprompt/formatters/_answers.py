@@ -2,8 +2,8 @@
 
 Model output never raises an error: arguments that are not JSON, wrong types and lone surrogates are all accepted.
 A ``FormatError`` means that the value is not a response from the provider, or that it reports an error. Content that
-no block can express stays in the message's native format. The message contains no finish reason, model or response id,
-so a parsed message equals the same message built by the caller.
+no block can express stays in the message's native format. A parsed message contains no finish reason, model or response
+id, so it equals the same message built manually.
 
 The formats come from the providers' API references and from the types in their official clients.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# The keys of the prompt's and the completion's token counts. The counts found under the keys of a group are added up.
+# The keys of the prompt and completion token counts. If a group contains several keys, their counts are added.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -58,7 +58,7 @@ _TOTALS = ("total_tokens", "total_token_count")
 
 # The top-level keys of a Gemini response, as spelled by the REST API and by the client. At least one must be present.
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
-# The keys under which chat APIs return reasoning: most providers, then vLLM and OpenRouter, then Ollama.
+# The message keys for reasoning: the key for most providers, for vLLM and OpenRouter, and for Ollama.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
@@ -182,7 +182,7 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
 
 
 def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
-    """Return the first value of the type ``kind`` found under the keys.
+    """Return the first value under the keys that has the type ``kind``.
 
     Raises:
         FormatError: No key has a value of this type, or the response reports an error.

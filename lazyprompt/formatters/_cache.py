@@ -1,7 +1,7 @@
 """Cache breakpoints, which mark the end of a prompt prefix that later prompts repeat.
 
-Source: Anthropic's and OpenAI's guides on prompt caching. Both providers accept at most four breakpoints. Anthropic
-rejects a breakpoint whose lifetime is longer than that of an earlier breakpoint.
+The limits come from Anthropic's and OpenAI's guides on prompt caching. Both providers accept at most four breakpoints.
+Anthropic rejects a breakpoint that has a longer lifetime than an earlier breakpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
 
 
 def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str]:
-    """Validate the places of the cache breakpoints and their lifetimes.
+    """Validate the requested cache breakpoints and their lifetimes.
 
     Args:
         cache: Names from ``PLACES``, or a mapping from names to lifetimes.

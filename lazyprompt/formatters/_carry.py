@@ -1,7 +1,7 @@
 """Rules that keep, change or drop each content block, depending on what the provider accepts, and report the changes.
 
-The first pass only collects the media to load. After they have been loaded, a second pass replaces their URLs with the
-loaded data.
+The first pass only collects the media to load. After the media have been loaded, a second pass replaces their URLs with
+the loaded data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
-    """Append the media that a message's ``url`` refers to to its content.
+    """Append the media from a message's ``url`` field to its content.
 
     A URL without a known suffix is treated as an image.
     """
@@ -64,7 +64,7 @@ def _fits(rule: Media, role: Role) -> bool:
 
 
 def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Return how to send a media source, or None if the provider can't receive it."""
+    """Return the action for a media source, or None if the provider can't receive it."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
@@ -114,7 +114,7 @@ class _Carrier:
         self.job, self.profile, self.notes = job, job.profile, job.notes
 
     def takes(self, content: Content) -> bool:
-        """Return True if content needs no change: text, tool calls and tool results that are text."""
+        """Return True if content consists only of text, tool calls and text results that need no change."""
         if isinstance(content, str):
             return bool(content) and not content.isspace()
         return bool(content) and self.profile.calls_tools and all(map(_is_plain, content))

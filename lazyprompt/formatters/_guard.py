@@ -1,4 +1,4 @@
-"""The search for control sequences in a payload's messages and tools, which are then neutralised or rejected.
+"""A guard that neutralises or rejects control sequences in a payload's messages and tools.
 
 A server that tokenizes text with the model's chat template interprets control sequences as structure. All texts in a
 payload are searched in one pass, because most contain no control sequence. The search runs before the provider's
@@ -92,7 +92,7 @@ class MessageGuard(NamedTuple):
         return _change_tools(tools, _replacer(texts))
 
     def _guarded(self, message: Msg, at: int, texts: Iterator[str] | None) -> Msg:
-        """Return a message with its guarded texts; native content that contains a control sequence is dropped."""
+        """Return a message with neutralised texts; native content that contains a control sequence is dropped."""
         if texts is not None and self.own and at in self.own:
             text = next(texts)
             return message if text == message.text else text_message(text, message.role)
@@ -146,7 +146,7 @@ class _Parts:
         Args:
             name: The name of the texts in error messages.
             slot: The slot of the texts.
-            answer: The text that may begin with reasoning in tags, which are trusted.
+            answer: The assistant's text, in which leading thinking tags are trusted.
         """
 
         def collect(text: str, *, behind_text: bool = False) -> str:
@@ -180,7 +180,7 @@ def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObjec
 
 
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for a reply without adjacent texts, which could form a control sequence together."""
+    """Return True for a reply without adjacent texts, because these could form a control sequence together."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 

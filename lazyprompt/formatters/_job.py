@@ -50,12 +50,12 @@ class Job(NamedTuple):
     """A conversation that is being formatted.
 
     Attributes:
-        messages: All messages of the conversation; turns refer to them by index.
+        messages: All messages in the conversation; turns refer to messages by index.
         profile: The provider's rules.
         notes: The report, to which rules add entries.
         resolver: The loader for media files; None if nothing may be loaded.
         loaded: A mapping from media URLs to the loaded data.
-        wanted: A dict from media URLs to the first message path that refers to them; None in the second pass.
+        wanted: The media URLs to load, each with the first path that refers to it; None after the media were loaded.
         merging: The settings for merging speakers; None if speakers are not merged.
         model: The model, or None if it is unknown.
         changed: The indices of the messages whose native content cannot be used.

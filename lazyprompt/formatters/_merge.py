@@ -1,8 +1,8 @@
 """The rule that merges messages from several speakers into one user turn.
 
-Each message begins on a new line with its speaker's name. Message text can neither forge such a line nor close the
-tags around the history. If a later line of a message looks like the start of another message, all its later lines are
-indented. A backslash breaks history tags in message text.
+Each message begins on a new line with its speaker's name. Message text can neither forge the start of another message
+nor close the tags around the history. If a line after the first looks like the start of a message, all lines after the
+first are indented. History tags in message text are broken with a backslash.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
     has_system = turns[0][0] != "user"
     head = turns[: 2 if has_system else 1]
     if head[-1][0] != "user":
-        return turns  # a tool call comes first
+        return turns  # A tool call precedes the first history.
     content = _one_text(head[0][2], head[1][2], layout.join) if has_system else head[0][2]
     role: Role = "system" if layout.system == "host" else "user"
     return [(role, "", content, head[-1][3]), *turns[len(head) :]]
@@ -139,7 +139,7 @@ def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
-    """Yield the lines and media blocks of a run; a line with the speaker's name precedes a speaker's media."""
+    """Yield a run's lines and media blocks; media follow a line with the speaker's name."""
     for role, name, content, at in run:
         speaker = names[role, name]
         if name and speaker != name:
@@ -169,7 +169,8 @@ def inert_text(text: str) -> str:
         text: The text of a message.
 
     Returns:
-        The text, unchanged if it contains no such line or tag. Unicode lookalikes are recognised too.
+        The text, unchanged if it contains neither a history tag nor a line that looks like the start of a message.
+        Tags and lines that are disguised with Unicode lookalikes are recognised.
     """
     if not _MAY_FORGE.search(text):
         return text

@@ -1,8 +1,8 @@
-"""Rules that change the order of turns, ids and names to what a provider accepts, without losing content.
+"""Rules that adapt turn order, ids and names to what a provider accepts, without losing content.
 
-Each rule is a function that takes and returns a list of turns and reports its changes. It returns a list that already
-follows the rule unchanged. The rule for tool exchanges gives each call exactly one result, which directly follows the
-call, and a unique id.
+Each rule is a function that takes and returns a list of turns and reports its changes. If the turns already follow a
+rule, the function returns the list unchanged. Afterwards, each tool call has a unique id and exactly one result, which
+directly follows the call.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
 def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
     """Move each late system text after the next user or tool turns, where it stays in all later requests.
 
-    Source: Anthropic's guide to mid-conversation system messages, which must follow a user turn, and must either
-    precede an assistant turn or end the conversation.
+    According to Anthropic's guide, a mid-conversation system message must follow a user turn, and must either precede
+    an assistant turn or end the conversation.
 
     Returns:
         The turns, and the turns with system text that no user or tool turn precedes.
@@ -408,7 +408,7 @@ class _Order:
         self.used: set[str] = set()
         # The next suffix to try for a repeated id.
         self.numbers: dict[str, int] = {}
-        # Message content that begins with a tool result, and the message index. Keys are the first id and the length.
+        # Content that begins with a tool result, with its message index. Keys are the first call id and the length.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
         # The ids of the calls in adjacent messages, whose results may follow later.
         self.adjacent: set[str] = set()

@@ -1,8 +1,7 @@
 """Validation of payloads against a provider's rules.
 
-The payload's JSON shape is checked first, then the rules that a shape cannot express, such as the order of roles, tool
-results that follow their calls, and empty text. Each format presents its payloads as views, so all formats share these
-rules.
+The payload's JSON shape is checked first, followed by the rules that a shape can't express, such as the order of roles.
+Each format presents its payloads as views, so all formats share these rules.
 """
 
 from __future__ import annotations
@@ -212,7 +211,7 @@ def _order_faults(views: Sequence[MessageView], profile: Profile, model: str | N
 
 
 def _system_faults(views: Sequence[MessageView], *, accepts_late: bool) -> Iterator[Fault]:
-    """Check system text after the first, which is rejected or must be between a user turn and an assistant turn."""
+    """Check later system messages, which are rejected or must be between a user turn and an assistant turn."""
     for at, view in enumerate(views):
         if view[1] not in SYSTEM_ROLES or (at == 0 and view[0][0] != "messages"):
             continue

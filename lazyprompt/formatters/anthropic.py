@@ -279,14 +279,14 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# The blocks in model output, which may contain more keys in a new release of the API.
+# Blocks that the model returns. A new API release may add keys to these blocks.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},
     "redacted_thinking": {"data": "text", "...": "any"},
     "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "...": "any"},
 }
-# Model output from Anthropic's own tools. The shape of these blocks is not checked.
+# Blocks that Anthropic's own tools return. Only the type of these blocks is checked.
 _EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 _SERVER_TOOLS = ("web_search", "web_fetch", *_EXECUTION, "tool_search")
 _SERVER: dict[str, Spec] = dict.fromkeys(
@@ -328,7 +328,7 @@ ANTHROPIC = Profile(
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    # These keys come from an API error message.
+    # An API error message lists these keys as unsupported at the root of a schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
     # Older models continue a final assistant turn, whereas Claude 4.6 and later models reject it.
     prefill="",

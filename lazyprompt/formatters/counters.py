@@ -26,7 +26,7 @@ _SHORT = "x"  # The content of the short message, which is one token long.
 
 
 class _AskingCounter(ABC, Generic[_Client]):
-    """The base class of both counters. It formats messages, and adds a short message if there are none."""
+    """The base class for the Anthropic and Gemini token counters."""
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
@@ -76,7 +76,8 @@ class _AskingCounter(ABC, Generic[_Client]):
         """Return the number of tokens in a text, without the tokens that the provider adds around a message.
 
         Args:
-            text: The text. Counting takes one request, and the first text takes two. An empty text takes none.
+            text: The text. Counting the first text takes two requests, and any other text one. An empty text counts as
+                0 without a request.
 
         Returns:
             The provider's count for a message with this text, minus the tokens around the text.
@@ -141,7 +142,7 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Return True if messages are in the provider's format and are not valid OpenAI messages too."""
+        """Return True if messages are in the provider's format, but not in OpenAI's format too."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
@@ -211,7 +212,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
 
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
         contents = [_with_objects(message) for message in messages]
-        # The instruction must be plain text.
+        # The client only accepts the system instruction as a string.
         instruction = "\n".join(content_of({"content": system})[0])
         config: dict[str, Any] = {"system_instruction": instruction} if instruction else {}
         if tools:

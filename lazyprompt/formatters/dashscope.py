@@ -1,7 +1,7 @@
-"""The format and rules of DashScope's own API (Qwen): OpenAI messages whose content parts have one key each.
+"""The format and rules of DashScope's own API for Qwen, in which each content part has a single key.
 
-Source: the API references for Generation and MultiModalConversation, which also document that a message with only tool
-calls has null as its text.
+Source: the API references for Generation and MultiModalConversation. They also document that a message with only tool
+calls contains null as its text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DashScopeForm(ChatForm):
-    """The format with content parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``."""
+    """The format with ``text``, ``image``, ``audio`` and ``video`` parts, each of which has a single key."""
 
     def part(self, block: Block) -> JsonObject:
         """Write a block as a part with a single key."""

@@ -97,7 +97,7 @@ TEXT_RULES = frozenset(
     }
 )
 """The rules that a conversation of plain text messages can break."""
-# The rules to apply, by two flags: True if all messages are plain text, and True if speakers are merged.
+# The rules to apply. The keys tell whether all messages are plain text, and whether speakers are merged.
 _APPLIED = {
     (texts, merges): tuple(
         rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
@@ -123,7 +123,7 @@ class FormatterSettings(TypedDict, total=False):
 class ChatFormatter:
     """Formatter that converts a conversation between a user and an assistant to a provider's payload.
 
-    Calls leave no state in a formatter, so threads may share it.
+    A formatter stores no state between calls, so threads may share it.
 
     Args:
         provider: The provider's name, or a custom profile.
@@ -134,13 +134,13 @@ class ChatFormatter:
             user turn are kept.
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
-            the report lists such content.
-        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
-            newest user turn). A mapping also sets the lifetime for each place.
-        safety: The policy for control sequences in messages and tools, which are all untrusted: ``neutralize``,
-            ``raise`` or ``off``. The default is ``neutralize`` for servers that tokenize text with the model's chat
-            template (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the control sequences of
-            all model families apply.
+            the report lists the dropped content.
+        cache: The places for cache breakpoints, such as ``tools``, ``system`` or ``history`` (the last message before
+            the newest user turn). A mapping also sets the lifetime for each place.
+        safety: The policy for control sequences, which is ``neutralize``, ``raise`` or ``off``. All messages and tools
+            are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
+            (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the control sequences of all
+            model families apply.
 
     Raises:
         FormatError: The provider is unknown or does not support a setting.

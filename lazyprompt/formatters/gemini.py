@@ -45,7 +45,7 @@ _ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class GeminiForm:
-    """The format with contents that consist of parts; user contents contain the tool results.
+    """The format with ``contents`` entries that consist of parts, in which user entries contain the tool results.
 
     Args:
         strings: True to write text parts as plain strings, for Gemini's first client.
@@ -73,7 +73,7 @@ class GeminiForm:
                     contents.append({"role": "user", "parts": parts})
                 parts += content.parts() if isinstance(content, Native) else _responses(content, tools, ids)
             elif after_results and role == "user":
-                # Tool results are in a user content, so the user's next text is added to the same content.
+                # Gemini expects tool results and the user's next text in the same entry.
                 parts += self.parts(content)
             else:
                 parts, after_results = self.parts(content), False
@@ -189,7 +189,7 @@ def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | No
     Args:
         content: The content of the turn.
         tools: The names of the called tools, by call id.
-        ids: The ids of Gemini's own calls; the results of other calls get no id. None if Gemini did not make the calls.
+        ids: The ids of Gemini's own calls; results of other calls get no id. None if another model made the calls.
     """
     return [
         _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
@@ -228,7 +228,7 @@ def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView
 
 
 def _block_views(parts: object, at: int) -> list[BlockView]:
-    """Return the validator's views of the parts in the content at an index.
+    """Return the validator's views of the parts in a ``contents`` entry.
 
     A call without an id gets an id derived from its position.
     """
@@ -289,7 +289,7 @@ _RESPONSE: dict[str, Spec] = {
 }
 _INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
 _FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
-# The keys of a part, as spelled by the client and by the REST API.
+# The keys of a content part, as spelled by the client and by the REST API.
 _PART: dict[str, Spec] = {
     "text?": "text",
     **dict.fromkeys(("function_call?", "functionCall?"), _CALL),

@@ -1,4 +1,4 @@
-"""The format and rules of Mistral's chat API: OpenAI's format with reasoning in the content and URLs as strings.
+"""The format and rules of Mistral's chat API, which sends reasoning in the content and URLs as plain strings.
 
 Source: the page "Chat completion" in the API reference; the guides on reasoning, vision, audio and document
 understanding; the types in the official client. The rules for turn order and call ids come from mistral-common.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MistralForm(ChatForm):
-    """The format whose content is a string or a list of text, reasoning and media chunks, with URLs as strings."""
+    """The format in which message content is a string or a list of text, reasoning and media chunks."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Add a turn's blocks to its message."""

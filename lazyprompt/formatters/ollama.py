@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """Return the images as base64 data, or as URLs, which AgentScope's documented examples contain."""
+    """Return the images as base64 data, or as URLs, as in AgentScope's documented examples."""
     return [bare_media(block.source) for block in blocks if isinstance(block, ImageBlock)]
 
 

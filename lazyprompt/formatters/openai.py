@@ -27,7 +27,7 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
-    # These keys come from an API error message.
+    # An API error message lists these keys as unsupported at the root of a schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
@@ -37,8 +37,8 @@ OPENAI = Profile(
     ),
 )
 
-# Source: DeepSeek's guides on multi-round conversation, on tool calls, and on thinking mode, which requires that the
-# reasoning before a tool call is sent back.
+# Source: DeepSeek's guides on multi-round conversation, tool calls and thinking mode.
+# In thinking mode, the reasoning before a tool call must be sent back.
 DEEPSEEK = Profile(
     name="deepseek",
     form=ChatForm(thinking="reasoning_content"),
@@ -55,7 +55,7 @@ DEEPSEEK = Profile(
 )
 
 # Source: the pages "Input params" and "Reasoning content" in LiteLLM's documentation.
-# Signed reasoning (``thinking_blocks``) is not sent, because LiteLLM may call a different provider next time.
+# Signed reasoning is not sent, because LiteLLM may send the next request to a different provider.
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
@@ -68,7 +68,7 @@ LITELLM = OPENAI.but(
 )
 
 # Source: Moonshot's guide on thinking models, which requires that the reasoning before a tool call is sent back.
-# The API rejects empty text.
+# Moonshot's API rejects empty text.
 MOONSHOT = Profile(
     name="moonshot",
     form=ChatForm(no_text="", needs_content=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}),

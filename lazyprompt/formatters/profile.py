@@ -143,7 +143,7 @@ class Profile:
     """The rules of a provider.
 
     Args:
-        name: The provider's name in ``ChatFormatter(name)``.
+        name: The provider's name.
         form: The wire format, which writes and parses payloads.
         source: The URL of the documentation for the rules.
         native: The provider's native format, as in :attr:`lazyprompt.Msg.native`; native content is sent unchanged.
@@ -151,23 +151,23 @@ class Profile:
         result_media: The kinds of media that a tool result may contain; other media move to a user turn.
         error_results: True if a tool result can be marked as an error.
         url_media: The kinds of media that a message's ``url`` may refer to.
-        thinking: The thinking blocks to send: none (``none``), blocks that the provider signed or redacted
-            (``signed``), blocks with an id from the provider (``items``), the provider's own blocks as text (``own``),
-            or all blocks as text (``text``).
+        thinking: The thinking blocks that are sent back. ``none`` drops all blocks. ``signed`` keeps blocks that the
+            provider signed or redacted, and ``items`` keeps blocks with an id from the provider. ``own`` sends the
+            provider's own blocks as text, and ``text`` sends all blocks as text.
         thinks: A pattern for the models that reject a tool call without the preceding reasoning, which may be empty.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
         turns: True if the provider supports turns; False to send the conversation as a single text.
         system: The place of system text: any turn (``anywhere``), the first turn only (``first``), or outside of the
             messages (``apart``).
-        late_system: A pattern for the models that accept system text after a user turn; it matches against ``""`` if
-            the model is unknown.
+        late_system: A pattern for the models that accept system text after a user turn; an unknown model is matched
+            as ``""``.
         developer: True if the provider supports the role ``developer``; False to send such messages as system text.
         alternate: True if user and assistant turns must alternate.
         user_first: True if the first turn after the system text must be a user turn.
         user_last: True if the last turn must be a user or tool turn.
-        prefill: The key that marks a final assistant turn as a partial reply to continue; ``""`` if the provider
-            always continues a final assistant turn, and ``None`` if it never does.
+        prefill: The key that marks a final assistant turn as a partial reply to continue. An empty string means that
+            the provider always continues a final assistant turn, and ``None`` that it never does.
         no_prefill: A pattern for the models that reject a final assistant turn.
         needs_user: True if a payload must contain a user turn.
         empty_text: True if the provider accepts blank text.
@@ -180,8 +180,8 @@ class Profile:
         strict_tools: True if a tool may contain ``strict``.
         tool_keys: The additional keys that are allowed in a tool next to its function.
         refused_schema_keys: The keys that are not allowed at the root of a tool's schema.
-        tokenizes: True for a server that tokenizes text with the model's chat template, so that control sequences in
-            untrusted text are neutralised by default; False for a hosted provider.
+        tokenizes: True for a server that tokenizes text with the model's chat template; False for a hosted provider.
+            If True, control sequences in untrusted text are neutralised by default.
         trailing_space: True if a partial reply may end in white space.
         breakpoints: The rules for cache breakpoints; ``None`` if the provider doesn't support them.
         unenforced: The documented rules that the provider doesn't enforce. ``format`` follows these rules, but

@@ -35,7 +35,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# Modules that have the first part of a provider's name. All other profiles are in the module ``openai``.
+# Modules that are named after the first part of a provider's name. The module ``openai`` contains all other profiles.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 

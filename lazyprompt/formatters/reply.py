@@ -29,7 +29,7 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("incomplete_details", "reason"),
     ("status",),
 )
-# The paths in a Gemini response of the reason for blocking a prompt.
+# The possible paths of the block reason in a Gemini response.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),

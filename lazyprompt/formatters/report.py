@@ -24,9 +24,9 @@ class Entry:
 
     Attributes:
         where: The location in the input, such as ``messages[3].content[1]``.
-        kind: The kind of block, or ``message``, ``metadata`` (a message key), ``name``, ``id``, ``signature``,
-            ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's native format) or ``safety``
-            (control sequences).
+        kind: The kind of block, or one of ``message``, ``metadata``, ``name``, ``id``, ``signature``, ``tools``,
+            ``strict``, ``cache``, ``native`` and ``safety``. The kind ``metadata`` refers to a message key, ``native``
+            to a message in the provider's native format, and ``safety`` to control sequences.
         action: The change, which is ``left out``, ``changed``, ``moved`` or ``added``.
         reason: The reason for the change, and a fix if one is known.
         text: The full text that was left out or changed.
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """True if content was left out that the provider's rules don't exclude."""
+        """True if the entry reports lost content rather than content that the provider's own rules exclude."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:
@@ -56,8 +56,8 @@ class Payload(dict[str, Any]):
     Attributes:
         report: The content that was left out, changed, moved or added; empty if all content is sent unchanged.
         trim: The budget's report on dropped content, or ``None`` without a budget.
-        neutralised: Pairs of a neutralised control sequence and its original. A reply may quote the neutralised text,
-            in which modules restore the original.
+        neutralised: Pairs of a neutralised control sequence and its original. If a reply quotes a neutralised sequence,
+            modules restore the original.
     """
 
     __slots__ = ("neutralised", "report", "trim")

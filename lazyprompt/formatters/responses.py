@@ -58,8 +58,8 @@ _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 class ResponsesForm:
     """The format with a list of items: messages, reasoning, tool calls and their outputs.
 
-    System text is written as a message with the role ``developer``. The newest models place ``instructions`` after the
-    input, where the prompt cache doesn't cover them.
+    System text is written as a message with the role ``developer``. The key ``instructions`` is not used, because the
+    newest models place instructions after the input, where they are not cached.
     """
 
     messages_key: str = "input"

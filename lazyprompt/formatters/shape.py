@@ -1,7 +1,7 @@
 """Composable checks for JSON shapes, and the types of the payload views that the validator reads.
 
 A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. Paths are only
-built for faults. Most checks use a shorthand: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
+built for faults. Most checks use a shorthand such as ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Check: TypeAlias = Callable[[Any], Sequence[Fault]]
 # A check or its shorthand, which is a string, a mapping or a list.
 # A string is a name in ``_CHECKS``, optionally followed by ``|null`` to accept null.
 # A mapping describes an object's fields, with ``?`` after optional keys and a ``...`` key to accept unknown keys.
-# A list contains the check for its items.
+# A list contains a single check, which applies to all items.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()

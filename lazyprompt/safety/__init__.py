@@ -1,1 +1,1 @@
-"""Control sequences of models: found in untrusted text, neutralised or refused. Read policy.py first."""
+"""Detecting and neutralising control sequences in untrusted text. Read policy.py first."""

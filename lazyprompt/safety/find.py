@@ -44,7 +44,7 @@ class ControlMatch(NamedTuple):
     Attributes:
         part: The index of the first untrusted part that contains text of the sequence.
         start: The index in that part where the sequence begins; negative if it begins in an earlier part.
-        into: The offset at which the sequence begins in the fold of its first original character.
+        into: The index at which the sequence begins within the folded text of its first original character.
         text: The sequence as it appears in the original text.
     """
 
@@ -72,7 +72,7 @@ class _Found(NamedTuple):
 
     Attributes:
         text: The sequence as it appears in the original text.
-        into: The offset at which the sequence begins in the fold of its first original character.
+        into: The index at which the sequence begins within the folded text of its first original character.
         last: The index of the part that contains the sequence's last character.
         stop: The index after the sequence's last character in that part.
     """
@@ -96,7 +96,7 @@ class Controls:
         reserved: True to treat any text of the form ``<|name|>`` as a control sequence.
 
     Attributes:
-        texts: The folded sequences, followed by the folded headers, each longest first.
+        texts: The folded sequences, followed by the folded headers, both sorted by decreasing length.
         reserved: True if any text of the form ``<|name|>`` is a control sequence.
     """
 
@@ -183,7 +183,7 @@ class Controls:
         return sorted(places) if len(places) > 1 else places
 
     def _firsts_in(self, text: str) -> Mapping[str, frozenset[str]]:
-        """Map each possible first character of a sequence in a text to the second characters that rule one out."""
+        """Map each possible first character of a sequence to the second characters that rule out a sequence."""
         if text.isascii():
             return self._begun
         if self._known is not None:
@@ -192,7 +192,7 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the longest control sequence that begins at each character in the fold of the original character."""
+        """Yield the longest control sequence that begins at each folded character of an original character."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
@@ -290,7 +290,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Convert an index counted from a part's start to the part and index where the preceding text ends."""
+    """Convert an index that may exceed a part's length to a part and an index within this part."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1

@@ -63,9 +63,9 @@ class NeutralisedJson(Neutralised, JsonText):
 def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
     r"""Return parts in which each control sequence is broken in its first untrusted part.
 
-    A backslash after the first character breaks a sequence: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer
-    contains the broken sequence as a token, no normalizer drops the backslash, and the sequence stays readable. In
-    JSON, the first character is written as an escape (``\u003c``), so that the JSON value stays the same.
+    A backslash after the first character breaks a sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``. No
+    tokenizer contains the broken sequence as a token, no normalizer drops the backslash, and the sequence stays
+    readable. In JSON, the first character is written as an escape (``\u003c``), so that the JSON value stays the same.
 
     Args:
         parts: The parts of a prompt.
@@ -134,7 +134,7 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
     if begin < 0:
         return 0, 0, "\\"
     if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # Several characters of the sequence are folded from one, so write them out with a backslash between them.
+        # The original character folds to several characters, so write these out with a backslash between them.
         return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 

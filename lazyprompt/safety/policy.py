@@ -64,7 +64,7 @@ COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# Matches the thinking tags at the start of a reply. The generation prompt may already contain the opening tag.
+# The pattern for thinking tags at the start of a reply. The generation prompt may already contain the opening tag.
 # Chat templates use these tags to remove the reasoning from old replies.
 LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
@@ -116,7 +116,7 @@ def guard(
 
 
 def headers_in(text: str) -> list[str]:
-    """Return the section headers (``## …`` and deeper) in a trusted text, where they are structure."""
+    """Return the section headers (``## …`` and deeper) in a trusted text, where headers are structure."""
     return _HEADER.findall(text)
 
 
@@ -124,7 +124,7 @@ def policy_of(safety: str, slots: Mapping[str, str] | None = None) -> Policy:
     """Return the policy for the caller's ``safety`` settings.
 
     Args:
-        safety: The default ``safety`` value: ``neutralize``, ``raise`` or ``off``.
+        safety: The default policy, which is ``neutralize``, ``raise`` or ``off``.
         slots: The ``safety`` values for individual slots, by slot name.
 
     Raises:

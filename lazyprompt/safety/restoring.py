@@ -54,7 +54,7 @@ class Restorer:
         return self.restore(text[:cut]), text[cut:]
 
     def _held(self, text: str) -> int:
-        """Return the length of the longest end of a text that is an incomplete neutralised sequence."""
+        """Return the length of the longest suffix of a text that is an incomplete neutralised sequence."""
         return next(
             (
                 size

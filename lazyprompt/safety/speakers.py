@@ -1,4 +1,4 @@
-"""Safe speaker names, none of which looks like another role or another name or starts a new line."""
+"""Safe speaker names, which can't be mistaken for another role or another speaker, and can't start a new line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 # The colon, and the characters that look like a colon but do not fold to one.
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
-# Maps words that readers could mistake for a role to this role.
+# Maps words that readers could mistake for a role to the name of this role.
 _ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
 # The letters of the tags and headers around a history.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})

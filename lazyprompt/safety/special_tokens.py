@@ -1,4 +1,4 @@
-"""Control sequences that model families use besides their markers: tool-call, reasoning and tokenizer tokens.
+"""Control sequences that model families use besides their markers, such as tool-call and reasoning tokens.
 
 Prompts don't use these tokens, but values may contain them. The tool-call tokens come from the models' own chat
 templates (see :mod:`lazyprompt.answers.forms`). All other tokens are special and added tokens of the tokenizers.
