@@ -141,7 +141,7 @@ class _Carrier:
         if is_native and len(blocks) == len(content) and all(map(is_, blocks, content)):
             return turn
         while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
-            self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", last.thinking)
+            self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the reasoning", last.thinking)
             blocks.pop()
         # If the provider accepts empty text, keep a turn whose only content is empty text blocks.
         empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
@@ -207,7 +207,7 @@ class _Carrier:
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
-            "none": f"{self.profile.name} does not accept thoughts",
+            "none": f"{self.profile.name} does not accept reasoning",
             "text": "" if block.thinking or empty else "it has no text",
             "own": ""
             if block.thinking and block.provider == self.profile.name
@@ -216,7 +216,7 @@ class _Carrier:
             "items": "" if mine and block.id else f"it has no id from {self.profile.name}",
         }[wanted]
         if role != "assistant":
-            reason = f"a message of the role {role} cannot contain thoughts"
+            reason = f"a message with the role {role} cannot contain reasoning"
         if reason and not empty:
             self.notes.add(where, "thinking", "left out", reason, block.thinking)
         return not reason
@@ -233,9 +233,9 @@ class _Carrier:
         action = _action(block.source, rule, self.job.resolver, where)
         if action is None:
             way = (
-                f"{name} does not accept {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
+                f"{name} does not accept {kind} by URL; pass media=MediaResolver(hosts=[...]) to load it"
                 if address and rule.data
-                else f"{name} does not accept {kind} {'by address' if address else 'as data'}"
+                else f"{name} does not accept {kind} {'by URL' if address else 'as data'}"
             )
             self.notes.add(where, kind, "left out", way, address)
             return ()

@@ -152,7 +152,7 @@ def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block
             if isinstance(block, TextBlock):
                 yield f"{speaker}: {_inert(block.text, at, notes)}"
             elif isinstance(block, ThinkingBlock):
-                why = "a merged history has no thoughts"
+                why = "a merged history contains no reasoning"
                 notes.add(f"messages[{at}]", "thinking", "left out", why, block.thinking)
                 continue
             else:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
 # The reason that the report states when late system text is moved.
-LATE_SYSTEM = "system text must follow the user's turn"
+LATE_SYSTEM = "system text must follow a user turn"
 # The text of an assistant turn that is added between tool results and the next user turn.
 AFTER_RESULTS = "(The results are here.)"
 
@@ -112,7 +112,7 @@ def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list
     for role, name, content, at in turns:
         left = without_signed_thoughts(content) if at < before else content
         if left is not content:
-            why = "text before the thought has changed since it was signed"
+            why = "text before the reasoning has changed since it was signed"
             lost = "\n".join(block.thinking for block in blocks_of(content) if isinstance(block, ThinkingBlock))
             job.notes.add(f"messages[{at}]", "thinking", "left out", why, lost)
         kept.append((role, name, left, at))
@@ -195,7 +195,7 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
         if not shown:
             new.append(turn)
             continue
-        why = f"{job.profile.name} accepts its media from the user only"
+        why = f"{job.profile.name} only accepts its media from the user"
         job.notes.add(f"messages[{at}]", "tool_result", "moved", why)
         new.append((role, name, tuple(results), at))
         new.append(("user", "", tuple(shown), at))
@@ -222,7 +222,7 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
     for turn in turns:
         if turn[0] == "user" and new and new[-1][0] == "tool":
             new.append(("assistant", "", AFTER_RESULTS, turn[3]))
-            why = f"{job.profile.name} requires an answer between results and the user's turn"
+            why = f"{job.profile.name} requires an assistant turn between results and the user turn"
             job.notes.add(f"messages[{turn[3]}]", "message", "added", why)
         new.append(turn)
     return new
@@ -270,9 +270,9 @@ def need_user_turn(turns: list[Turn], job: Job) -> list[Turn]:
         return turns
     front = _system_turns(turns)
     if front < len(turns):
-        return _with_user_turn(turns, front, FIRST_TURN, "needs a user's turn", job)
+        return _with_user_turn(turns, front, FIRST_TURN, "requires a user turn", job)
     role, _, content, at = turns[-1]
-    why = f"{job.profile.name} needs a user's turn, so the {role}'s text is sent as one"
+    why = f"{job.profile.name} requires a user turn, so the {role} text is sent as one"
     job.notes.add(f"messages[{at}]", "text", "moved", why)
     return [*turns[:-1], ("user", "", content, at)]
 
@@ -284,7 +284,7 @@ def begin_with_user(turns: list[Turn], job: Job) -> list[Turn]:
     front = _system_turns(turns)
     if front == len(turns) or turns[front][0] == "user":
         return turns
-    return _with_user_turn(turns, front, FIRST_TURN, "requires the user's turn first", job)
+    return _with_user_turn(turns, front, FIRST_TURN, "requires a user turn first", job)
 
 
 def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
@@ -293,7 +293,7 @@ def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
         return turns
     if job.profile.prefill and is_prefill(job.messages[-1]):
         return turns
-    return _with_user_turn(turns, len(turns), LAST_TURN, "requires the user's turn last", job)
+    return _with_user_turn(turns, len(turns), LAST_TURN, "requires a user turn last", job)
 
 
 def _system_turns(turns: list[Turn]) -> int:

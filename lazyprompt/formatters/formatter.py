@@ -446,7 +446,7 @@ def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
             notes.add(f"{where}.{part}", whole, "left out", "only the provider that sent it supports it", dump(fields))
             continue
         for key, value in fields.items():
-            kind, why = "metadata", "a block has no such field"
+            kind, why = "metadata", "content blocks do not support this field"
             if key in _CACHE_MARKS:
                 kind, why = "cache", "breakpoints are set with cache="
             notes.add(f"{where}.{part}.{key}", kind, "left out", why, str(dump(value)))
@@ -493,7 +493,7 @@ class MultiAgentFormatter(ChatFormatter):
         """Report the names of speakers that call tools; the history text contains all other names."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
-            why = f"{name!r} calls tools, and {self.profile.name} does not support names of callers"
+            why = f"{name!r} calls tools, but {self.profile.name} does not support names for callers"
             notes.add("messages", "name", "left out", why, name)
 
 

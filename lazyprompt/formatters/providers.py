@@ -98,7 +98,7 @@ def row_of(profile: Profile) -> Row:
         "tool_result": "yes" if profile.calls_tools else "no",
         **{kind: _medium(profile, kind) for kind in _MEDIA},
         "thinking": _THINKING[profile.thinking],
-        "system": profile.system if profile.late_system is None else f"{profile.system}, late after a user's turn",
+        "system": profile.system if profile.late_system is None else f"{profile.system}, late after a user turn",
         "turns": "one text" if not profile.turns else "must alternate" if profile.alternate else "any order",
         "names": "no" if profile.names is None else "yes",
         "cache": "no",

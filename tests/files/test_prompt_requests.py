@@ -354,7 +354,7 @@ class TestMedia:
             agent.generate_prompt(format="openai")
         assert str(caught.value) == (
             "no message has any content; pass at least one that does; messages[0].content[0] (file) left out: "
-            "openai does not accept file by address; give media=MediaResolver(hosts=[...]) to have it loaded"
+            "openai does not accept file by URL; pass media=MediaResolver(hosts=[...]) to load it"
         )
 
 

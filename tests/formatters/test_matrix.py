@@ -161,7 +161,7 @@ def system_cell(provider: str) -> str:
     at = next(at for at, item in enumerate(conversation) if "Be brief." in json.dumps(item))
     assert conversation[at]["role"] in ("system", "developer")
     if at == len(conversation) - 1:
-        return "apart, late after a user's turn"
+        return "apart, late after a user turn"
     assert bool(at) != any(entry.action == "moved" for entry in payload.report)
     return "anywhere" if at else "first"
 

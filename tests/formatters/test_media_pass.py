@@ -194,7 +194,7 @@ def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provide
     assert [(entry.where, entry.text) for entry in left.report if entry.kind == "image"] == [
         ("messages[0].content[1]", PORTRAIT)
     ]
-    assert "give media=MediaResolver(hosts=[...]) to have it loaded" in str(left.report)
+    assert "pass media=MediaResolver(hosts=[...]) to load it" in str(left.report)
 
 
 @pytest.mark.parametrize("url", ["gs://b/a.png", "url_to_png1", "ftp://example.com/a.png", "javascript:alert(1)"])
