@@ -1,1 +1,1 @@
-"""Tools that every other folder may use: JSON, files, locks, secrets, trusted text. Read json.py first."""
+"""Internal helpers for the other subpackages: JSON, files, locks, secrets and trusted text. Read json.py first."""

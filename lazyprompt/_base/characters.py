@@ -1,7 +1,7 @@
-r"""Hidden characters: those that a view would execute or not show, so that views can escape them.
+r"""Detection and escaping of invisible characters and control characters.
 
-A control character moves a terminal's cursor, a direction control reverses text, a zero-width or tag character is
-invisible. A model reads all of them, so a view has to show them.
+A control character can move a terminal's cursor, and a direction control can reverse text. Zero-width and tag
+characters are invisible. A model reads all of them, so every view must display them.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Control characters except newline and tab, line separators, and all characters with Unicode's property
-# Default_Ignorable_Code_Point (DerivedCoreProperties.txt), plus the annotation controls and the blank Braille pattern.
+# Matches control characters except newline and tab, line separators, annotation controls and the blank Braille pattern.
+# Also matches all characters with Unicode's Default_Ignorable_Code_Point property (DerivedCoreProperties.txt).
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
-# Variation selectors that display the preceding character as text or as an emoji; most fonts ignore all others.
+# Variation selectors that display the preceding character as text or as an emoji; most fonts ignore other selectors.
 _STYLES = ("\ufe0e", "\ufe0f")
-# The only flags encoded with tag characters: England's, Scotland's and Wales's
+# The flags of England, Scotland and Wales, the only ones encoded with tag characters
 # (https://www.unicode.org/Public/emoji/latest/emoji-sequences.txt).
 _BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000
 _FLAGS = tuple(
     _BLACK_FLAG + "".join(chr(_TAGS + ord(letter)) for letter in f"{region}\x7f")
     for region in ("gbeng", "gbsct", "gbwls")
 )
-# Characters with a text form and an emoji form whose category is not a symbol.
+# Characters that have a text style and an emoji style, although Unicode doesn't classify them as symbols.
 _KEYCAPS = frozenset("0123456789#*")
 
 
 def find_hidden(text: str) -> Iterator[re.Match[str]]:
-    """Find the hidden characters of a text, in order.
+    """Find the hidden characters in a text, in order.
 
     Joiners between letters of a joining script or between emoji, and variation selectors after a symbol, have a visible
     effect, so they are not hidden.
@@ -44,13 +44,13 @@ def find_hidden(text: str) -> Iterator[re.Match[str]]:
         text: The text.
 
     Yields:
-        A match of one character.
+        A match that covers one character.
     """
     return (found for found in _HIDDEN.finditer(text) if not _shapes(text, found.start()))
 
 
 def visible(text: str) -> str:
-    r"""Escape the hidden characters of a text as in JSON, such as ``\u001b``; newlines and tabs stay.
+    r"""Escape hidden characters as JSON does, such as ``\u001b``; newlines and tabs are unchanged.
 
     Args:
         text: The text.
@@ -65,7 +65,7 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
         text: The text.
 
     Yields:
-        A piece, and True if it is a hidden character.
+        Pairs of a piece of text and a boolean that is True if the piece is a hidden character.
     """
     done = 0
     for found in find_hidden(text):
@@ -78,7 +78,7 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def code_point(character: str) -> str:
-    """Return the code point of a character in the form ``U+202E``."""
+    """Return a character's code point in the notation ``U+202E``."""
     return f"U+{ord(character):04X}"
 
 
@@ -102,17 +102,16 @@ def _shapes(text: str, at: int) -> bool:
 
 
 def _is_in_flag(text: str, at: int) -> bool:
-    """Return True if a tag character belongs to a flag."""
     longest = len(_FLAGS[0])
     begin = text.rfind(_BLACK_FLAG, max(at - longest + 1, 0), at)
     return begin >= 0 and text.startswith(_FLAGS, begin)
 
 
 def _is_letter(character: str) -> bool:
-    """Return True for a letter, or a mark on one, of a script that may join letters (none of Europe's or China's)."""
+    """Return True for a letter or combining mark from a joining script, which excludes European and Chinese scripts."""
     return bool(character) and category(character) in ("Lo", "Mn", "Mc") and "\u0600" <= character < "\u2000"
 
 
 def _is_symbol(character: str) -> bool:
-    """Return True for a symbol that may be an emoji, or an emoji's skin tone."""
+    """Return True for a symbol that may be an emoji, or for a skin tone modifier."""
     return bool(character) and character > "\x7f" and category(character) in ("So", "Sk", "Sm", "Po")

@@ -1,4 +1,4 @@
-"""The objects of official clients, converted to the plain values of the REST API."""
+"""Conversion of objects from official clients to the plain JSON values of the REST API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, Fields, is_mapping, i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The depth at which an answer may contain the arguments of a call, which may be MAX_DEPTH deep themselves.
+# Maximum depth at which a response can nest tool-call arguments, which can be MAX_DEPTH levels deep themselves.
 _ENVELOPE_DEPTH = 20
 _ALREADY_PLAIN = frozenset((str, bool, float, type(None)))
 
@@ -24,17 +24,17 @@ def _has_any_keys(value: object) -> TypeGuard[Mapping[object, object]]:
 
 
 def fields_of(value: object) -> Fields:
-    """Return a mapping as it is, and an empty one for any other value."""
+    """Return a mapping unchanged, and an empty mapping for any other value."""
     return value if is_mapping(value) else {}
 
 
 def items_of(value: object) -> Sequence[object]:
-    """Return a list or tuple as it is, and an empty one for any other value."""
+    """Return a list or tuple unchanged, and an empty tuple for any other value."""
     return value if is_sequence(value) else ()
 
 
 def snake_keys(value: object) -> Fields:
-    """Return a dict of Gemini with the keys of its client: ``function_call`` for ``functionCall``."""
+    """Convert a Gemini dict's camelCase keys to the snake_case of its Python client, such as ``function_call``."""
     if not _has_any_keys(value):
         return {}
     return {_snake_case(key): item for key, item in value.items() if isinstance(key, str)}
@@ -45,19 +45,19 @@ def _snake_case(key: str) -> str:
 
 
 def json_or_text(value: object) -> str:
-    """Return text that can be encoded: a lone surrogate becomes U+FFFD, ``None`` becomes ``""``, other values JSON."""
+    """Return encodable text: replace lone surrogates with U+FFFD, ``None`` with ``""``, and other values with JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
         text = str.__str__(value)
         return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    # The escape of a lone surrogate in JSON is the one that Python writes.
+    # For lone surrogates, Python's backslash escape is also the JSON escape.
     written = json.dumps(plain(value, _ENVELOPE_DEPTH), ensure_ascii=False)
     return written.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def standard_base64(value: object) -> str:
-    """Return standard base64 of bytes, or of base64 in either alphabet with or without padding; keep any other text."""
+    """Convert bytes, or base64 in any alphabet and padding, to standard base64; return other text unchanged."""
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     text = json_or_text(value)
@@ -69,8 +69,8 @@ def standard_base64(value: object) -> str:
 
 
 def plain(value: object, depth: int = 0) -> object:
-    """Convert a value to JSON."""
-    # Nearly all values have these types or are pydantic objects; the other checks cost ten times as much.
+    """Convert a value to plain JSON data."""
+    # Nearly all values have these types or are pydantic objects; the remaining checks take ten times as long.
     kind = type(value)
     if kind in _ALREADY_PLAIN:
         return value
@@ -80,20 +80,18 @@ def plain(value: object, depth: int = 0) -> object:
 
 
 def _plain_value(value: object, depth: int) -> object:
-    """Convert a value of a rare type to JSON."""
     if isinstance(value, bytes):
         return standard_base64(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return inf  # Python refuses to write the integer. Infinity is not JSON either, but can be written.
+        return inf  # Python can't convert the integer to text, but can write Infinity.
     if value is None or isinstance(value, str | int | float):
         return value
     return _plain_whole(value, depth)
 
 
 def _plain_whole(value: object, depth: int) -> object:
-    """Convert a list, a mapping or an object to JSON."""
     if depth > _ENVELOPE_DEPTH + MAX_DEPTH:
         return "…"
     if is_sequence(value):
@@ -103,22 +101,22 @@ def _plain_whole(value: object, depth: int) -> object:
 
 
 def plain_fields(value: object, depth: int = 0) -> dict[str, object] | None:
-    """Return the fields of a dict or a pydantic object, converted to JSON; ``None`` for other values."""
+    """Return the fields of a dict or pydantic object as plain JSON data, or None for other values."""
     members = members_of(value)
     return None if members is None else {key: plain(item, depth + 1) for key, item in members.items()}
 
 
 def members_of(value: object) -> dict[str, object] | None:
-    """Return the fields of a dict or a pydantic object, which nearly all clients return; ``None`` for other values.
+    """Return the fields of a dict or pydantic object, as returned by nearly all clients, or None for other values.
 
-    ``model_dump`` is not called: it warns of unexpected values, and Ollama's opens the file that an answer names as its
-    image.
+    ``model_dump`` is not called, because it warns about unexpected values, and Ollama's version opens any image path in
+    a response.
     """
     if hasattr(type(value), "model_dump"):
         extra: object = getattr(value, "model_extra", None)
         fields = {**vars(value), **fields_of(extra)} if extra else vars(value)
         present = {key: item for key, item in fields.items() if item is not None and key[:1] != "_"}
-        # Mistral's client has an Unset object for a missing value.
+        # Mistral's client represents a missing value by an Unset object.
         return {key: item for key, item in present.items() if type(item).__name__ != "Unset"}
     if not _has_any_keys(value):
         return None

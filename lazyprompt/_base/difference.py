@@ -1,4 +1,4 @@
-"""Comparison of two prompts: lists of named parts, and what changed from one to the other."""
+"""Comparison of two prompts as lists of named parts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CONTEXT: Final = 3
 
 
 class Part(NamedTuple):
-    """A named part of a prompt: an input, a setting, a section, a slot.
+    """A named part of a prompt, such as an input, a setting, a section or a slot.
 
     Attributes:
-        name: The name. Several parts may have the same name, such as the turns of a role.
+        name: The name. Parts can share a name; for example, all turns with the same role do.
         text: The text.
     """
 
@@ -25,13 +25,13 @@ class Part(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The change of a part.
+    """A change to one part of a prompt.
 
     Attributes:
-        name: The name of the part.
+        name: The part's name.
         state: ``added``, ``removed`` or ``changed``.
-        before: The text before; empty for an added part.
-        after: The text after; empty for a removed part.
+        before: The part's old text, which is empty if the part was added.
+        after: The part's new text, which is empty if the part was removed.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Change(NamedTuple):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines that differ, as a unified diff without file names."""
+        """The changed lines, as a unified diff without file names."""
         return changed_lines(self.before, self.after)
 
 
 def compare(before: Sequence[Part], after: Sequence[Part]) -> tuple[Change, ...]:
-    """Compare two lists of parts.
+    """Compare the parts of two prompts.
 
-    Parts are matched by their names. If a name repeats, equal parts are matched first, and parts between them by name.
+    Parts are matched by name. If a name repeats, equal parts are matched first, and the parts between them by name.
 
     Args:
         before: The parts of the first prompt.
         after: The parts of the second prompt.
 
     Returns:
-        The parts that differ: in the order of the first list, then parts that only the second one has. If a name
-        repeats, an added part is listed where it was added.
+        The changes in the order of the first prompt, followed by the added parts. If a name repeats, an added part is
+        listed at its position instead.
     """
     if before == after:
         return ()
@@ -84,7 +84,7 @@ def _in_order(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Change]
             if match is None:
                 yield Change(old.name, "removed", old.text)
                 continue
-            # The parts before the match have no counterpart.
+            # The new parts before the match have no counterpart in the old prompt.
             at = new.index(match)
             yield from (Change(part.name, "added", "", part.text) for part in new[:at])
             del new[: at + 1]
@@ -94,19 +94,19 @@ def _in_order(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Change]
 
 
 def changed_lines(before: str, after: str, context: int = _CONTEXT) -> tuple[str, ...]:
-    """Return the lines of two texts that differ, as a unified diff without file names.
+    """Return the lines that differ between two texts, as a unified diff without file names.
 
     Args:
-        before: The first text; an empty text has no line.
+        before: The first text; an empty text has no lines.
         after: The second text.
-        context: The number of equal lines around each change.
+        context: The number of unchanged lines to include around each change.
     """
     old, new = (text.split("\n") if text else [] for text in (before, after))
     return tuple(unified_diff(old, new, lineterm="", n=context))[2:]
 
 
 def shared_length(before: str, after: str) -> int:
-    """Return the length of the common beginning of two texts."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(before), len(after))
     if before[:high] == after[:high]:
         return high

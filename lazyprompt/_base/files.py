@@ -1,6 +1,6 @@
-"""Safe file access and locks: no waiting for a pipe, no links to other files, no unbounded reads.
+"""Safe file access and locks that never block on a pipe, follow an unexpected link or read without a limit.
 
-All modules of the package read and write whole files with these functions.
+Every module in the package uses these functions to read and write whole files.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
     """Read a regular file of bounded size.
 
     Args:
-        path: The file, or a link to it.
+        path: The path of the file, or of a link to it.
         most: The size limit in bytes.
-        root: A resolved directory that contains the path. With a root, no link is followed; see :func:`open_nofollow`.
+        root: A resolved directory that contains the path. If set, links are not followed; see :func:`open_nofollow`.
 
     Raises:
-        OSError: The file cannot be read, is not a regular file, is too large, or grows meanwhile.
-        ValueError: The path has a NUL character.
+        OSError: The file can't be read, is not a regular file, is too large, or grows while it is read.
+        ValueError: The path contains a NUL character.
     """
     descriptor = open_regular(path, root)
     try:
         status = os.fstat(descriptor)
         if status.st_size > most:
-            raise OSError(EFBIG, f"it has {status.st_size:,} bytes; the limit is {most:,}")
+            raise OSError(EFBIG, f"file is too large: {status.st_size:,} bytes; the limit is {most:,}")
         data = os.read(descriptor, status.st_size + 1)
         while len(data) < status.st_size and (more := os.read(descriptor, status.st_size + 1 - len(data))):
             data += more
         if len(data) > status.st_size:
-            raise OSError(EINVAL, "it grew while being read")
+            raise OSError(EINVAL, "the file grew while it was being read")
         return data
     finally:
         os.close(descriptor)
@@ -59,39 +59,39 @@ def open_regular(path: str | os.PathLike[str], root: str | None = None) -> int:
     """Open a regular file, or a link to one, for reading.
 
     Args:
-        path: The file.
-        root: A resolved directory that contains the path. With a root, no link is followed; see :func:`open_nofollow`.
+        path: The path of the file, or of a link to it.
+        root: A resolved directory that contains the path. If set, links are not followed; see :func:`open_nofollow`.
 
     Returns:
-        The descriptor.
+        The file descriptor.
 
     Raises:
-        OSError: The file cannot be opened, or is not a regular file.
-        ValueError: The path has a NUL character.
+        OSError: The file can't be opened, or is not a regular file.
+        ValueError: The path contains a NUL character.
     """
     if root is not None:
         return _checked(open_nofollow(root, os.fspath(path)), _check_regular)
-    # Check first: opening a device may change it, and without O_NONBLOCK the system would wait for a pipe.
-    _check_regular(os.stat(path))  # noqa: PTH116 - a Path costs as much as the call
+    # Check before opening, because opening a device can change its state.
+    _check_regular(os.stat(path))  # noqa: PTH116 - creating a Path takes as long as the call
     return _checked(os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY")), _check_regular)
 
 
 def open_nofollow(root: str, path: str) -> int:
-    """Open a resolved path below a root for reading, without following links.
+    """Open a resolved path inside a root directory for reading, without following links.
 
-    Each directory is opened from its parent, so a link that replaced one after the path was resolved is not followed. A
-    pipe is opened too, without waiting for its other end. Windows can't open a path step by step: there the whole path
-    is opened, and the open file is compared with the file at the path.
+    Each directory is opened relative to its parent, so a link that replaced a directory after resolution is not
+    followed. A pipe is opened without waiting for its other end. Windows can't open a path step by step, so there the
+    opened file is compared with the file at the path.
 
     Args:
         root: The resolved root directory.
-        path: The resolved path, which begins with the root.
+        path: The resolved path, which starts with ``root``.
 
     Returns:
-        The descriptor.
+        The file descriptor.
 
     Raises:
-        OSError: The path cannot be opened, or a directory in it has become a link.
+        OSError: The path can't be opened, or a directory in it has become a link.
     """
     if os.open not in os.supports_dir_fd:
         return _checked(open_regular(path), partial(_check_unmoved, path))
@@ -109,43 +109,43 @@ def open_nofollow(root: str, path: str) -> int:
 
 
 def names_other_machine(path: str, roots: Iterable[str]) -> bool:
-    r"""Return True if a path names a machine that none of its roots does, such as ``\\host\share\name`` on Windows.
+    r"""Return True if a path is on a different machine than its roots, such as ``\\host\share\name`` on Windows.
 
-    Resolving such a path sends the user's name and password hash to that machine.
+    Resolving a path on another machine sends the user's name and password hash to that machine.
 
     Args:
         path: The unresolved path.
-        roots: The resolved directories that may contain the path.
+        roots: The resolved directories in which the path is allowed.
     """
     drive = _drive(path)
     return drive.startswith("\\\\") and drive not in map(_drive, roots)
 
 
 def open_own(path: Path, flags: int = 0) -> int:
-    """Open one of our own files for reading and writing; create it if it is missing.
+    """Open or create one of the package's own files for reading and writing.
 
-    The name can be guessed, so another user may have put a link there.
+    The file name is predictable, so another user may have put a link there.
 
     Args:
         path: The file.
-        flags: Further flags of :func:`os.open`.
+        flags: Additional flags for :func:`os.open`.
 
     Returns:
-        The descriptor.
+        The file descriptor.
 
     Raises:
-        OSError: The file cannot be opened, is not a regular file, or has further hard links.
+        OSError: The file can't be opened, is not a regular file, or has additional hard links.
     """
-    own_status(path)  # the only check on a system without O_NOFOLLOW
+    own_status(path)  # systems without O_NOFOLLOW rely on this check
     flags |= os.O_RDWR | os.O_CREAT | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY")
     return _checked(os.open(path, flags, 0o666), _check_own)
 
 
 def own_status(path: Path) -> os.stat_result | None:
-    """Return the status of one of our own files; None if it is missing.
+    """Return the status of one of the package's own files, or None if the file is missing.
 
     Raises:
-        OSError: The file is not a regular file, or has further hard links.
+        OSError: The file is not a regular file, or has additional hard links.
     """
     try:
         status = path.lstat()
@@ -156,27 +156,27 @@ def own_status(path: Path) -> os.stat_result | None:
 
 
 DATABASE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
-"""The suffixes of the files of an SQLite database."""
+"""The suffixes of the files that make up an SQLite database."""
 
 
 def own_database_status(path: Path) -> os.stat_result | None:
-    """Return the status of one of our own SQLite databases; None if it is missing.
+    """Return the status of one of the package's own SQLite databases, or None if the database is missing.
 
     Raises:
-        OSError: One of its files is not a regular file, or has further hard links.
+        OSError: A database file is not a regular file, or has additional hard links.
     """
     first, *_ = [own_status(path.with_name(path.name + ending)) for ending in DATABASE_ENDINGS]
     return first
 
 
 def make_own_directory(path: Path) -> bool:
-    """Create one of our own directories with its parents; return True if it is new.
+    """Create one of the package's own directories with its parents, and return True if it is new.
 
     Args:
         path: The directory. Another user may have created parts of a relative path.
 
     Raises:
-        OSError: The directory cannot be created, or a part of a relative path is a link.
+        OSError: The directory can't be created, or a relative path contains a link.
     """
     if not path.is_absolute():
         for part in (*reversed(path.parents), path):
@@ -188,17 +188,17 @@ def make_own_directory(path: Path) -> bool:
 
 
 def open_new(path: Path, mode: int = 0o666) -> int:
-    """Create a file and open it for reading and writing.
+    """Create a new file and open it for reading and writing.
 
     Args:
         path: The file.
-        mode: Its permissions, before the process's umask.
+        mode: The file permissions before the process's umask is applied.
 
     Returns:
-        The descriptor.
+        The file descriptor.
 
     Raises:
-        OSError: The file cannot be created, or the name exists, even as a link.
+        OSError: The file can't be created, or the name already exists, even as a link.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW"), mode)
 
@@ -206,17 +206,17 @@ def open_new(path: Path, mode: int = 0o666) -> int:
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file atomically.
 
-    If the process ends meanwhile, the old file stays, with a hidden temporary file. A device or a pipe is written to,
-    never replaced.
+    If the process ends while writing, the old file stays, and a hidden temporary file remains beside it. A device or
+    pipe is written to directly, never replaced.
 
     Args:
-        path: The file; it is created if it is missing.
+        path: The file, which is created if it is missing.
         data: The content.
-        mode: The permissions of a new file; an existing file keeps its own.
+        mode: The permissions of a new file; an existing file keeps its permissions.
 
     Raises:
-        OSError: The file cannot be written, or is a link to a file; nothing has changed then.
-        ValueError: The path has a NUL character.
+        OSError: The file can't be written, or is a link to a file; the old content is unchanged.
+        ValueError: The path contains a NUL character.
     """
     try:
         status = path.stat()
@@ -234,7 +234,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
                 temporary.chmod(S_IMODE(status.st_mode))
             file.write(data)
             file.flush()
-            # Otherwise a system crash could leave the new name with an empty file.
+            # Without fsync, a system crash could leave an empty file under the final name.
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
@@ -242,13 +242,13 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Check that a file to be written is not a link, which another user may have put there.
+    """Check that a file to write is not a link, because another user may have put a link there.
 
     Raises:
         OSError: The file is a link.
     """
     if path.is_symlink():
-        raise OSError(ELOOP, f"it is a link; give the path that it leads to, {os.path.realpath(path)}, or remove it")
+        raise OSError(ELOOP, f"the file is a link; pass its target, {os.path.realpath(path)}, or remove the link")
 
 
 def _drive(path: str) -> str:
@@ -256,7 +256,7 @@ def _drive(path: str) -> str:
 
 
 def _checked(descriptor: int, check: Callable[[os.stat_result], None]) -> int:
-    """Return a descriptor, or close it if the check of its status fails."""
+    """Return a file descriptor if its status passes a check; otherwise close the descriptor."""
     try:
         check(os.fstat(descriptor))
     except OSError:
@@ -269,22 +269,22 @@ def _check_regular(status: os.stat_result) -> None:
     kind = S_IFMT(status.st_mode)
     if kind != S_IFREG:
         what = _KINDS.get(kind, "something else")
-        raise OSError(EISDIR if kind == S_IFDIR else EINVAL, f"it is {what}, not a regular file")
+        raise OSError(EISDIR if kind == S_IFDIR else EINVAL, f"the path is {what}, not a regular file")
 
 
 def _check_own(status: os.stat_result) -> None:
     _check_regular(status)
     if status.st_nlink > 1:
-        raise OSError(EMLINK, "it has several hard links, so it may be another user's file; remove this link")
+        raise OSError(EMLINK, "the file has several hard links, so another user may own it; remove this link")
 
 
 def _check_unmoved(path: str, status: os.stat_result) -> None:
     if not os.path.samestat(os.lstat(path), status) or os.path.realpath(path) != path:
-        raise OSError(ELOOP, "a link has replaced it or a directory above it")
+        raise OSError(ELOOP, "a link has replaced the file or one of its parent directories")
 
 
 def _flags(*names: str) -> int:
-    """Return the flags with these names that this system has, and those for all files."""
+    """Combine the named flags, ignoring flags that this system lacks, with the flags used for all files."""
     flags = 0
     for name in ("O_CLOEXEC", "O_BINARY", *names):
         flags |= getattr(os, name, 0)
@@ -309,21 +309,23 @@ else:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock file, which one process at a time can hold. The system releases it when the process ends.
+    """Hold a lock file, which only one process at a time can hold.
+
+    The operating system releases the lock when the process ends.
 
     Args:
-        path: The file. It is created empty, and removed afterwards.
+        path: The lock file, which is created empty and removed when the lock is released.
 
     Raises:
         BlockingIOError: Another process holds the lock.
-        OSError: The file cannot be created, or is not a lock.
+        OSError: The file can't be created, or is not a lock file.
     """
     descriptor = _claimed(path)
     try:
         yield
     finally:
         try:
-            if os.name == "posix":  # other systems can't remove an open file
+            if os.name == "posix":  # Windows can't remove an open file
                 path.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
@@ -331,17 +333,16 @@ def locked(path: Path) -> Generator[None]:
 
 def _check_empty(status: os.stat_result) -> None:
     if status.st_size:
-        raise OSError(EEXIST, "it is not a lock; move it away")
+        raise OSError(EEXIST, "the file is not empty, so it is not a lock file; move the file away")
 
 
 def _claimed(path: Path) -> int:
-    """Take a lock, and return its descriptor."""
     while True:
-        # The descriptor is not inherited: a child process that outlives this one would keep the lock.
+        # Child processes don't inherit the descriptor; one that outlives this process would keep the lock.
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # The previous holder may have removed the file before we locked it; others would then lock a new file.
+            # If the previous holder removed the file before this lock, other processes would lock a new file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor

@@ -1,6 +1,6 @@
-"""Frozen values that raise ``FrozenInstanceError`` for every assignment.
+"""Frozen dataclasses that raise ``FrozenInstanceError`` on every assignment.
 
-With ``@dataclass(frozen=True, slots=True)`` alone, assigning a name that is not a field raises
+With ``@dataclass(frozen=True, slots=True)`` alone, assigning to an unknown attribute raises
 "TypeError: super(type, obj): obj must be an instance or subtype of type" (python/cpython#90562).
 """
 
@@ -19,14 +19,14 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def read_only(cls: _Class) -> _Class:
-    """Make a frozen dataclass with slots raise ``FrozenInstanceError`` for any name."""
+    """Make a frozen dataclass with slots raise ``FrozenInstanceError`` when any attribute is assigned or deleted."""
     setattr(cls, "__setattr__", _refuse_to_set)  # noqa: B010 - type checkers reject the plain form
     setattr(cls, "__delattr__", _refuse_to_delete)  # noqa: B010 - as above
     return cls
 
 
 def fill(value: DataclassInstance, given: Iterable[object]) -> None:
-    """Set the fields of a frozen dataclass, in order."""
+    """Set the fields of a frozen dataclass in declaration order."""
     for each, item in zip(fields(value), given, strict=True):
         object.__setattr__(value, each.name, item)
 
@@ -34,8 +34,8 @@ def fill(value: DataclassInstance, given: Iterable[object]) -> None:
 def draft_of(cls: type) -> type[Any]:
     """Return a mutable class with the slots of a frozen dataclass that has no frozen base.
 
-    ``draft.__class__ = cls`` turns an object into a frozen value. A factory that does so with checked fields takes a
-    third of the constructor's time.
+    Assigning ``draft.__class__ = cls`` freezes an instance. A factory that assigns already checked fields this way
+    takes a third of the constructor's time.
     """
     return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 

@@ -1,4 +1,4 @@
-"""Checks, copies and writes JSON values."""
+"""Validation, copying and serialization of JSON values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
-# An unchecked mapping.
+# A mapping whose values are unchecked.
 Fields: TypeAlias = "Mapping[str, object]"
 
-# More than any schema needs, and well below the interpreter's recursion limit.
+# Deeper than any real schema, and well below the interpreter's recursion limit.
 MAX_DEPTH = 200
-# Python itself refuses to write an integer of more than 4,300 digits.
+# By default, Python can't convert an integer of more than 4,300 digits to text.
 MAX_INT_BITS = 14_000
-# UTF-8 encodes shorter texts faster, UTF-32 longer ones.
+# Length below which encoding text as UTF-8 is faster than encoding it as UTF-32.
 _SHORT = 1_000
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Return True for a string, also where the static type already promises one."""
+    """Return True for a string; type checkers don't report this check as redundant."""
     return isinstance(value, str)
 
 
@@ -35,7 +35,7 @@ def is_dict(value: object) -> TypeGuard[dict[str, object]]:
 
 def is_mapping(value: object) -> TypeGuard[Fields]:
     """Return True for a mapping; its keys and values are unchecked."""
-    # isinstance with Mapping takes ten times as long as the comparison.
+    # Checking isinstance with Mapping takes ten times as long as comparing the type.
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -50,17 +50,19 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 class JsonText(str):
-    """Text that is JSON; control sequences in it are neutralised with JSON escapes."""
+    """JSON text, whose control sequences are neutralised with JSON escapes."""
 
     __slots__ = ()
 
 
-# A checked value doesn't contain itself.
+# Checked values contain no circular references.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 def to_json(value: Json) -> str:
-    """Dump a checked JSON value as one line with the separators ``", "`` and ``": "``; non-ASCII text is not escaped.
+    """Serialize a checked JSON value to one line, without escaping non-ASCII text.
+
+    The separators are ``", "`` and ``": "``.
 
     Args:
         value: A value that :func:`checked` returned.
@@ -69,20 +71,20 @@ def to_json(value: Json) -> str:
 
 
 def dump(value: Json) -> JsonText:
-    """Dump a value as :func:`to_json` does, as :class:`JsonText`."""
+    """Serialize a checked value with :func:`to_json` and return it as :class:`JsonText`."""
     return JsonText(to_json(value))
 
 
 def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
-    """Check that a value is JSON, and return a deep copy; tuples become lists.
+    """Validate a JSON value and return a deep copy; tuples become lists.
 
     Args:
         value: The value.
-        where: Its name in the error, such as ``tools[0].parameters``.
+        where: The value's name in the error message, such as ``tools[0].parameters``.
         error: The class to raise.
 
     Raises:
-        LazyPromptError: The value is not JSON; the class is ``error``.
+        LazyPromptError: The value is not JSON; the raised class is ``error``.
     """
     try:
         return _copied(value, 0)
@@ -91,7 +93,7 @@ def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
 
 
 def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError]) -> JsonObject:
-    """Check a mapping as :func:`checked` does, and return a deep copy."""
+    """Validate a mapping with :func:`checked` and return a deep copy."""
     try:
         return _copied_object(value, 0)
     except _NoJsonError as fault:
@@ -99,11 +101,11 @@ def checked_object(value: Mapping[str, object], where: str, error: type[LazyProm
 
 
 class _NoJsonError(Exception):
-    """A value is not JSON.
+    """An error for a value that is not JSON.
 
     Attributes:
-        reason: The fault.
-        path: The steps to the value, the innermost first.
+        reason: The rule that the value breaks.
+        path: The keys and indices that lead to the value, innermost first.
     """
 
     def __init__(self, reason: str) -> None:
@@ -119,20 +121,20 @@ def _copied(value: object, depth: int) -> Json:  # noqa: C901 - one branch for e
         return _text(value)
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
-            raise _NoJsonError(f"is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
-        # A plain number, not a member of an IntEnum with methods of its own.
+            raise _NoJsonError(f"is an integer of {value.bit_length()} bits; the limit is {MAX_INT_BITS} bits")
+        # Convert members of an IntEnum, which may have their own methods, to plain integers.
         return value if type(value) is int else int.__int__(value)
     if isinstance(value, float):
         if not isfinite(value):
             raise _NoJsonError(f"is {value}, which is not valid JSON; use None or a string")
         return value if type(value) is float else float.__float__(value)
     if depth >= MAX_DEPTH:
-        raise _NoJsonError(f"is nested deeper than {MAX_DEPTH} levels, or holds itself")
+        raise _NoJsonError(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
     if is_sequence(value):
         items: list[Json] = []
         try:
             for item in value:
-                items.append(_copied(item, depth + 1))  # noqa: PERF401 - the number of items is the index of a fault
+                items.append(_copied(item, depth + 1))  # noqa: PERF401 - the list's length is used in the error
         except _NoJsonError as fault:
             fault.path.append(f"[{len(items)}]")
             raise
@@ -146,7 +148,7 @@ def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:
     copy: JsonObject = {}
     for key, item in value.items():
         name = key if type(key) is str and key.isascii() else _key(key)
-        # Most values are ASCII text: save the call.
+        # Skip the function call for ASCII text, the most common value.
         if type(item) is str and item.isascii():
             copy[name] = item
             continue
@@ -160,7 +162,7 @@ def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise _NoJsonError(f"has the key {key!r} of type {type(key).__name__}; keys of JSON objects are strings")
+        raise _NoJsonError(f"has the key {key!r} of type {type(key).__name__}; keys in JSON objects must be strings")
     return _text(key)
 
 
@@ -171,15 +173,15 @@ def _text(text: str) -> str:
 
 
 def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
-    """Check that a text can be encoded as UTF-8, and return it.
+    """Check that a text can be encoded as UTF-8, and return the text unchanged.
 
     Args:
         text: The text.
-        where: Its name in the error.
+        where: The text's name in the error message.
         error: The class to raise.
 
     Raises:
-        LazyPromptError: The text has a lone surrogate; the class is ``error``.
+        LazyPromptError: The text contains a lone surrogate; the raised class is ``error``.
     """
     if not text.isascii() and (surrogate := _surrogate(text)):
         raise error(f"{where} {surrogate}")
@@ -187,7 +189,7 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
 
 
 def is_well_formed(text: str) -> bool:
-    """Return True if a text can be encoded as UTF-8: it has no lone surrogate."""
+    """Return True if a text contains no lone surrogates, so that it can be encoded as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -198,7 +200,7 @@ def is_well_formed(text: str) -> bool:
 
 
 def _surrogate(text: str) -> str:
-    """Describe the first lone surrogate of a text; return an empty string if there is none."""
+    """Describe the first lone surrogate in a text, or return an empty string."""
     if is_well_formed(text):
         return ""
     at, half = next((at, each) for at, each in enumerate(text) if "\ud800" <= each <= "\udfff")
@@ -209,15 +211,15 @@ def _surrogate(text: str) -> str:
 
 
 def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str | None:
-    """Check an optional text, and return it.
+    """Check that a value is encodable text or None, and return the value.
 
     Args:
         value: Text, or ``None``.
-        where: Its name in the error.
+        where: The value's name in the error message.
         error: The class to raise.
 
     Raises:
-        LazyPromptError: The value is not text, or cannot be encoded; the class is ``error``.
+        LazyPromptError: The value is not text or can't be encoded; the raised class is ``error``.
     """
     if value is None:
         return None
@@ -236,7 +238,7 @@ def fresh(value: JsonObject) -> JsonObject:
 
 
 def json_object(value: Json) -> JsonObject:
-    """Return a JSON object as it is, and an empty one for any other value."""
+    """Return a JSON object unchanged, and an empty dict for any other value."""
     return value if isinstance(value, dict) else {}
 
 
@@ -251,7 +253,7 @@ def fresh_json(value: Json) -> Json:
 
 
 def texts_in(value: object) -> list[str]:
-    """Return all texts in plain data, the keys of dicts too."""
+    """Return every string in plain data, including dict keys."""
     texts: list[str] = []
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""Regular expressions from files and options, matched with a time limit: a pattern can take exponential time."""
+"""Regular expressions from files and options, matched with a time limit because a pattern can take exponential time."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ if TYPE_CHECKING:
     import regex
 
 SECONDS = 1.0
-"""The time limit for one text, 10,000 times what a pattern without nested repetitions needs."""
+"""The time limit for one text in seconds, 10,000 times what a pattern without nested repetitions needs."""
 
 
 class PatternTimeoutError(ValueError):
-    """A pattern takes longer than :data:`SECONDS`."""
+    """An error for a pattern that takes longer than :data:`SECONDS`."""
 
 
 def compile_pattern(pattern: str, *, multiline: bool = False) -> regex.Pattern[str]:
-    """Compile a pattern.
+    """Compile a regular expression.
 
     Args:
         pattern: The pattern.
         multiline: True if ``^`` and ``$`` match at each line.
 
     Raises:
-        ValueError: The pattern is not a regular expression.
+        ValueError: The pattern is not a valid regular expression.
     """
-    import regex  # noqa: PLC0415 - most programs have no patterns of their own
+    import regex  # noqa: PLC0415 - most programs use no custom patterns
 
     try:
         return regex.compile(pattern, regex.MULTILINE if multiline else 0)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise ValueError(str(error) or "it is nested too deeply") from error
+        raise ValueError(str(error) or "the pattern is nested too deeply") from error
 
 
 def find_all(pattern: regex.Pattern[str], text: str) -> list[regex.Match[str]]:
-    """Return all matches of a pattern.
+    """Return all matches of a pattern in a text.
 
     Raises:
         PatternTimeoutError: The search exceeds the time limit.
@@ -46,7 +46,7 @@ def find_all(pattern: regex.Pattern[str], text: str) -> list[regex.Match[str]]:
 
 
 def find_first(pattern: regex.Pattern[str], text: str) -> regex.Match[str] | None:
-    """Return the first match of a pattern, or None.
+    """Return the first match of a pattern in a text, or None.
 
     Raises:
         PatternTimeoutError: The search exceeds the time limit.
@@ -59,6 +59,6 @@ def find_first(pattern: regex.Pattern[str], text: str) -> regex.Match[str] | Non
 
 def _timeout(pattern: regex.Pattern[str], text: str) -> PatternTimeoutError:
     return PatternTimeoutError(
-        f"the pattern {pattern.pattern!r:.200} takes more than {SECONDS:g} s for {len(text):,} characters; write it "
-        "without repetitions inside repetitions"
+        f"the pattern {pattern.pattern!r:.200} takes more than {SECONDS:g} s for {len(text):,} characters; rewrite it "
+        "without nested repetitions"
     )

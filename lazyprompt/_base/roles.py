@@ -4,9 +4,9 @@ from typing import Literal, TypeAlias, get_args
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# The roles of messages that the developer writes.
+# Roles reserved for messages written by the developer.
 SYSTEM_ROLES: tuple[Role, ...] = ("system", "developer")
-# The roles in LangChain's tuples of a role and a content. A pair of texts may also begin with such a word.
+# Roles that LangChain accepts in (role, content) tuples. Ordinary pairs of texts can also start with these words.
 LANGCHAIN_WORDS = frozenset(
     {"human", "user", "ai", "assistant", "system", "developer", "tool", "function", "placeholder"}
 )

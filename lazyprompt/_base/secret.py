@@ -1,4 +1,4 @@
-"""Secrets: values that are written as ``***``."""
+"""Secret values, which are displayed as ``***``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, NoReturn, Self
 from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 
 SHOWN = "***"
-# Shorter values occur in many texts by chance.
+# Minimum length of a value to mask; shorter values occur in many texts by chance.
 _SHORTEST = 4
-# Shorter values are masked verbatim only, not in escaped or encoded forms.
+# Minimum length of a value to mask in escaped or encoded variants as well as verbatim.
 _SHORTEST_ECHO = 8
-# White space within a quoted value that a server wrapped, plain or escaped.
+# Plain or escaped whitespace where a server wrapped a quoted value.
 _WRAP_CODES = "09|0a|0d|20"
-_WRAP = rf"(?>(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*)"
-# The characters that differ between the two alphabets of base64.
+_WRAP = rf"(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*+"
+# Characters that differ between standard and URL-safe base64.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
 
 
 class _Unshown:
-    """Base of values that are written as ``***`` and never copied."""
+    """Base class for values that are displayed as ``***`` and never copied."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class _Unshown:
 
 
 class Secret(_Unshown):
-    """A secret such as a key or password, which is shown as ``***`` in reprs, logs, errors and traces.
+    """A secret such as a key or password, displayed as ``***`` in reprs, logs, errors and traces.
 
     Args:
         value: The value.
@@ -59,14 +59,14 @@ class Secret(_Unshown):
         self._echo: re.Pattern[str] | None = None
 
     def reveal(self) -> str:
-        """Return the value, in order to send it."""
+        """Return the secret value, for use in a request."""
         return self._value
 
     def hidden_in(self, text: str) -> str:
-        """Return a text with the value masked, in each form in which a server may quote it.
+        """Mask the secret in a text, including its escaped and base64-encoded variants.
 
         Args:
-            text: The text, such as an error of a client that may quote its key.
+            text: The text, such as a client's error message that may quote the key.
         """
         if len(self._value) < _SHORTEST:
             return text
@@ -86,24 +86,24 @@ class Secret(_Unshown):
         return f"{type(self).__name__}({SHOWN!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled; give it again where the pickle is loaded, or in the environment")
+        raise TypeError("a secret can't be pickled; pass it again when unpickling, or set it in the environment")
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a secret is text, not a {type(value).__name__}")
+        raise TypeError(f"a secret must be a string, not {type(value).__name__}")
     return value
 
 
 def _echoes(value: str) -> Iterator[str]:
-    """Yield patterns for a value, wrapped and escaped, and for its base64 in each alignment."""
-    # The value's own "%09" ("%2509" in percent-encoding) is not a wrapped line.
+    """Yield patterns that match a value when it is wrapped, escaped or base64-encoded at any alignment."""
+    # Don't treat a literal "%09" in the value ("%2509" when percent-encoded) as a wrapped line.
     codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
     wrap = _WRAP.replace(_WRAP_CODES, codes)
     yield wrap.join(_forms(each) for each in value if not each.isspace())
     for shift in range(3):
         encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
-        # A base64 character encodes six bits: at the ends, some are those of a neighbouring byte.
+        # A base64 character encodes six bits, so the first and last characters can include bits of neighbouring bytes.
         begin, shared = (0, 2, 3)[shift], bool((shift + len(value.encode())) % 3)
         inner = encoded[begin : len(encoded) - shared]
         any_one = "(?:[A-Za-z0-9+/_-])?"
@@ -111,43 +111,42 @@ def _echoes(value: str) -> Iterator[str]:
 
 
 def _base64_forms(character: str) -> str:
-    """Return a pattern for a character of base64, in both alphabets."""
+    """Return a pattern that matches a base64 character in both alphabets."""
     return f"(?:{'|'.join(map(_forms, _ALIKE[character]))})" if character in _ALIKE else character
 
 
 def _forms(character: str) -> str:
-    """Return a pattern for a character, plain or escaped (JSON, percent, HTML), once or repeatedly."""
+    """Return a pattern that matches a character, plain or repeatedly escaped as JSON, percent-encoding or HTML."""
     code, escaped = ord(character), re.escape(character)
     percent = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in character.encode())
     units = character.encode("utf-16-be").hex()
     unicode = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     entity = f"&(?:amp;){{0,3}}(?:#(?:0{{0,4}}{code}|x0{{0,4}}{code:x})|{_NAMED.get(character, '#')});"
     slashed = "" if character.isalnum() else rf"|\\{{1,4}}{escaped}"
-    # The plain character is the last alternative: "&" begins its own entity.
+    # The plain character must be the last alternative, because "&" also starts its own entity.
     return rf"(?:(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}){slashed}|{escaped})"
 
 
 class SecretText(_Unshown, str):
-    """Text from the environment: clients send it as it is, and it is printed as ``***``.
+    """Text from environment variables that clients send unchanged and that is displayed as ``***``.
 
-    A pickle contains only the reference, which is looked up when the pickle is loaded.
+    A pickle contains only the reference, which is resolved again when the pickle is loaded.
 
     Args:
         text: The text.
-        reference: The text with references, such as ``Bearer ${env:KEY}``.
+        reference: The text before its references are resolved, such as ``Bearer ${env:KEY}``.
     """
 
     __slots__ = ("reference",)
     reference: str
 
     def __new__(cls, text: str, reference: str) -> Self:
-        """Create the text and keep its reference."""
         made = super().__new__(cls, text)
         made.reference = reference
         return made
 
     def reveal(self) -> str:
-        """Return the text itself."""
+        """Return the text with its secret values."""
         return str.__str__(self)
 
     def __repr__(self) -> str:
@@ -158,24 +157,24 @@ class SecretText(_Unshown, str):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The text, and the values of the variables in it."""
+        """The text, followed by the values of the environment variables in it."""
         names = (each[1].partition(":")[0] for each in _VARIABLE.finditer(self.reference))
         found = (os.environ.get(name, "") for name in names)
         return (self.reveal(), *(value for value in found if value and value in self.reveal()))
 
     @property
     def is_hidden(self) -> bool:
-        """True if the text is its own reference, which views of a prompt show."""
+        """True if the text contains only unresolved references, as in views of a prompt."""
         return self.reveal() == self.reference
 
 
 class HiddenEnvironment(Mapping[str, str]):
-    """The environment with a reference in place of each value, for views of a prompt.
+    """A mapping from environment variable names to unresolved references, for views of a prompt.
 
-    A value that never enters the prompt can't be shown, even if a template changes it.
+    A view can't reveal a value that is never resolved, even if a template transforms it.
 
     Args:
-        names: The names of the variables; None means those of the process.
+        names: The variable names; by default, all variables of the process.
     """
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
@@ -198,7 +197,7 @@ class HiddenEnvironment(Mapping[str, str]):
 
 
 class SecretAddress(str):
-    """An address with a user or password: plain text for clients, ``***`` in a repr, and never pickled."""
+    """A URL with a user or password, which appears as ``***`` in reprs and can't be pickled."""
 
     __slots__ = ()
 
@@ -212,51 +211,51 @@ class SecretAddress(str):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an address with a password is not pickled; make the module where the pickle would be loaded")
+        raise TypeError("a URL with a password can't be pickled; create the module where the pickle would be loaded")
 
 
 def address_of(url: str) -> str:
-    """Return an address; one with a user or password becomes a :class:`SecretAddress`."""
+    """Convert a URL with a user or password to a :class:`SecretAddress`; return any other URL unchanged."""
     return SecretAddress(url) if "@" in url.partition("//")[2].partition("/")[0] else url
 
 
 def looked_up(reference: str) -> SecretText:
-    """Replace the references of a text by the variables of the environment.
+    """Replace the references in a text with the values of environment variables.
 
     Args:
         reference: The text, such as ``Bearer ${env:KEY}``.
 
     Raises:
-        ValueError: A variable is not set and has no default.
+        ValueError: A variable is not set, and its reference has no default.
     """
     return SecretText(_VARIABLE.sub(lambda found: variable(found[1], os.environ), reference), reference)
 
 
 def variable(given: str, environment: Mapping[str, str]) -> str:
-    """Return the value of a variable, or its default.
+    """Return the value of a variable, or the default from its reference.
 
     Args:
-        given: The name in the form ``KEY`` or ``KEY:default``.
+        given: The name and optional default, written as ``KEY`` or ``KEY:default``.
         environment: The variables.
 
     Raises:
-        ValueError: The variable is not set and has no default.
+        ValueError: The variable is not set, and the reference has no default.
     """
     name, _, default = given.partition(":")
     found = environment.get(name, default or None) if name else None
     if found is None:
         raise ValueError(
-            f"Environment variable '{name}' not set: set it, or give a default: ${{env:{name or 'X'}:default}}"
+            f"Environment variable '{name}' not set; set it or add a default: ${{env:{name or 'X'}:default}}"
         )
     return found
 
 
 def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN401 - JSON in, the same JSON out
-    """Return JSON that can be displayed: each text from the environment becomes its reference.
+    """Return a JSON value for display, with each text from environment variables replaced by its reference.
 
     Args:
         value: The value.
-        secrets: Texts from the environment that are masked within other texts.
+        secrets: Texts from environment variables to mask within other texts.
     """
     masks = [Secret(value) for value in dict.fromkeys(value for each in secrets for value in each.values)]
 
@@ -280,7 +279,7 @@ def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN40
 
 
 def secrets_within(value: object) -> Iterator[SecretText]:
-    """Yield the texts from the environment within a value."""
+    """Yield every :class:`SecretText` within a value."""
     if isinstance(value, SecretText):
         yield value
     elif is_sequence(value):
@@ -291,7 +290,7 @@ def secrets_within(value: object) -> Iterator[SecretText]:
 
 
 def revealed(value: object) -> object:
-    """Return JSON with its secret texts revealed, in order to send it."""
+    """Return a JSON value for sending, with its secret texts revealed."""
     if is_list(value):
         return [*map(revealed, value)]
     if is_dict(value):

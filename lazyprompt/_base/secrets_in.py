@@ -1,6 +1,6 @@
-"""Secrets in a text, found by their form or their field, and masked.
+"""Detection and masking of secrets in a text, by their pattern or by their field name.
 
-Masking keeps all positions, so other rules check and quote the masked text.
+Masking preserves all positions, so that other rules can check and quote the masked text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NAMES = (
     *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
     *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),
 )
-# The value of such a key: a block of text, a quoted text, or the rest of the line. A nested mapping
-# (``password: {kind: string}``) is not a value.
+# Matches a secret field and its value, which is a block of text, a quoted text or the rest of the line.
+# A nested mapping (``password: {kind: string}``) is not a value.
 _FIELD = re.compile(
     rf"(?<![\w-])[\"']?(?P<name>{'|'.join(_NAMES)})[\"']?[ \t]*:[ \t]+"
     r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
@@ -41,10 +41,10 @@ _FIELD = re.compile(
     r"|(?P<plain>[^\s\"'{\[|>#&*!](?:\{[^{}\r\n]*\}|[^\r\n,}\]#])*))",
     re.IGNORECASE,
 )
-# A key begins its line, or is inside a mapping in braces. Anywhere else it is a word of some text.
+# A field name must start its line or be in a flow mapping; anywhere else it is part of ordinary text.
 _KEY_BEHIND = re.compile(r"(?:^|[\r\n])[ \t]*(?:-[ \t]+)*\Z|\{(?:[^\r\n]*,)?[ \t]*\Z")
 _BEFORE = 1000
-# Values that are not secrets: references and placeholders.
+# Values that are not secrets, such as references and placeholders.
 _NO_SECRET = re.compile(
     r"\$\{(?:env|file|params):[^{}]*\}|\$\{?\w+\}?|\{\{.*\}\}|<[^<>]*>|[*x.…-]*|null|~|true|false|string|your[-_ ].*"
     r"|change[-_ ]?me|todo|dummy|example|none",
@@ -56,11 +56,11 @@ class FoundSecret(NamedTuple):
     """A secret in a text.
 
     Attributes:
-        begin: The index of its first character.
-        end: The index after its last character.
-        what: A description of its kind.
-        field: The name of its field; ``""`` if it was found by its form.
-        shown: Its first characters, which may be shown.
+        begin: The index of the secret's first character.
+        end: The index after the secret's last character.
+        what: A description of the kind of secret.
+        field: The name of the secret's field, or ``""`` if a known pattern matched.
+        shown: The secret's first characters, which may be displayed.
     """
 
     begin: int
@@ -71,7 +71,7 @@ class FoundSecret(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The number of its characters."""
+        """The length of the secret in characters."""
         return self.end - self.begin
 
 
@@ -80,10 +80,10 @@ def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
 
     Args:
         text: The text.
-        fields_end: The end of the YAML in the text; fields after it are not searched.
+        fields_end: The index where the YAML in the text ends; fields after this index are not searched.
 
     Returns:
-        The secrets in the order of the text.
+        The secrets, in text order.
     """
     known = [*_known(text)]
     begins = [each.begin for each in known]
@@ -95,7 +95,7 @@ def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         if group == "plain":
-            # The value may end a quoted text; keep the quote.
+            # The value may be at the end of a quoted text, so exclude the closing quote.
             value = value.rstrip("\"'")
         end = begin + len(value)
         # Only the last known secret that begins before this value's end can overlap it.
@@ -120,17 +120,17 @@ def _secret(text: str, begin: int, end: int, what: str, field: str) -> FoundSecr
 
 
 def masked(text: str, secrets: Sequence[FoundSecret]) -> str:
-    """Mask the secrets in a text; all positions stay the same.
+    """Mask the secrets in a text without changing any position.
 
     Args:
         text: The text.
-        secrets: Its secrets, as :func:`secrets_in` returned them.
+        secrets: The secrets from :func:`secrets_in`.
     """
     pieces: list[str] = []
     at = 0
     for each in secrets:
         begin = each.begin + len(each.shown)
-        # Mask with a letter: a star would have a meaning in YAML.
+        # Mask with a letter, because an asterisk has a meaning in YAML.
         pieces += (text[at:begin], re.sub(r"[^\s\\]", "x", text[begin : each.end]))
         at = each.end
     return "".join([*pieces, text[at:]])

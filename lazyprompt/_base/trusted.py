@@ -1,12 +1,12 @@
-"""The developer's own text, given as a value."""
+"""Text written by the developer and passed as a value."""
 
 from __future__ import annotations
 
 
 class Trusted(str):
-    """The developer's own text, given as a value: its control sequences are kept.
+    """Text that the developer wrote, passed as a value; its control sequences are kept.
 
-    Adding, slicing or formatting it returns plain text, which is untrusted.
+    Concatenating, slicing or formatting trusted text returns plain, untrusted text.
     """
 
     __slots__ = ()
@@ -16,7 +16,7 @@ class Trusted(str):
 
 
 def is_trusted(place: int, part: str) -> bool:
-    """Return True for a trusted part of a prompt: one with an even index, or :class:`Trusted` text.
+    """Return True if a prompt part is trusted because its index is even or its type is :class:`Trusted`.
 
     Args:
         place: The index of the part.

@@ -224,7 +224,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Pat
     os.mkfifo(tmp_path / "fifo")
     before = sorted(tmp_path.iterdir())
     for job in (job_of(rows, output=name), job_of(rows, rejects=name)):
-        with pytest.raises(BatchError, match=r"is the input|is not a regular file|there is no directory|it is a link"):
+        with pytest.raises(
+            BatchError, match=r"is the input|is not a regular file|there is no directory|the file is a link"
+        ):
             run_batch(job)
     assert sorted(tmp_path.iterdir()) == before
     assert len(rows.path.read_text().splitlines()) == 3
@@ -239,7 +241,7 @@ def test_an_output_that_is_a_link_is_refused(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 3)
     (tmp_path / "real.jsonl").write_text("precious")
     (tmp_path / "out.jsonl").symlink_to(tmp_path / "real.jsonl")
-    with pytest.raises(BatchError, match=r"it is a link; give the path that it leads to, .*real.jsonl, or remove it"):
+    with pytest.raises(BatchError, match=r"the file is a link; pass its target, .*real.jsonl, or remove the link"):
         run_batch(job_of(rows))
     assert (tmp_path / "real.jsonl").read_text() == "precious"
 

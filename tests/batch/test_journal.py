@@ -337,7 +337,7 @@ def test_no_file_of_a_database_may_be_a_link(tmp_path: Path, ending: str) -> Non
     (tmp_path / "precious").write_bytes(b"x")
     link = tmp_path / f"out.jsonl.run{ending}"
     link.symlink_to(tmp_path / "precious")
-    with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: it is a link, not a regular file$"):
+    with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: the path is a link, not a regular file$"):
         opened(tmp_path)
     assert link.is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"x"
@@ -365,7 +365,9 @@ def test_files_are_closed_before_they_are_removed_where_the_system_asks_for_that
 
 def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl.run").mkdir()
-    with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: it is a directory, not a regular file$"):
+    with pytest.raises(
+        BatchError, match=r"out.jsonl.run cannot be written: the path is a directory, not a regular file$"
+    ):
         opened(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.run"]
 

@@ -53,7 +53,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--set", "input=1", "--input", "2"], "--input: --set gives a value for 'input' too; "),
         (["render", "--set", "a=@no.txt"], "--set: no.txt: No such file or directory (a text that begins with @ is"),
         (["render", "--set", "a=@"], "--set: the name of the file is empty (a text"),
-        (["render", "--input", "@."], "--input: .: it is a directory, not a regular file"),
+        (["render", "--input", "@."], "--input: .: the path is a directory, not a regular file"),
         (["render", "--input", "@a\0b"], "--input: a\\u0000b: "),
         (["render", "--input", "x", "--history", "no.json"], "--history: no.json: No such file or directory"),
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),

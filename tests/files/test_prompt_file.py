@@ -245,7 +245,7 @@ def test_large_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="it needs /dev/zero, which the Linux of CI has")
 def test_endless_file_is_not_read_to_its_end() -> None:
-    with pytest.raises(PromptFileError, match="it is a device, not a regular file"):
+    with pytest.raises(PromptFileError, match="the path is a device, not a regular file"):
         PromptFile.load("/dev/zero")
 
 

@@ -169,7 +169,7 @@ user:
             Prompty.load(file)
         with file.open("wb") as sparse:
             sparse.truncate(100_000_000)
-        with pytest.raises(PromptFileError, match="it has 100,000,000 bytes; the limit is 5,000,000"):
+        with pytest.raises(PromptFileError, match="file is too large: 100,000,000 bytes; the limit is 5,000,000"):
             Prompty.load(file)
         with pytest.raises(PromptFileError, match="cannot be read"):
             Prompty.load(tmp_path)

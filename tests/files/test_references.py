@@ -77,7 +77,7 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("front", "says"),
     [
-        ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set: set it, or give a default"),
+        ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set; set it or add a default"),
         ("name: ${env:LP_NONE:}", "Environment variable 'LP_NONE' not set"),
         ("name: ${env:}", "Environment variable '' not set"),
         ("name: ${params:modle}", "there is no param 'modle' (did you mean 'model'?); params= has 'model'"),

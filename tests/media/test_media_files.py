@@ -73,7 +73,7 @@ def test_only_regular_files_are_read(root: Path) -> None:
     (root / "dir.png").mkdir()
     for path in (root / "fifo.png", root / "dir.png"):
         assert "not a regular file" in fault(path, roots=[root])
-    assert "it is a device, not a regular file" in fault("/dev/zero", roots=["/dev"])
+    assert "the path is a device, not a regular file" in fault("/dev/zero", roots=["/dev"])
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(os.path.relpath(root / "s.png"))
         assert "cannot be read" in fault(root / "s.png", roots=[root])
@@ -101,7 +101,7 @@ def test_a_system_that_cannot_open_files_in_steps_reads_them_by_their_names(
     (root / "link.png").symlink_to(root / "a.png")
     assert load(root / "link.png", roots=[root]) == source("image/png", PNG)
     assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
-    assert "it is a directory, not a regular file" in fault(root / "below", roots=[root])
+    assert "the path is a directory, not a regular file" in fault(root / "below", roots=[root])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_size_of_a_file_is_bounded(root: Path) -> None:
     path = root / "a.png"
     path.write_bytes(PNG)
     assert load(path, roots=[root], max_bytes=len(PNG)).media_type == "image/png"
-    assert "has 68 bytes; the limit is 67; raise max_bytes=" in fault(path, roots=[root], max_bytes=67)
+    assert "file is too large: 68 bytes; the limit is 67; raise max_bytes=" in fault(path, roots=[root], max_bytes=67)
     os.truncate(path, 5 << 30)
     assert "has 5,368,709,120 bytes" in fault(path, roots=[root])
     if sys.platform == "linux":

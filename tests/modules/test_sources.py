@@ -92,7 +92,7 @@ def test_keys_are_given_or_of_the_environment(name: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("wrong", [5, b"key", ["key"]])
 def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
-    with pytest.raises(TypeError, match="a secret is text, not a") as caught:
+    with pytest.raises(TypeError, match="a secret must be a string, not") as caught:
         OnlineChatModule("openai", api_key=wrong)  # type: ignore[arg-type]  # that is the point
     assert "key" not in str(caught.value)
     assert "5" not in str(caught.value)

@@ -259,9 +259,9 @@ def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: 
     assert peak_of(path.read_bytes) >= 100_000_000
 
     error: type[LazyPromptError] = PromptFileError
-    message, most = "it has 100,000,000 bytes; the limit is 5,000,000", 20_000_000
+    message, most = "file is too large: 100,000,000 bytes; the limit is 5,000,000", 20_000_000
     if way == "medium":
-        error, message, most = MediaError, r"^messages\[0\]: .*it has 100,000,000 bytes", 5_000_000
+        error, message, most = MediaError, r"^messages\[0\]: .*file is too large: 100,000,000 bytes", 5_000_000
 
     def load() -> None:
         with pytest.raises(error, match=message):

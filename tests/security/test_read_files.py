@@ -159,7 +159,7 @@ def test_a_link_to_a_device_is_refused(place: Path, way: str) -> None:
     """The naive version reads ``/dev/zero`` until the memory is full."""
     place.symlink_to("/dev/zero")
     told = refusal(way, place)
-    assert "it is a device, not a regular file" in told or "not a prompt" in told or "no prompt" in told
+    assert "the path is a device, not a regular file" in told or "not a prompt" in told or "no prompt" in told
 
 
 @EVERY_WAY
@@ -168,12 +168,12 @@ def test_a_socket_and_a_directory_are_refused(place: Path, way: str, monkeypatch
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(place.name)
         told = refusal(way, place)
-        assert "it is a socket" in told or "No such device" in told or "not a prompt" in told or "no prompt" in told
+        assert "is a socket" in told or "No such device" in told or "not a prompt" in told or "no prompt" in told
     place.unlink()
     place.mkdir()
     if way not in {"checked prompt", "checked template", "template by name", "GGUF"}:  # which take directories, too
         told = refusal(way, place)
-        assert "it is a directory" in told or "not a prompt" in told or "no prompt" in told
+        assert "is a directory" in told or "not a prompt" in told or "no prompt" in told
 
 
 @EVERY_WAY
@@ -183,7 +183,7 @@ def test_a_file_of_a_gigabyte_and_a_half_is_refused_before_it_is_read(place: Pat
     told: list[str] = []
     assert peak_of(lambda: told.append(refusal(way, place))) < 60_000_000
     # A GGUF file may be as large as a model is.
-    assert way == "GGUF" or "it has 1,500,000,000 bytes; the limit is " in told[0]
+    assert way == "GGUF" or "file is too large: 1,500,000,000 bytes; the limit is " in told[0]
 
 
 @pytest.mark.parametrize("way", ["template", "configuration", "tokenizer", "tokenizer's template", "local model"])
@@ -203,7 +203,9 @@ def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
     more.mkdir()
     for number in range(4):
         (more / f"{number}.jinja").write_text("{#" + "x" * 5_000_000 + "#}")
-    with pytest.raises(TokenizerError, match=r"3.jinja cannot be read: it has 5,000,004 bytes; the limit is 1,777,204"):
+    with pytest.raises(
+        TokenizerError, match=r"3.jinja cannot be read: file is too large: 5,000,004 bytes; the limit is 1,777,204"
+    ):
         ChatTemplate.load(place.parent)
 
 
@@ -247,7 +249,7 @@ def test_rows_from_a_pipe_are_refused(tmp_path: Path) -> None:
 def test_an_engine_waits_for_no_pipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "m.gguf")
     assert serve(["--model", str(tmp_path / "m.gguf"), "--port", "0"]) == 1
-    assert "it is a pipe, not a regular file" in capfd.readouterr().err
+    assert "the path is a pipe, not a regular file" in capfd.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/fd for pipes")
@@ -267,9 +269,9 @@ def test_without_the_abilities_of_posix_a_pipe_is_refused_all_the_same(
         monkeypatch.delattr(os, flag, raising=False)
     monkeypatch.setattr(os, "supports_dir_fd", set())
     os.mkfifo(tmp_path / "x.prompty")
-    with pytest.raises(LazyPromptError, match="it is a pipe"):
+    with pytest.raises(LazyPromptError, match="is a pipe"):
         Prompty.load(tmp_path / "x.prompty")
-    with pytest.raises(LazyPromptError, match="it is a pipe"):
+    with pytest.raises(LazyPromptError, match="is a pipe"):
         Prompty.loads("---\nmetadata: {a: '${file:x.prompty}'}\n---\n", tmp_path)
     (tmp_path / "x.prompty").unlink()
     (tmp_path / "x.prompty").write_text("user:\nhi")

@@ -145,7 +145,7 @@ def test_what_is_no_text_is_told(root: Path) -> None:
     workspace = Workspace.of(root)
     with pytest.raises(PromptFileError, match="x.prompty:1:2: byte 0xff is not UTF-8"):
         workspace.read("x.prompty")
-    with pytest.raises(PromptFileError, match="it has 5,000,001 bytes; the limit is 5,000,000"):
+    with pytest.raises(PromptFileError, match="file is too large: 5,000,001 bytes; the limit is 5,000,000"):
         workspace.read("big.prompty")
     with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
         workspace.save("new.prompty", "x" * 5_000_001, None)

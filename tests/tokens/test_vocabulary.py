@@ -152,7 +152,7 @@ def test_a_file_that_is_another_is_refused(folder: Path, tmp_path: Path, content
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert fault("gpt-4", tmp_path / "none").startswith(f"{tmp_path / 'none'} cannot be read (No such file or dir")
-    assert "cannot be read (it is a directory, not a regular file)" in fault("gpt-4", tmp_path)
+    assert "cannot be read (the path is a directory, not a regular file)" in fault("gpt-4", tmp_path)
 
 
 def test_a_damaged_file_of_the_cache_is_refused_and_left(folder: Path) -> None:
