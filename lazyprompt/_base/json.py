@@ -205,8 +205,8 @@ def _surrogate(text: str) -> str:
         return ""
     at, half = next((at, each) for at, each in enumerate(text) if "\ud800" <= each <= "\udfff")
     return (
-        f"has a lone surrogate (\\u{ord(half):04x}) at index {at}, which cannot be encoded; it comes from text that "
-        "was cut or decoded wrongly"
+        f"has a lone surrogate (\\u{ord(half):04x}) at index {at}, which cannot be encoded; the text was probably "
+        "truncated or decoded incorrectly"
     )
 
 

@@ -1,1 +1,1 @@
-"""Fine-tuning samples: text, the parts of it to train, and token ids. Read samples.py first."""
+"""Fine-tuning samples with text, training labels and token ids. Read samples.py first."""

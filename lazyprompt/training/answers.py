@@ -1,4 +1,4 @@
-"""Finds the answer of a training sample: the label, a message, or the last turn of the history."""
+"""Locates the response in a training sample, which is the label, a message or the last turn in the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Split the answer off a history: the last turn, if it is the assistant's and has no tool calls."""
+    """Split the last turn off a history if it is an assistant message without tool calls."""
     past = History.of(history)
     if not _is_answered(past):
         return history, None
@@ -24,19 +24,19 @@ def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg |
 
 
 def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
-    """Split a prompt into the prompt without the answer, and the answer.
+    """Split a prompt with a response into the prompt alone and the response.
 
     Args:
         prompt: The prompt.
-        answer: The answer, if it was split off the history; otherwise it is the label, or the last turn of the
-            history of a prompter or prompt file.
+        answer: The response, if it was split off the history. Otherwise, the response is the label or the last turn in
+            the prompt file's own history.
 
     Raises:
-        SlotError: There is no answer, or a message follows it.
+        SlotError: The prompt contains no response, or a message follows the response.
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
-    # A prompter's history contains examples, not answers. A prompt file's turns may end with an answer.
+    # A prompter's own history contains examples, but a prompt file's own turns may end with the response.
     has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
@@ -45,21 +45,21 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
         prompt = prompt.evolve(history=before, input=said, closing=max(prompt.closing - 1, 0))
     if answer is None or prompt.said is not None:
         raise SlotError(
-            "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
+            "a training sample requires a response; pass label=, or a history that ends with an assistant turn, "
             "with no message after it"
         )
     return prompt, answer
 
 
 def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
-    """Parse an answer that is a message.
+    """Parse a response that is passed as a message.
 
     Raises:
-        HistoryError: The argument is not a message of the assistant.
+        HistoryError: The argument is not an assistant message.
     """
     answer = messages_from([message])[0]
     if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):
-        raise HistoryError(f"the answer is a message of role {answer.role!r}; expected the assistant's own message")
+        raise HistoryError(f"the response is a message with the role {answer.role!r}; expected 'assistant'")
     return answer
 
 

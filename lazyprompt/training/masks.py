@@ -1,4 +1,4 @@
-"""Masks: text inside an answer that is not trained, selected by patterns or a function."""
+"""Masks that exclude text inside a response from the loss, selected by patterns or a function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import regex
 
 Span: TypeAlias = tuple[int, int]
-# A pattern, several patterns, or a function from the text of an answer to the spans to mask.
+# One or more patterns, or a function that maps a response's text to the spans to mask.
 Mask: TypeAlias = str | Sequence[str] | Callable[[str], Iterable[Span]]
 
 
 class Masked(NamedTuple):
-    """The text that a mask excludes from training.
+    """The text that a mask excludes from the loss.
 
     Attributes:
         masked: The character ranges in the sample's text, in order; adjacent ranges are merged.
-        unmatched: The patterns without a match.
+        unmatched: The patterns that match nothing.
     """
 
     masked: tuple[Span, ...]
@@ -29,15 +29,15 @@ class Masked(NamedTuple):
 
 
 def find_masked(text: str, answers: Sequence[Span], mask: Mask) -> Masked:
-    """Find the text that a mask excludes from training.
+    """Find the text that a mask excludes from the loss.
 
     Args:
-        text: The text of a sample.
-        answers: The trained ranges of the text. The mask is applied to each one separately.
+        text: The sample's text.
+        answers: The ranges of the responses in the text; the mask is applied to each range separately.
         mask: The mask.
 
     Raises:
-        FormatError: A pattern is invalid or takes too long, or a span is outside of the answer.
+        FormatError: A pattern is invalid or takes too long, or a span is outside the response.
     """
     found: list[Span] = []
     unmatched: list[str] = []
@@ -72,7 +72,7 @@ def _checked(spans: Iterable[Any], length: int) -> Iterable[Span]:
                     yield start, end
             case _:
                 raise FormatError(
-                    f"the mask returned {span!r} for {length} characters of an answer; expected (start, end)"
+                    f"the mask returned {span!r} for a response of {length} characters; expected (start, end)"
                 )
 
 
@@ -80,15 +80,15 @@ def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
     try:
         return [match.span() for match in find_all(pattern, text) if match[0]]
     except PatternTimeoutError as error:
-        raise FormatError(f"{error}, or give a function as mask") from None
+        raise FormatError(f"{error}, or use a function as the mask") from None
 
 
 def _compiled(pattern: object) -> regex.Pattern[str]:
     if not isinstance(pattern, str):
         raise FormatError(
-            f"a mask is a string, a list of strings or a function; it contains {pattern!r}, so give its .pattern"
+            f"a mask must be a string, a list of strings or a function, not {pattern!r}; pass a compiled pattern's .pattern"
         )
     try:
         return compile_pattern(pattern)
     except ValueError as error:
-        raise FormatError(f"the mask's pattern {pattern!r} is not a regular expression: {error}") from error
+        raise FormatError(f"the mask's pattern {pattern!r} is not a valid regular expression: {error}") from error

@@ -1,8 +1,9 @@
-"""Preference pairs: two answers to the same prompt, exported for TRL's trainers.
+"""Preference pairs, which contain two responses to the same prompt, exported for TRL's trainers.
 
-TRL documents the forms in "Dataset formats and types". The ids follow ``DataCollatorForPreference`` in
-``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py``, and ``DataCollatorForUnpairedPreference`` in
-``kto_trainer.py`` (trl 1.16). These train every token after the prompt.
+TRL documents the formats in "Dataset formats and types". The ids are compatible with the collators
+``DataCollatorForPreference`` in ``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py``, and
+``DataCollatorForUnpairedPreference`` in ``kto_trainer.py`` (trl 1.16). These collators train on every token after the
+prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FORMS = ("trl", "trl-text")
 
 
 class PairFeatures(TypedDict):
-    """The input of TRL's collator for DPO."""
+    """The input for TRL's DPO collator."""
 
     prompt_ids: list[int]
     chosen_ids: list[int]
@@ -32,7 +33,7 @@ class PairFeatures(TypedDict):
 
 
 class UnpairedFeatures(TypedDict):
-    """The input of TRL's collator for KTO."""
+    """The input for TRL's KTO collator."""
 
     prompt_ids: list[int]
     completion_ids: list[int]
@@ -40,14 +41,14 @@ class UnpairedFeatures(TypedDict):
 
 
 class RewardFeatures(TypedDict):
-    """The input of TRL's collator for reward models: the ids of the prompt followed by each answer."""
+    """The input for TRL's reward-model collator, with the ids of the prompt followed by each response."""
 
     chosen_ids: list[int]
     rejected_ids: list[int]
 
 
 class _Ids(NamedTuple):
-    """The ids of a sample, and the range of the trained ones."""
+    """The token ids of a sample, with the range that is included in the loss."""
 
     ids: list[int]
     start: int
@@ -57,14 +58,14 @@ class _Ids(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True)
 class PreferenceSample:
-    """Two answers to the same prompt, one of them preferred.
+    """A preferred and a rejected response to the same prompt.
 
     Args:
-        chosen: The sample with the preferred answer.
-        rejected: The sample with the other answer.
+        chosen: The sample with the preferred response.
+        rejected: The sample with the rejected response.
 
     Raises:
-        FormatError: The samples have different prompts, or the same trained text.
+        FormatError: The samples have different prompts, or their trained text is the same.
     """
 
     chosen: TrainingSample
@@ -76,13 +77,13 @@ class PreferenceSample:
             at = _common(*prompts)
             raise FormatError(
                 f"the prompts of chosen and rejected differ from character {at} on: "
-                f"{prompts[0][at : at + 40]!r} and {prompts[1][at : at + 40]!r}; a pair needs one prompt"
+                f"{prompts[0][at : at + 40]!r} and {prompts[1][at : at + 40]!r}; use the same prompt for both"
             )
         texts = [[sample.text[start:end] for start, end in sample.spans] for sample in self._both]
         if texts[0] == texts[1]:
             where = " except for masked text" if self.chosen.text != self.rejected.text else ""
             raise FormatError(
-                f"chosen and rejected have the same answer{where}: {''.join(texts[0])[:80]!r}; leave the pair out"
+                f"chosen and rejected have the same response{where}: {''.join(texts[0])[:80]!r}; omit this pair"
             )
 
     @property
@@ -90,37 +91,38 @@ class PreferenceSample:
         return self.chosen, self.rejected
 
     def _check_masks(self) -> str:
-        """Return the masked text at the beginning of both answers, which belongs to the prompt."""
+        """Return the masked text that both responses begin with, which TRL treats as part of the prompt."""
         first, other = (
             sample.text[sample.answers[0][0] : sample.spans[0][0]] if sample.spans else "" for sample in self._both
         )
         if first != other:
             raise FormatError(
-                f"one answer begins with the masked text {first!r}, the other with {other!r}; TRL's prompt is the same "
-                "for both, so write this text into both answers, or into none"
+                f"one response begins with the masked text {first!r}, the other with {other!r}; TRL requires the same "
+                "prompt for both, so add this text to both responses or to neither"
             )
         return first
 
     @property
     def unmatched(self) -> tuple[str, ...]:
-        """The mask's patterns that match in neither answer."""
+        """The mask's patterns that match in neither response."""
         return tuple(pattern for pattern in self.chosen.unmatched if pattern in self.rejected.unmatched)
 
     def export(self, form: str) -> JsonObject:
-        """Export the pair for TRL's trainers of DPO, KTO and reward models.
+        """Export the pair for TRL's DPO, KTO and reward-model trainers.
 
         Args:
-            form: ``trl`` for messages, ``trl-text`` for text.
+            form: The export format: ``trl`` for messages, ``trl-text`` for text.
 
         Returns:
-            A new dict with ``prompt``, ``chosen``, ``rejected``, and ``tools`` if there are any.
+            A new dict with the keys ``prompt``, ``chosen`` and ``rejected``, and ``tools`` if the pair uses tools.
 
         Raises:
-            FormatError: The form is unknown, or can't express part of the pair.
+            FormatError: The export format is unknown, or can't express part of the pair.
         """
         if form not in _FORMS:
             raise FormatError(
-                f"form {form!r} is unknown for pairs{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
+                f"unknown export format {form!r} for pairs{did_you_mean(str(form), _FORMS)}; "
+                f"expected one of {', '.join(_FORMS)}"
             )
         self._check_masks()
         chosen, rejected = (sample.export(form) for sample in self._both)
@@ -128,10 +130,10 @@ class PreferenceSample:
         return {**chosen, "chosen": completion, "rejected": rejected["completion"]}
 
     def export_unpaired(self, form: str) -> tuple[JsonObject, JsonObject]:
-        """Export two rows for KTO: ``prompt``, ``completion`` and a ``label``, True for the chosen answer.
+        """Export two rows for KTO with ``prompt``, ``completion`` and ``label``, which is True for the chosen response.
 
         Args:
-            form: The form; see :meth:`export`.
+            form: The export format; see :meth:`export`.
 
         Raises:
             FormatError: See :meth:`export`.
@@ -141,17 +143,17 @@ class PreferenceSample:
         return {**pair, "completion": answers[0], "label": True}, {**pair, "completion": answers[1], "label": False}
 
     def features(self, tokenizer: TokenizerLike) -> PairFeatures:
-        """Return the ids for TRL's collator for DPO, with one prompt for both answers.
+        """Return the ids for TRL's DPO collator, with one prompt for both responses.
 
-        The ids are those of the samples, up to the end of each answer. A token across the border of prompt and answer
-        belongs to the answers, unless both share it. Masked text at the beginning of both answers belongs to the
-        prompt.
+        The ids cover each sample up to the end of its response. A token that spans the end of the prompt and the start
+        of a response is part of the responses, unless both share this token. Masked text at the beginning of both
+        responses is part of the prompt.
 
         Args:
             tokenizer: The tokenizer; see :meth:`TrainingSample.labels`.
 
         Raises:
-            FormatError: Masked text is inside an answer, or at the beginning of only one.
+            FormatError: Masked text is inside a response, or only one response begins with masked text.
             TokenizerError: See :meth:`TrainingSample.labels`.
         """
         begins_masked = self._check_masks()
@@ -159,8 +161,8 @@ class PreferenceSample:
         end = _common(chosen.ids[: chosen.start], rejected.ids[: rejected.start])
         if begins_masked and end < max(chosen.start, rejected.start):
             raise FormatError(
-                "a token contains the end of masked text and the beginning of one answer; also mask the white space "
-                r"after the masked text, as with \s*"
+                "a token contains the end of masked text and the beginning of one response; also mask the whitespace "
+                r"after the masked text, for example with \s*"
             )
         return {
             "prompt_ids": chosen.ids[:end],
@@ -169,7 +171,7 @@ class PreferenceSample:
         }
 
     def unpaired_features(self, tokenizer: TokenizerLike) -> tuple[UnpairedFeatures, UnpairedFeatures]:
-        """Return two rows of ids for TRL's collator for KTO.
+        """Return two rows of ids for TRL's KTO collator.
 
         Args:
             tokenizer: The tokenizer; see :meth:`features`.
@@ -186,9 +188,9 @@ class PreferenceSample:
         )
 
     def reward_features(self, tokenizer: TokenizerLike) -> RewardFeatures:
-        """Return the ids for TRL's collator for reward models: the whole text of both samples.
+        """Return the ids of the whole text of both samples, for TRL's reward-model collator.
 
-        A mask has no effect, because a reward model reads the whole answer.
+        A mask has no effect, because a reward model reads the whole response.
 
         Args:
             tokenizer: The tokenizer; see :meth:`features`.
@@ -201,15 +203,15 @@ class PreferenceSample:
 
 
 def _completion(sample: TrainingSample, tokenizer: TokenizerLike) -> _Ids:
-    """Return the ids of a sample and the range of the trained ones, which must be contiguous for TRL's collators."""
+    """Return a sample's ids and the range of trained ids, which TRL's collators require to be contiguous."""
     ids, labels, _ = sample.labels(tokenizer)
     trained = [at for at, label in enumerate(labels) if label != IGNORED]
     start, end = (trained[0], trained[-1] + 1) if trained else (len(ids), len(ids))
     if end - start > len(trained):
         raise FormatError(
-            "TRL's collators train each token after the prompt, so text inside an answer can't be masked; mask only "
-            "text at the beginning of both answers, or give .chosen.features() and .rejected.features() to your own "
-            "collator"
+            "TRL's collators include every token after the prompt in the loss, so text inside a response can't be "
+            "masked; mask only text at the beginning of both responses, or pass .chosen.features() and "
+            ".rejected.features() to a custom collator"
         )
     return _Ids(ids, start, end)
 

@@ -1,15 +1,15 @@
-"""Fine-tuning samples: the flat text of a conversation, the parts of it to train, and exports for trainers.
+"""Fine-tuning samples with the flat text of a conversation, the parts to train on, and exports for trainers.
 
-The trained text is the assistant's text and the markers that end its turn. Rendering records these parts; the text is
-never searched for them.
+The trained text consists of the assistant's text and the markers that end each assistant turn. Rendering records these
+parts, so the text is never searched for them.
 
-The forms, and their sources:
+Sources of the export formats:
 
-- ``openai``: OpenAI's guide to supervised fine-tuning. The ``weight`` of an assistant's message is in its API reference
-  (``FineTuneChatCompletionRequestAssistantMessage``).
-- ``alpaca``, ``sharegpt``: ``data/README.md`` of LLaMA-Factory, with ``data/alpaca_en_demo.json`` and
-  ``data/glaive_toolcall_en_demo.json``. Parallel calls are those of ``src/llamafactory/data/formatter.py``.
-- ``trl``, ``trl-text``: TRL's "Dataset formats and types", conversational and standard prompt-completion.
+- ``openai``: OpenAI's guide to supervised fine-tuning. The API reference documents the ``weight`` of an assistant
+  message (``FineTuneChatCompletionRequestAssistantMessage``).
+- ``alpaca``, ``sharegpt``: LLaMA-Factory's ``data/README.md``, ``data/alpaca_en_demo.json`` and
+  ``data/glaive_toolcall_en_demo.json``. Parallel calls are formatted as in ``src/llamafactory/data/formatter.py``.
+- ``trl``, ``trl-text``: The conversational and standard prompt-completion formats in TRL's "Dataset formats and types".
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.backends import Encoded
     from lazyprompt.messages.encoding import TokenizerLike
 
-# The label that PyTorch's losses, and so all trainers, ignore.
+# Label that PyTorch's losses, and therefore all trainers, ignore.
 IGNORED = -100
-# The space in byte-level tokens.
+# Character that represents a space in byte-level tokens.
 _SPACE = "\u0120"
 
 
-# The answers of a conversation to train; a function receives the index of each message and the message.
+# Responses to train on; a function receives each message with its index and returns True to include it.
 Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
@@ -49,9 +49,9 @@ class TrainingIds(NamedTuple):
     """A sample as token ids.
 
     Attributes:
-        input_ids: The ids of the whole text.
-        labels: The id of each trained token, and -100 for the others.
-        straddling: The indices of the tokens that are partly inside and partly outside of trained text.
+        input_ids: The token ids of the whole text.
+        labels: The id of each trained token, and -100 for every other token.
+        straddling: The indices of tokens that are partly inside and partly outside trained text.
     """
 
     input_ids: list[int]
@@ -60,15 +60,15 @@ class TrainingIds(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token of a sample. It belongs to the part of the text in which it begins.
+    """A token in a sample, with attributes of the part of the text in which the token begins.
 
     Attributes:
         id: The token id.
-        text: The token's characters; a token with some bytes of a character has the whole character.
-        message: The index of the message in the sample; None for markers between messages, and for tools.
-        slot: The slot of the text; see :class:`~lazyprompt.Segment`.
+        text: The token's text; if the token encodes only some bytes of a character, the whole character is included.
+        message: The message index, or None for tools and for markers between messages.
+        slot: The slot that the text comes from; see :class:`~lazyprompt.Segment`.
         trusted: True for the developer's text and the model's markers.
-        trained: True for a trained token.
+        trained: True if the token is included in the loss.
     """
 
     id: int
@@ -80,7 +80,7 @@ class Token(NamedTuple):
 
 
 class Features(TypedDict):
-    """The input of trainers and of transformers' collators."""
+    """The input for trainers and for transformers' collators."""
 
     input_ids: list[int]
     attention_mask: list[int]
@@ -88,13 +88,10 @@ class Features(TypedDict):
 
 
 class _Placed(NamedTuple):
-    """A token with its place in the text.
+    """A token with its character range and training status.
 
     Attributes:
-        id: The token id.
-        place: The range of characters.
-        trained: True for a trained token.
-        straddles: True if the token is partly inside and partly outside of trained text.
+        straddles: True if the token is partly inside and partly outside trained text.
     """
 
     id: int
@@ -106,18 +103,18 @@ class _Placed(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """A conversation for training a model, as flat text and as messages.
+    """A conversation to train a model on, as flat text and as messages.
 
     Args:
-        parts: The parts of the text, alternately trusted and untrusted (``messages/prompt.py``).
+        parts: The parts of the text, which alternate between trusted and untrusted (see ``messages/prompt.py``).
         slots: The slot of each part.
-        trained: True for each part to train.
-        messages: The OpenAI dicts of the whole conversation; the answer is the last one.
-        trained_messages: True for each message to train.
+        trained: For each part, True if it is included in the loss.
+        messages: The whole conversation as OpenAI dicts; the last message is the response.
+        trained_messages: For each message, True if it is included in the loss.
         tools: The tools as OpenAI dicts.
-        masked: The character ranges in trained parts that are excluded from training.
-        unmatched: The patterns of the mask that match in no answer.
-        part_messages: The index of each part's message; None for markers and tools, and if it is unknown.
+        masked: The character ranges in trained parts that are excluded from the loss.
+        unmatched: The mask's patterns that match in no response.
+        part_messages: For each part, the index of its message, or None for markers, for tools and if it is unknown.
     """
 
     parts: tuple[str, ...]
@@ -132,24 +129,24 @@ class TrainingSample:
 
     @property
     def text(self) -> str:
-        """The whole text: the prompt, the answer, and the markers that end its turn."""
+        """The whole text, including the prompt, the response and the markers that end the response."""
         return "".join(self.parts)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments of the text, in order; see :class:`~lazyprompt.Rendered`."""
+        """The segments of the text, in order; see :attr:`lazyprompt.Rendered.segments`."""
         return Rendered(self.parts, self.slots).segments
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The character ranges of the trained text; adjacent ranges are merged."""
-        # Masked ranges are inside of answers, so the sorted borders alternate between begin and end.
+        """The character ranges of the trained text, with adjacent ranges merged."""
+        # Masked ranges lie within responses, so the sorted boundaries alternate between start and end.
         borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
         return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
 
     @property
     def answers(self) -> tuple[Span, ...]:
-        """The character ranges of the answers, with their masked text."""
+        """The character ranges of the responses, including their masked text."""
         spans: list[Span] = []
         end = 0
         for part, trained in zip(self.parts, self.trained, strict=True):
@@ -159,30 +156,29 @@ class TrainingSample:
         return tuple(spans)
 
     def with_mask(self, mask: Mask) -> Self:
-        """Return a copy with another mask, which excludes text inside the answers from training.
+        """Return a copy with a different mask, which excludes text inside the responses from the loss.
 
         Args:
-            mask: A regular expression, a list of them, or a function. The function receives the text of an answer,
-                including the markers that end its turn, and returns the character ranges to mask. A pattern masks its
-                whole match.
+            mask: One or more regular expressions, or a function. A pattern masks its whole match. A function receives
+                the text of a response, including the markers that end it, and returns the character ranges to mask.
 
         Raises:
-            FormatError: A pattern is invalid or takes too long, or a range is outside of the answer.
+            FormatError: A pattern is invalid or takes too long, or a range is outside the response.
         """
         return replace(self, **find_masked(self.text, self.answers, mask)._asdict())
 
     def labels(self, tokenizer: TokenizerLike) -> TrainingIds:
         """Return the token ids and their labels.
 
-        A token is trained if it begins inside trained text and contains no masked text. Tokens across a border of
-        trained text are reported. Untrusted text never becomes a special token. No tokens are added at the beginning
-        or end; the text contains its own.
+        A token is included in the loss if it begins inside trained text and contains no masked text. Tokens that cross
+        a boundary of trained text are reported. Untrusted text never becomes a special token. No special tokens are
+        added, because the text already contains them.
 
         Args:
-            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast tokenizer of transformers.
+            tokenizer: A tokenizer from the tokenizers or tiktoken package, or a fast tokenizer from transformers.
 
         Returns:
-            The ids, the labels, and the tokens across a border.
+            The ids, the labels, and the tokens that cross a boundary of trained text.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
@@ -216,7 +212,7 @@ class TrainingSample:
         return tuple(tokens)
 
     def _messages(self) -> list[int | None]:
-        """Return the message of each part; markers in an answer belong to its message."""
+        """Return each part's message index, treating markers in a response as part of its message."""
         messages = [*(self.part_messages or [None] * len(self.parts))]
         for trained, group in groupby(range(len(self.parts)), key=self.trained.__getitem__):
             turn = [*group]
@@ -226,8 +222,7 @@ class TrainingSample:
         return messages
 
     def _placed(self, tokenizer: TokenizerLike) -> Iterator[_Placed]:
-        """Yield each token with its place."""
-        from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only needed for token ids
 
         encoded = encode(self.parts, tokenizer)
         borders = [border for span in self.spans for border in span]
@@ -255,23 +250,23 @@ class TrainingSample:
         return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels}
 
     def export(self, form: str) -> JsonObject:
-        """Export the sample for a trainer, as one line of a JSONL file.
+        """Export the sample for a trainer, as the content of one line in a JSONL file.
 
         Args:
-            form: ``openai``, ``alpaca``, ``sharegpt``, ``trl`` or ``trl-text``.
+            form: The export format: ``openai``, ``alpaca``, ``sharegpt``, ``trl`` or ``trl-text``.
 
         Returns:
-            A new dict that shares no mutable object with the sample.
+            A new dict that shares no mutable objects with the sample.
 
         Raises:
-            FormatError: The form is unknown, or can't express part of the sample.
+            FormatError: The export format is unknown, or can't express part of the sample.
         """
         if form not in _FORMS:
             raise FormatError(
-                f"form {form!r} is unknown{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
+                f"unknown export format {form!r}{did_you_mean(str(form), _FORMS)}; expected one of {', '.join(_FORMS)}"
             )
         if self.masked and form != "trl-text":
-            _refuse(form, "masked text inside an answer", "use features(), or trl-text")
+            _refuse(form, "masked text inside a response", "use features(), or trl-text")
         return _FORMS[form](self)
 
     def __hash__(self) -> int:
@@ -279,7 +274,7 @@ class TrainingSample:
 
 
 def _places(encoded: Encoded, text: str, tokenizer: TokenizerLike) -> Iterator[Span]:
-    """Yield the range of each token in the text.
+    """Yield the character range of each token in the text.
 
     Some byte-level tokenizers exclude a token's leading spaces from its offsets (``trim_offsets``).
     """
@@ -296,21 +291,21 @@ def _places(encoded: Encoded, text: str, tokenizer: TokenizerLike) -> Iterator[S
         done = max(done, end)
 
 
-# Advice for forms that train either all answers or none.
-_TRAIN_ALL = 'give train="all"; with mask_history set LLaMA-Factory then trains the last answer alone'
+# Advice for formats that include either every response in the loss or none.
+_TRAIN_ALL = 'pass train="all"; with mask_history set, LLaMA-Factory then trains on the last response only'
 _SHAREGPT = "export it as sharegpt"
-_OPENAI = "export it as openai: TRL trains the assistant's messages of this form with assistant_only_loss=True"
-# The keys of messages that LLaMA-Factory's forms can express. Results are matched to calls by their order.
+_OPENAI = "export it as openai; with assistant_only_loss=True, TRL trains on the assistant messages in this format"
+# Message keys that LLaMA-Factory's formats can express; tool results are matched to calls by order.
 _KEYS = {"role", "content", "weight", "tool_calls", "tool_call_id"}
 _SPEAKERS = {"user": "human", "assistant": "gpt", "tool": "observation"}
 
 
 def _refuse(form: str, what: str, instead: str) -> NoReturn:
-    raise FormatError(f"the {form} form can't express {what}; {instead}")
+    raise FormatError(f"the {form} format can't express {what}; {instead}")
 
 
 def _copies(sample: TrainingSample) -> list[JsonObject]:
-    """Return copies of the messages without weights; the sample decides what is trained."""
+    """Return copies of the messages without weights, because ``trained_messages`` replaces them."""
     return [
         checked_object({key: value for key, value in message.items() if key != "weight"}, "messages", FormatError)
         for message in sample.messages
@@ -337,11 +332,11 @@ def _alpaca(sample: TrainingSample) -> JsonObject:
     system, turns = _turns(sample, form)
     for index, turn in enumerate(turns):
         if turn.speaker in ("function_call", "observation"):
-            _refuse(form, f"a tool's call or result (turn {index})", _SHAREGPT)
+            _refuse(form, f"a tool call or result (turn {index})", _SHAREGPT)
     values: list[Json] = [turn.value for turn in turns]
     *history, (instruction, output) = zip(values[0::2], values[1::2], strict=True)
     if not instruction and not history:
-        # AlpacaPrompter's documented output has an empty user turn, and the instruction as system text.
+        # AlpacaPrompter's documented output has an empty user turn and puts the instruction in the system text.
         system, instruction = "", system
     pairs: list[Json] = [[*pair] for pair in history]
     return {"instruction": instruction, "input": "", "output": output, "system": system, "history": pairs}
@@ -353,7 +348,7 @@ def _sharegpt(sample: TrainingSample) -> JsonObject:
     functions = [tool.get("function") if tool.get("type") == "function" else None for tool in sample.tools]
     for tool, function in zip(sample.tools, functions, strict=True):
         if function is None:
-            _refuse(form, f"a tool of type {tool.get('type')!r}", "leave it out")
+            _refuse(form, f"a tool of type {tool.get('type')!r}", "remove the tool")
     conversations: list[Json] = [{"from": turn.speaker, "value": turn.value} for turn in turns]
     tools = to_json(functions) if functions else ""
     return {"conversations": conversations, "system": system, "tools": tools}
@@ -367,29 +362,29 @@ class _Turn(NamedTuple):
 
 
 def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
-    """Return the system text and the turns, which must alternate between user and model for LLaMA-Factory."""
+    """Return the system text and the turns, which LLaMA-Factory requires to alternate between user and model."""
     system = ""
     turns: list[_Turn] = []
     for index, (message, trained) in enumerate(zip(sample.messages, sample.trained_messages, strict=True)):
         where = f"messages[{index}]"
         role = message["role"]
-        # The name in a tool message is implied by its call.
+        # A tool message's name can be ignored, because its call contains the same name.
         if other := [key for key in message if key not in _KEYS and not (key == "name" and role == "tool")]:
-            _refuse(form, f"the {other[0]} of {where}", "leave it out")
+            _refuse(form, f"the {other[0]} of {where}", "remove this key")
         if role in SYSTEM_ROLES and not index:
             system = _text(message, form, where)
             continue
         if role == "assistant" and not turns and index + 1 == len(sample.messages):
-            # Without other text, the instruction is the user's turn.
+            # If the prompt has no other text, the instruction becomes the user turn.
             system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
             _refuse(form, f"the role {role!r} of {where} in this position", "alternate between user and assistant")
         if role == "assistant" and not trained:
-            _refuse(form, f"an answer that is not trained ({where})", _TRAIN_ALL)
+            _refuse(form, f"a response that is excluded from training ({where})", _TRAIN_ALL)
         calls = _tool_calls(message)
         if calls:
             if message.get("content"):
-                _refuse(form, f"text and a call in one message ({where})", "leave one of them out")
+                _refuse(form, f"text and a tool call in the same message ({where})", "remove one of them")
             turns.append(_Turn("function_call", _calls(calls)))
         else:
             turns.append(_Turn(_SPEAKERS[str(role)], _text(message, form, where)))
@@ -399,12 +394,12 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
 def _text(message: JsonObject, form: str, where: str) -> str:
     content = message["content"]
     if not isinstance(content, str):
-        _refuse(form, f"the parts of {where}.content", "give text")
+        _refuse(form, f"content parts in {where}.content", "use plain text")
     return content
 
 
 def _calls(calls: Sequence[JsonObject]) -> str:
-    """Write calls for LLaMA-Factory: one as an object, several as a list."""
+    """Render tool calls for LLaMA-Factory, which expects an object for one call and a list for several."""
     functions = [_parse_arguments(call) for call in calls]
     written: list[Json] = [{"name": function["name"], "arguments": function["arguments"]} for function in functions]
     return to_json(written if len(written) > 1 else written[0])
@@ -416,7 +411,7 @@ def _tool_calls(message: JsonObject) -> list[JsonObject]:
 
 
 def _parse_arguments(call: JsonObject) -> JsonObject:
-    """Return the function of a call, with its arguments parsed."""
+    """Return a tool call's function with parsed arguments."""
     function = call["function"]
     return {**function, "arguments": json.loads(str(function["arguments"]))} if isinstance(function, dict) else {}
 
@@ -424,7 +419,7 @@ def _parse_arguments(call: JsonObject) -> JsonObject:
 def _trl(sample: TrainingSample) -> JsonObject:
     form = "trl"
     if not any(sample.trained_messages):
-        _refuse(form, "a conversation without trained text", "leave the sample out")
+        _refuse(form, "a conversation without trained text", "omit this sample")
     first = sample.trained_messages.index(True)
     if not all(sample.trained_messages[first:]):
         after = sample.trained_messages.index(False, first)
@@ -436,7 +431,7 @@ def _trl(sample: TrainingSample) -> JsonObject:
 
 
 def _for_templates(message: JsonObject) -> JsonObject:
-    """Return a message in TRL's documented form, for chat templates: with parsed arguments and without null content."""
+    """Convert a message to TRL's documented format for chat templates, with parsed arguments and no null content."""
     calls = _tool_calls(message)
     if not calls:
         return message
@@ -447,9 +442,9 @@ def _for_templates(message: JsonObject) -> JsonObject:
 def _trl_text(sample: TrainingSample) -> JsonObject:
     form, text, spans = "trl-text", sample.text, sample.spans
     if not spans:
-        _refuse(form, "a conversation without trained text", "leave the sample out")
+        _refuse(form, "a conversation without trained text", "omit this sample")
     (start, end), *others = spans
-    # With white space after the answer, TRL would not recognize that it ends with the end-of-text token.
+    # If whitespace follows the response, TRL doesn't recognise the end-of-text token at its end.
     if others or text[end:].strip():
         _refuse(form, "untrained text after trained text", "use features()")
     return {"prompt": text[:start], "completion": text[start:end]}
@@ -465,14 +460,14 @@ _FORMS: dict[str, Callable[[TrainingSample], JsonObject]] = {
 
 
 def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
-    """Select the messages of a conversation to train.
+    """Select the messages in a conversation to train on.
 
     Args:
-        messages: The OpenAI dicts of the conversation; the last one is the answer.
-        train: The selection.
+        messages: The conversation as OpenAI dicts; the last message is the response.
+        train: ``"last"``, ``"all"``, or a function that receives the index of a message and the message.
 
     Returns:
-        True for each message to train.
+        For each message, True if it is included in the loss.
 
     Raises:
         FormatError: The selection is unknown.
@@ -480,12 +475,13 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
     known = ("last", "all")
     if not callable(train) and train not in known:
         raise FormatError(
-            f"train {train!r} is unknown{did_you_mean(str(train), known)}; known are {', '.join(known)}, or a function"
+            f"unknown value {train!r} for train{did_you_mean(str(train), known)}; "
+            f"expected {', '.join(known)} or a function"
         )
     if train == "last":
         return (*[False] * (len(messages) - 1), True)
     return tuple(
-        # A function may modify the message.
+        # Copy the message, because the function may modify it.
         message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
         for index, message in enumerate(messages)
     )

@@ -81,10 +81,10 @@ def test_templates_take_masks_too() -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        ("(", r"'\(' is not a regular expression"),
+        ("(", r"'\(' is not a valid regular expression"),
         ([re.compile("a")], "give its .pattern"),
         ([3], "a list of strings or a function; it contains 3"),
-        (lambda _: [(2, 1)], r"returned \(2, 1\) for 12 characters of an answer"),
+        (lambda _: [(2, 1)], r"returned \(2, 1\) for a response of 12 characters"),
         (lambda text: [(0, len(text) + 1)], "for 12 characters"),
         (lambda _: [3], "returned 3"),
         (lambda _: ["ab"], "returned 'ab'"),

@@ -45,7 +45,7 @@ def test_pairs_in_the_forms_of_trl() -> None:
         {"prompt": MESSAGES, "completion": said[0], "label": True},
         {"prompt": MESSAGES, "completion": said[1], "label": False},
     )
-    with pytest.raises(FormatError, match="'trl-txt' is unknown for pairs .did you mean 'trl-text'"):
+    with pytest.raises(FormatError, match="unknown export format 'trl-txt' for pairs .did you mean 'trl-text'"):
         pair.export("trl-txt")
 
 
@@ -58,16 +58,16 @@ def test_an_answer_may_be_a_message_that_calls() -> None:
     assert exported["tools"] == [*PROMPTER.generate_prompt(VALUES, tools=[sky], return_dict=True)["tools"]]
     text = pair.export("trl-text")["chosen"]
     assert text == 'Let me see.\n<tool_call>\n{"name": "sky", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>'
-    with pytest.raises(HistoryError, match="of role 'user'"):
+    with pytest.raises(HistoryError, match="the role 'user'"):
         PROMPTER.preference_sample(VALUES, MESSAGES[1], "a")
     # As a label of a sample, too: the history needs no user's turn for it then.
     assert PROMPTER.training_sample(VALUES, CALL, tools=[sky]) == pair.chosen
 
 
 def test_one_answer_twice_is_no_pair() -> None:
-    with pytest.raises(FormatError, match=r"chosen and rejected have the same answer: 'Oui\.<\|im_end\|>'; leave"):
+    with pytest.raises(FormatError, match=r"chosen and rejected have the same response: 'Oui\.<\|im_end\|>'; omit"):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
-    with pytest.raises(FormatError, match="same answer except for masked text"):
+    with pytest.raises(FormatError, match="same response except for masked text"):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
@@ -104,7 +104,7 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
 def test_masked_beginnings_that_differ_are_refused(rejected: str) -> None:
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", rejected, mask=EMPTY_THOUGHT)
     for made in (lambda: pair.export("trl-text"), lambda: pair.features(chatml())):
-        with pytest.raises(FormatError, match="one answer begins with the masked text"):
+        with pytest.raises(FormatError, match="one response begins with the masked text"):
             made()
     assert pair.reward_features(chatml())
 
@@ -112,7 +112,7 @@ def test_masked_beginnings_that_differ_are_refused(rejected: str) -> None:
 def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> None:
     pair = PROMPTER.preference_sample(VALUES, "a [1] b", "c", mask=r"\[1\]")
     for made in (pair.features, pair.unpaired_features):
-        with pytest.raises(FormatError, match="text inside an answer can't be masked"):
+        with pytest.raises(FormatError, match="text inside a response can't be masked"):
             made(chatml())
     assert pair.chosen.features(chatml())["labels"].count(-100) > 0
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}\n\nOui.", f"{SCAFFOLD}Non.", mask="<think>\n\n</think>\n\n")

@@ -287,7 +287,7 @@ def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
     ],
 )
 def test_a_sample_needs_an_answer(prompter: Prompter, given_: object, history: Any) -> None:
-    with pytest.raises(SlotError, match="needs an answer: give label=, or a history that ends with the assistant's"):
+    with pytest.raises(SlotError, match="requires a response; pass label=, or a history that ends with an assistant"):
         prompter.training_sample(given_, None, history)
 
 
@@ -318,7 +318,7 @@ def test_weights_of_openai_lines_say_what_is_trained() -> None:
 
 def test_what_is_to_be_trained_must_be_known() -> None:
     with pytest.raises(
-        FormatError, match=r"train 'lats' is unknown \(did you mean 'last'\?\); known are last, all, or a"
+        FormatError, match=r"unknown value 'lats' for train \(did you mean 'last'\?\); expected last, all or a"
     ):
         ChatPrompter().training_sample("q", "a", train="lats")  # type: ignore[arg-type]
 

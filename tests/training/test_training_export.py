@@ -193,7 +193,9 @@ def test_an_export_shares_nothing_with_the_sample(form: str) -> None:
 
 def test_an_unknown_form_is_an_error() -> None:
     known = "openai, alpaca, sharegpt, trl, trl-text"
-    with pytest.raises(FormatError, match=rf"'sharegtp' is unknown \(did you mean 'sharegpt'\?\); known are {known}"):
+    with pytest.raises(
+        FormatError, match=rf"unknown export format 'sharegtp' \(did you mean 'sharegpt'\?\); expected one of {known}"
+    ):
         sample().export("sharegtp")
 
 
@@ -223,7 +225,7 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
             r"text and a call in one message \(messages",
         ),
         ("sharegpt", [USER, ANSWER], [FUNNY_TOOL], "all", "a tool of type 'custom'"),
-        ("sharegpt", [{**USER, "name": "Ann"}, ANSWER], None, "all", r"the name of messages\[1\]; leave it out"),
+        ("sharegpt", [{**USER, "name": "Ann"}, ANSWER], None, "all", r"the name of messages\[1\]; remove this key"),
         ("alpaca", [USER, {**ANSWER, "refusal": "no"}], None, "all", r"the refusal of messages\[2\]"),
         ("trl", CALLS, None, "all", r"messages\[3\], which is not trained, after messages\[2\], which is; export"),
         ("trl", CALLS, None, lambda at, _: at == 2, r"messages\[3\], which is not trained, after messages\[2\]"),
@@ -235,7 +237,7 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
 )
 def test_what_a_form_has_no_place_for_is_an_error(form: str, history: Any, tools: Any, train: Any, reason: str) -> None:
     made = PROMPTER.training_sample({"style": "kind"}, None, history, tools, train=train)
-    with pytest.raises(FormatError, match=f"the {form} form can't express {reason}"):
+    with pytest.raises(FormatError, match=f"the {form} format can't express {reason}"):
         made.export(form)
 
 
