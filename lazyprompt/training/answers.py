@@ -59,7 +59,10 @@ def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
     """
     answer = messages_from([message])[0]
     if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):
-        raise HistoryError(f"the response is a message with the role {answer.role!r}; expected 'assistant'")
+        raise HistoryError(
+            f"the response is a message with the role {answer.role!r}; expected an assistant message without tool "
+            "results"
+        )
     return answer
 
 

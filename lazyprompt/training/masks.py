@@ -86,7 +86,8 @@ def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
 def _compiled(pattern: object) -> regex.Pattern[str]:
     if not isinstance(pattern, str):
         raise FormatError(
-            f"a mask must be a string, a list of strings or a function, not {pattern!r}; pass a compiled pattern's .pattern"
+            f"a mask must be a string, a list of strings or a function, not {pattern!r}; for a compiled pattern, "
+            "use its .pattern"
         )
     try:
         return compile_pattern(pattern)

@@ -82,10 +82,10 @@ def test_templates_take_masks_too() -> None:
     ("mask", "message"),
     [
         ("(", r"'\(' is not a valid regular expression"),
-        ([re.compile("a")], "give its .pattern"),
-        ([3], "a list of strings or a function; it contains 3"),
+        ([re.compile("a")], "use its .pattern"),
+        ([3], "a list of strings or a function, not 3"),
         (lambda _: [(2, 1)], r"returned \(2, 1\) for a response of 12 characters"),
-        (lambda text: [(0, len(text) + 1)], "for 12 characters"),
+        (lambda text: [(0, len(text) + 1)], "of 12 characters"),
         (lambda _: [3], "returned 3"),
         (lambda _: ["ab"], "returned 'ab'"),
         (lambda _: [(-1, 1)], "returned"),
@@ -105,7 +105,7 @@ def test_a_pattern_that_would_take_forever_is_stopped() -> None:
 @pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl"])
 def test_forms_of_messages_have_no_place_for_a_mask(form: str) -> None:
     sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
-    with pytest.raises(FormatError, match="masked text inside an answer; use features"):
+    with pytest.raises(FormatError, match="masked text inside a response; use features"):
         sample.export(form)
     assert PROMPTER.training_sample(VALUES, "Oui.", mask=EMPTY_THOUGHT).export(form)
 

@@ -96,7 +96,7 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
     ]
     whole = pair.reward_features(chatml())
     assert chatml().decode(whole["chosen_ids"]) == pair.chosen.text
-    with pytest.raises(FormatError, match="masked text inside an answer; use features"):
+    with pytest.raises(FormatError, match="masked text inside a response; use features"):
         pair.export("trl")
 
 
@@ -116,7 +116,7 @@ def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> N
             made(chatml())
     assert pair.chosen.features(chatml())["labels"].count(-100) > 0
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}\n\nOui.", f"{SCAFFOLD}Non.", mask="<think>\n\n</think>\n\n")
-    with pytest.raises(FormatError, match="also mask the white space"):
+    with pytest.raises(FormatError, match="also mask the whitespace"):
         pair.features(chatml())
 
 
