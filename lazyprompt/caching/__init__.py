@@ -1,4 +1,4 @@
-"""Prompt caching: how much of each call a cache would serve, and what broke it. Read simulation.py first."""
+"""Simulation of providers' prompt caches, including the causes of cache misses. Read simulation.py first."""
 
 from lazyprompt.caching.logs import read_calls
 from lazyprompt.caching.prefix import PrefixChange, check_prefix

@@ -1,4 +1,4 @@
-"""Reads logs of calls: JSON Lines, as :class:`lazyprompt.CallLog` writes them, and OpenTelemetry spans."""
+"""Parsing of call logs in JSON Lines, as written by :class:`lazyprompt.CallLog`, and of OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
     Object = dict[str, Any]
 
-# The keys of payloads in the lines of a CallLog, and of the batch files of OpenAI, Anthropic and Gemini.
+# Keys that contain the payload in CallLog lines and in OpenAI, Anthropic and Gemini batch files.
 _PAYLOADS = ("payload", "body", "params", "request")
 _NANOSECONDS = 1e9
-# Larger times are in nanoseconds.
+# Maximum time that is read as seconds; larger values are nanoseconds.
 _MOST_SECONDS = 1e14
-# The keys of OTLP values that need no conversion.
+# Keys of OTLP values that need no conversion.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 
 def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptCall]:
-    """Read the calls of a log, one by one.
+    """Read the calls in a log lazily.
 
-    Each line is a JSON object: a line of :class:`CallLog`; a payload; a line of a batch file of OpenAI, Anthropic or
-    Gemini; or a span of OpenTelemetry. Objects may also span several lines, alone, in sequence, in a list or in OTLP's
-    structure. Spans of other operations than model calls are skipped.
+    Each line is a JSON object: a line from :class:`lazyprompt.CallLog`, a payload, an OpenAI, Anthropic or Gemini batch
+    request, or an OpenTelemetry span. An object can also span several lines, alone, in sequence, in a list or in OTLP's
+    structure. Spans for operations other than model calls are skipped.
 
     Args:
-        file: The path of the file, or its lines.
+        file: The path of the log, or an iterable of its lines.
 
     Yields:
         The calls.
 
     Raises:
-        FormatError: A line is not such an object, or a span lacks the messages.
-        OSError: The file cannot be read.
+        FormatError: A line has an unsupported format, or a span contains no messages.
+        OSError: The file can't be read.
     """
     if not isinstance(file, str | os.PathLike):
         yield from _calls_of(iter(file), "line ")
@@ -50,7 +50,7 @@ def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptC
         with os.fdopen(open_regular(file), encoding="utf-8-sig") as lines:
             yield from _calls_of(lines, f"{os.fspath(file)}:")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{os.fspath(file)}: this is not UTF-8: {error}") from error
+        raise FormatError(f"{os.fspath(file)}: not valid UTF-8: {error}") from error
 
 
 def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
@@ -62,7 +62,7 @@ def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
             values = iter([json.loads(line)])
         except (ValueError, RecursionError) as error:
             if number > 1:
-                raise FormatError(f"{where}: this line is not JSON: {error}") from error
+                raise FormatError(f"{where}: not a valid JSON line: {error}") from error
             values = _values(line + "".join(lines), where)
         for value in values:
             try:
@@ -70,31 +70,31 @@ def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
             except FormatError:
                 raise
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-                raise FormatError(f"{where}: this is not a call: {type(error).__name__}: {error}") from error
+                raise FormatError(f"{where}: not a valid model call: {type(error).__name__}: {error}") from error
 
 
 def _values(text: str, where: str) -> Iterator[object]:
-    """Yield the JSON values of a text, in sequence."""
+    """Yield each JSON value in a text that contains several values in sequence."""
     decoder, at = json.JSONDecoder(), 0
     text = text.strip()
     while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{where}: neither this line nor the whole file is JSON: {error}") from error
+            raise FormatError(f"{where}: neither this line nor the whole file is valid JSON: {error}") from error
         yield value
         while text[at : at + 1].isspace():
             at += 1
 
 
 def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
-    """Yield the calls of a JSON value."""
+    """Yield the calls in a JSON value."""
     if is_list(value):
         for at, each in enumerate(value):
             yield from _calls_in(each, f"{where}[{at}]")
         return
     if not isinstance(value, dict):
-        raise FormatError(f"{where}: a call is an object, not {value!r:.60}")
+        raise FormatError(f"{where}: a call must be an object, not {value!r:.60}")
     line = cast("Object", value)
     if "resourceSpans" in line:
         for resource in line["resourceSpans"]:
@@ -106,7 +106,9 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
         payload = next((line[key] for key in _PAYLOADS if isinstance(line.get(key), dict)), line)
         if not any(key in payload for key in MESSAGE_KEYS):
             keys = ", ".join(MESSAGE_KEYS)
-            raise FormatError(f"{where}: a payload has one of {keys}; this has {', '.join(payload) or 'nothing'}")
+            raise FormatError(
+                f"{where}: not a payload; expected one of {keys}, found {', '.join(payload) or 'no keys'}"
+            )
         given = line if payload is not line else {}
         conversation = given.get("conversation")
         yield PromptCall(
@@ -118,7 +120,7 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
 
 
 def _span(span: Object, where: str) -> Iterator[PromptCall]:
-    """Yield the call of a span, by OpenTelemetry's GenAI conventions, if it is a model call."""
+    """Yield the model call in a span, if any, following OpenTelemetry's GenAI conventions."""
     found = _attributes(span["attributes"])
     events: list[Object] = span.get("events") or []
     for event in events:
@@ -127,8 +129,8 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
         return
     if "gen_ai.input.messages" not in found:
         raise FormatError(
-            f"{where}: the span {span.get('name')!r} has no gen_ai.input.messages; let the instrumentation capture "
-            "the content of messages"
+            f"{where}: the span {span.get('name')!r} has no gen_ai.input.messages; enable message content capture in "
+            "the instrumentation"
         )
     system, tools, given = (
         _parse_list(found.get(f"gen_ai.{name}"))
@@ -148,7 +150,7 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
 
 
 def _content(message: Object) -> str | list[Object]:
-    """Return the parts of a message as content; a single text part as a string."""
+    """Return a message's parts as content, with a single text part as a string."""
     parts: list[Object] = message.get("parts") or []
     blocks = [
         {"type": "text", "text": str(part.get("content", ""))} if part.get("type") == "text" else part for part in parts
@@ -157,21 +159,21 @@ def _content(message: Object) -> str | list[Object]:
     return blocks[0]["text"] if is_text else blocks
 
 
-def _parse_list(value: Any) -> list[Object]:  # noqa: ANN401 - an attribute of a span
-    """Return a list, which may be given as JSON text."""
+def _parse_list(value: Any) -> list[Object]:  # noqa: ANN401 - a span attribute
+    """Return a list, parsing JSON text if necessary."""
     found: list[Object] = json.loads(value) if isinstance(value, str) else value or []
     return found
 
 
 def _attributes(given: Object | list[Object]) -> Object:
-    """Return attributes by name; OTLP lists them as pairs."""
+    """Return attributes as a dict, converting the key-value pairs used by OTLP."""
     if isinstance(given, dict):
         return given
     return {each["key"]: _value(each.get("value") or {}) for each in given}
 
 
 def _value(value: Object) -> object:
-    """Convert a value of OTLP."""
+    """Convert an OTLP value to a Python value."""
     if "intValue" in value:
         return int(value["intValue"])
     if "arrayValue" in value:
@@ -182,7 +184,7 @@ def _value(value: Object) -> object:
 
 
 def _time(value: object) -> float | None:
-    """Return a time in seconds, from a number of seconds or nanoseconds, or ISO 8601."""
+    """Return a time in seconds, converted from seconds, nanoseconds or ISO 8601."""
     if isinstance(value, str):
         value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
     if not isinstance(value, int | float):

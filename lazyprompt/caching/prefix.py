@@ -1,4 +1,4 @@
-"""Compares two prompts of a conversation: does the later one extend the earlier one, and if not, what changed?"""
+"""Comparison of two prompts in a conversation, to check that the later prompt extends the earlier one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _PARTS = {"tools": "the tools", "system": "the system text", "history": "earlier
 
 
 class PrefixChange(NamedTuple):
-    """The first difference of a prompt from the earlier one that it should extend.
+    """The first difference between a prompt and the earlier prompt that it should extend.
 
     Attributes:
-        message: The index of the message in the later prompt; None outside of the messages, as in the tools.
-        slot: The slot, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal it.
-        reason: The cause: the budget, a rule of the provider, or the caller.
-        thoughts: The number of signed thoughts after the difference. They are void: Anthropic may reject the request,
-            and OpenAI ignores them.
+        message: The message index in the later prompt, or None if the difference is outside the messages, such as in
+            the tools.
+        slot: The slot, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal the slot.
+        reason: The cause of the difference, which is the budget, a provider rule or the caller.
+        thoughts: The number of signed reasoning blocks after the difference. These blocks become invalid: Anthropic may
+            reject the request, whereas OpenAI ignores them.
     """
 
     message: int | None
@@ -43,16 +44,19 @@ class PrefixChange(NamedTuple):
 
 
 def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa: A002 - the pair is a contract
-    """Find the first difference of a prompt from the earlier one that it should extend.
+    """Find the first difference between a prompt and the earlier prompt that it should extend.
 
-    Providers cache prefixes, and bind signed thoughts to them. A prompt that only adds messages keeps both.
+    Providers cache prefixes and sign reasoning blocks for a specific prefix. If a prompt only adds messages, the cache
+    and the signatures stay valid.
 
     Args:
-        previous: The earlier prompt: a payload, a Rendered, a record of a module, or a :class:`PromptCall`.
-        next: The later prompt of the same conversation. The reports of a formatter's payload reveal more causes.
+        previous: The earlier prompt, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record or a
+            :class:`PromptCall`.
+        next: The later prompt in the same conversation. A payload from a formatter includes a report that reveals more
+            causes.
 
     Returns:
-        The first difference; None if there is none. Cache marks are ignored.
+        The first difference, or None if the prompt extends the earlier prompt. Cache breakpoints are ignored.
 
     Raises:
         FormatError: An argument is not a prompt.
@@ -63,7 +67,7 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     if shared == len(before.text):
         return None
     at = min(shared, len(after.text) - 1)
-    # If a part was removed, the later prompt has nothing or a message in its place.
+    # If a part was removed, the later prompt ends there or continues with a message.
     parts = (before.part_at(shared), *([after.part_at(at)] if at == shared else []))
     part = min(parts, key=lambda each: each.message is not None)
     slots = [slot for start, slot in after.slots if start <= at]
@@ -72,7 +76,7 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
 
 
 def _reason(previous: object, changed: object, slot: str | None) -> str:
-    """Return the cause of a change: the budget, a rule, or the caller."""
+    """Return the cause of a change, which is the budget, a provider rule or the caller."""
     before: TrimReport | None = getattr(previous, "trim", None)
     after: TrimReport | None = getattr(changed, "trim", None)
     if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
@@ -86,7 +90,7 @@ def _reason(previous: object, changed: object, slot: str | None) -> str:
 
 
 def _is_about(entry: Entry, slot: str | None) -> bool:
-    """Return True if a rule may have changed a part of a prompt."""
+    """Return True if a provider rule may have changed the given slot."""
     if slot == "system" and entry.reason == LATE_SYSTEM:
         return False
     return entry.where.startswith("tools") == (slot == "tools")

@@ -180,29 +180,29 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('{"messages": []}\n{"messages"\n', "a.jsonl:2: this line is not JSON"),
-        ("hello\nyou\n", "a.jsonl:1: neither this line nor the whole file is JSON"),
-        ("3\n", "a.jsonl:1: a call is an object, not 3"),
+        ('{"messages": []}\n{"messages"\n', "a.jsonl:2: not a valid JSON line"),
+        ("hello\nyou\n", "a.jsonl:1: neither this line nor the whole file is valid JSON"),
+        ("3\n", "a.jsonl:1: a call must be an object, not 3"),
         (
             '{"question": "Hi"}\n',
-            "a.jsonl:1: a payload has one of messages, contents, input, prompt",
+            "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt",
         ),
         (json.dumps({"name": "chat x", "attributes": {"gen_ai.operation.name": "chat"}}), "no gen_ai.input.messages"),
         (
             '{"payload": {"messages": []}, "time": "noon"}\n',
-            "a.jsonl:1: this is not a call: ValueError: Invalid isoformat",
+            "a.jsonl:1: not a valid model call: ValueError: Invalid isoformat",
         ),
-        ('{"attributes": [1]}\n', "a.jsonl:1: this is not a call: TypeError"),
+        ('{"attributes": [1]}\n', "a.jsonl:1: not a valid model call: TypeError"),
         (
             json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}),
-            "a.jsonl:1: this is not a call: JSONDecode",
+            "a.jsonl:1: not a valid model call: JSONDecode",
         ),
         (
             json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}),
-            "a.jsonl:1: this is not a call: RecursionError",
+            "a.jsonl:1: not a valid model call: RecursionError",
         ),
-        ('{"resourceSpans": [3]}\n', "a.jsonl:1: this is not a call: AttributeError"),
-        ("[" * 100_000, "a.jsonl:1: neither this line nor the whole file is JSON"),
+        ('{"resourceSpans": [3]}\n', "a.jsonl:1: not a valid model call: AttributeError"),
+        ("[" * 100_000, "a.jsonl:1: neither this line nor the whole file is valid JSON"),
     ],
 )
 def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
@@ -216,8 +216,8 @@ def test_lines_may_come_from_anywhere(tmp_path: Path) -> None:
     lines = [json.dumps(PAYLOAD), "", json.dumps({"payload": PAYLOAD})]
     assert [call.prompt for call in read_calls(lines)] == [PAYLOAD, PAYLOAD]
     assert [call.prompt for call in read_calls(json.dumps([PAYLOAD], indent=1).splitlines(keepends=True))] == [PAYLOAD]
-    with pytest.raises(FormatError, match="line 2: this line is not JSON"):
+    with pytest.raises(FormatError, match="line 2: not a valid JSON line"):
         list(read_calls([json.dumps(PAYLOAD), "no"]))
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe")
-    with pytest.raises(FormatError, match=r"a.jsonl: this is not UTF-8"):
+    with pytest.raises(FormatError, match=r"a.jsonl: not valid UTF-8"):
         list(read_calls(tmp_path / "a.jsonl"))
