@@ -1,4 +1,4 @@
-"""A prefix tree of the texts of earlier calls, with token counts at the ends of their parts."""
+"""Prefix tree of earlier calls' texts, with token counts at the end of each part."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEP = 1_000
-# The longest word whose beginning two texts may share by chance.
+# Maximum length of a word whose first letters two texts may share by chance.
 _WORD = 30
-# The number of characters of a later call to compare.
+# Number of characters to compare in a later call.
 _BEHIND = 2_000
 
 
 class Edge:
-    """An edge of the prefix tree.
+    """An edge in the prefix tree.
 
     Attributes:
         text: The edge's text.
         call: The index of the last call that contains the whole edge.
         time: The time of that call.
-        ends: The calls that end in this edge, by their length.
-        tokens: The tokens up to the end of each part, by index into the whole text.
-        children: The following edges, by their first character.
+        ends: The calls whose text ends in this edge, keyed by text length.
+        tokens: The token counts up to the end of each part, keyed by index in the whole text.
+        children: The child edges, keyed by first character.
     """
 
     __slots__ = ("call", "children", "ends", "text", "time", "tokens")
@@ -42,7 +42,7 @@ class Edge:
 
         Args:
             at: The index in the edge's text.
-            index: The same position in the whole text.
+            index: The index of the same position in the whole text.
         """
         rest = Edge(self.text[at:], self.call, self.time)
         rest.children, self.children = self.children, {rest.text[0]: rest}
@@ -57,10 +57,10 @@ class PrefixMatch(NamedTuple):
     """The longest prefix that a text shares with an earlier call.
 
     Attributes:
-        length: The number of characters.
-        path: The edges of the prefix.
-        call: The index of the last call with this prefix; None if there is none.
-        behind: The text of that call after the prefix; empty if the whole call is shared.
+        length: The length of the prefix in characters.
+        path: The edges that make up the prefix.
+        call: The index of the last call with this prefix, or None if no call has it.
+        behind: The text of the last call after the prefix, which is empty if the whole call is shared.
     """
 
     length: int
@@ -69,11 +69,11 @@ class PrefixMatch(NamedTuple):
     behind: str
 
     def tokens_at(self, index: int) -> int | None:
-        """Return the tokens up to an index, if they were counted for an earlier call."""
+        """Return the token count up to an index if an earlier call counted it, or None."""
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
-        """Return the match with a later call that differs only within this prefix's last word; None if there is none.
+        """Return the match with a later call that differs only within this prefix's last word, or None.
 
         Args:
             text: The matched text.
@@ -95,10 +95,10 @@ class PrefixMatch(NamedTuple):
 
 
 class PrefixTree:
-    """The texts of calls, with shared prefixes stored once.
+    """A tree of calls' texts that stores each shared prefix once.
 
     Args:
-        lifetime: The number of seconds after which an unused text is forgotten; None for never.
+        lifetime: The number of seconds after which an unused text is removed; None keeps every text.
     """
 
     def __init__(self, lifetime: float | None) -> None:
@@ -112,8 +112,8 @@ class PrefixTree:
 
         Args:
             text: The text.
-            now: The time of its call.
-            lifetime: The number of seconds after which an unused text no longer matches; None for never.
+            now: The time of the text's call.
+            lifetime: The number of seconds after which an unused text no longer matches; None means no limit.
         """
         edge, at, path = self._root, 0, list[Edge]()
         while True:
@@ -151,7 +151,7 @@ class PrefixTree:
         while at < len(text):
             child = edge.children.get(text[at])
             if child is None:
-                # An edge that no other text continues is extended; any other gets a child.
+                # Extend an edge that has no children; otherwise, add a child.
                 if path and not edge.children:
                     edge.text += text[at:]
                 else:
@@ -177,7 +177,7 @@ class PrefixTree:
             self._sweep(now)
 
     def _sweep(self, now: float | None) -> None:
-        """Forget edges that were unused for a lifetime."""
+        """Remove edges whose lifetime has expired."""
         edges = [self._root]
         while edges:
             edge = edges.pop()
@@ -188,10 +188,10 @@ class PrefixTree:
 
 
 def _later(one: float | None, other: float | None) -> float | None:
-    """Return the later of two times; None if one is unknown."""
+    """Return the later of two times, or None if either time is unknown."""
     return None if one is None or other is None else max(one, other)
 
 
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
-    """Return True if a lifetime that began at a time is over; False if a value is unknown."""
+    """Return True if a lifetime has expired, or False if any value is unknown."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime

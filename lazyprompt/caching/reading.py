@@ -1,4 +1,4 @@
-"""Writes each call as one text, in the order in which a cache reads it: tools, system text, messages."""
+"""Conversion of a call to one text in the order in which a cache reads it."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# Control characters that separate the parts of a call. No prompt contains them.
+# Control characters that separate the parts of a call and don't occur in prompts.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
 _SYSTEM = ("system", "developer")
 _TEXT_KINDS = ("text", "input_text", "output_text")
-# The keys of Anthropic's and OpenAI's breakpoints.
+# Keys that Anthropic and OpenAI use for cache breakpoints.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 _NEWLINE = ("\n", "instruction")
 Form: TypeAlias = "Mapping[str, Any]"
-# Texts with their slots.
+# Pairs of a text and its slot.
 Spans: TypeAlias = "list[tuple[str, str]]"
 
 
 class PromptCall(NamedTuple):
-    """A call to simulate.
+    """A model call to simulate.
 
     Attributes:
-        prompt: A payload; a Rendered; or a prompter or prompt file, to fill with input, history and tools.
-        input: The input; see :meth:`lazyprompt.Prompter.generate_prompt`, also for history and tools.
+        prompt: A payload, a :class:`~lazyprompt.Rendered` prompt, or a prompter or prompt file to fill with the input,
+            history and tools.
+        input: The input. :meth:`lazyprompt.Prompter.generate_prompt` also documents history and tools.
         history: The earlier messages.
         tools: The tools.
-        time: The time of the call in seconds, from any point.
-        conversation: The id of its conversation.
-        model: The model; by default, that of the payload.
+        time: The time of the call in seconds since an arbitrary epoch.
+        conversation: The conversation id, if known.
+        model: The model; by default, the model in the payload.
     """
 
     prompt: object
@@ -58,17 +59,17 @@ class PromptCall(NamedTuple):
 
 
 class CallPart(NamedTuple):
-    """A part of a call with its own token count: a tool, a system text, a message or one of its blocks.
+    """A part of a call with its own token count, such as a tool, a system text, a message or a content block.
 
     Attributes:
-        start: The index of its first character, including framing.
-        begin: The index of its own text.
-        end: The index after its last character.
-        message: The index of its message; None outside of the messages.
-        slot: The slot of its whole text; None if unknown.
-        tokens: A function that counts its tokens, including framing.
-        is_framed: True if it has more tokens than its text.
-        is_signed: True for a thought with a signature, which is bound to everything before it.
+        start: The index of the part's first character, including framing.
+        begin: The index where the part's own text starts, after the framing.
+        end: The index after the part's last character.
+        message: The message index, or None if the part is outside the messages.
+        slot: The slot that the part's whole text comes from, or None if unknown.
+        tokens: A function that counts the part's tokens, including framing.
+        is_framed: True if framing adds tokens to the part's own text.
+        is_signed: True for a reasoning block whose signature covers all preceding content.
     """
 
     start: int
@@ -82,7 +83,7 @@ class CallPart(NamedTuple):
 
 
 def call_of(given: object) -> PromptCall:
-    """Return a payload, a Rendered or a record of a module as a call."""
+    """Convert a payload, a :class:`~lazyprompt.Rendered` prompt or a module record to a call."""
     if isinstance(given, PromptCall):
         return given
     payload = getattr(given, "payload", None)
@@ -92,7 +93,7 @@ def call_of(given: object) -> PromptCall:
 
 
 def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> CallText:
-    """Write a call as a cache reads it.
+    """Convert a call to the text that a cache reads.
 
     Args:
         call: The call.
@@ -100,7 +101,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         counter: The token counter.
 
     Raises:
-        FormatError: The prompt is not a payload, Rendered or prompter, or it can't be rendered.
+        FormatError: The prompt has an unsupported type or can't be rendered.
     """
     prompt: object = call.prompt
     owner = prompt if isinstance(prompt, Prompter) else getattr(prompt, "prompter", None)
@@ -113,7 +114,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # OpenAI's form is the same for all models, and passing a model would require a known family.
+            # OpenAI's format is the same for all models, and passing a model would require a known family.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
@@ -122,7 +123,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         return CallText(rules, counter, model).write_flat(prompt)
     if is_mapping(prompt):
         payload: dict[str, Any] = {**prompt}
-        # Google's client nests the system text and the tools in a config, DashScope nests the messages in an input.
+        # Google's client nests the system text and tools in "config"; DashScope nests the messages in "input".
         for key in ("config", "input"):
             if isinstance(payload.get(key), Mapping):
                 payload |= payload.pop(key)
@@ -131,13 +132,13 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if any(key in payload for key in MESSAGE_KEYS):
             return CallText(rules, counter, model).write_payload(payload, spans)
     raise FormatError(
-        f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
-        f"not a {type(call.prompt).__name__}"
+        f"a call must be a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input, "
+        f"not {type(call.prompt).__name__}"
     )
 
 
 def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
-    """Return the texts and slots of the system part, and those of the user's turn."""
+    """Return the texts and slots in the system part, followed by the texts and slots in the user turn."""
     system = prompter.made_of.system if prompt.system is None else prompt.system
     own = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
     joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
@@ -146,19 +147,19 @@ def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
 
 
 class CallText:
-    """The text of a call, as a cache reads it.
+    """The text that a cache reads for a call.
 
     Args:
-        rules: The rules of the model.
+        rules: The cache rules for the model.
         counter: The token counter.
         model: The model.
 
     Attributes:
         parts: The parts of the text, in order.
-        slots: The slots with the index of each one's first character; empty if unknown.
-        past: The index after the last answer or tool result of the conversation.
+        slots: The slots, each with the index of its first character; empty if unknown.
+        past: The index after the last response or tool result in the conversation.
         messages: The number of messages.
-        overhead: The tokens of a call without messages.
+        overhead: The number of tokens in a call without messages.
     """
 
     def __init__(self, rules: CacheRules, counter: TokenCounter, model: str | None) -> None:
@@ -173,11 +174,11 @@ class CallText:
 
     @cached_property
     def text(self) -> str:
-        """The whole text, with framing."""
+        """The text of the call, including framing."""
         return "".join(self._texts)
 
     def write_flat(self, prompt: str | Rendered) -> CallText:
-        """Write a flat text as one part."""
+        """Add a flat text as one part, and return this object."""
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
         self.parts[-1] = self.parts[-1]._replace(is_framed=False)
@@ -191,11 +192,11 @@ class CallText:
         return self
 
     def write_payload(self, payload: Form, spans: tuple[Spans, Spans] | None) -> CallText:
-        """Write a payload.
+        """Add the parts of a payload, and return this object.
 
         Args:
             payload: The payload.
-            spans: The texts and slots of its system text and its last turn, if known.
+            spans: The texts and slots in the payload's system text and last turn, if known.
         """
         counter = self._counter
         self.overhead = counter.count([])
@@ -219,11 +220,11 @@ class CallText:
         return self
 
     def part_at(self, index: int) -> CallPart:
-        """Return the part at an index of the text."""
+        """Return the part at an index in the text."""
         return self.parts[bisect_right([each.start for each in self.parts], index) - 1]
 
     def count_signed_after(self, index: int) -> int:
-        """Return the number of signed thoughts that end after an index of the text."""
+        """Return the number of signed reasoning blocks that end after an index in the text."""
         return sum(each.is_signed for each in self.parts if each.end > index)
 
     def _put(
@@ -245,7 +246,7 @@ class CallText:
         self._at = stop
 
     def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
-        """Write a message: its text or its blocks, followed by its other fields."""
+        """Add a message's text or content blocks, followed by its other fields."""
         key = "parts" if "parts" in message else "content"
         content: object = message.get(key)
         role = str(message.get("role") or message.get("type") or "")
@@ -279,14 +280,14 @@ class CallText:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield the slots of all parts. Known texts are at the beginning of the system text or the end of the text."""
+        """Yield all slots, locating known texts at the start of the system text or at the end of the whole text."""
         system, user = spans
         last = len(self.parts) - 1
         first = next((at for at, part in enumerate(self.parts) if part.slot == "system"), None)
         for at, part in enumerate(self.parts):
             known = system if at == first else user if at == last else []
             joined = "".join(each for each, _ in known)
-            # Each part consists of three texts: its framing, its own text, and its end.
+            # Each part consists of three texts: the framing, the part's own text and the end marker.
             text = self._texts[3 * at + 1]
             before = 0 if at == first else len(text) - len(joined)
             if not joined or not text.startswith(joined, before) or before:
@@ -300,7 +301,7 @@ class CallText:
 
 
 def _objects(values: object, what: str) -> list[Form]:
-    """Return a list of objects; for a single object, a list with it.
+    """Return a list of objects, wrapping a single object in a list.
 
     Raises:
         FormatError: An item is not an object.
@@ -309,13 +310,13 @@ def _objects(values: object, what: str) -> list[Form]:
     found: list[Form] = []
     for at, each in enumerate(given):
         if not is_mapping(each):
-            raise FormatError(f"{what} {at} is a {type(each).__name__}, not an object")
+            raise FormatError(f"{what} {at} must be an object, not {type(each).__name__}")
         found.append(each)
     return found
 
 
 def _is_signed(block: Form) -> bool:
-    """Return True for a signed thought of Anthropic, or a reasoning item of OpenAI."""
+    """Return True for a signed Anthropic thinking block or an OpenAI reasoning item."""
     kind = block.get("type")
     return kind in ("redacted_thinking", "reasoning") or (kind == "thinking" and bool(block.get("signature")))
 
@@ -329,7 +330,7 @@ def _json(value: object) -> str:
 
 
 def until_separator(text: str, marks: Iterable[str] = (_BEGIN, _ROLE_END, END)) -> str:
-    """Return a text up to the first separator."""
+    """Return the part of a text before the first separator."""
     for mark in marks:
         text = text.partition(mark)[0]
     return text

@@ -1,4 +1,4 @@
-"""The report of a simulated cache: the tokens of each call, and the breaks."""
+"""Report of a simulated cache, with the token counts for each call and the cache breaks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 
 class CachedCall(NamedTuple):
-    """The tokens of one call.
+    """The token counts for one call.
 
     Attributes:
-        total: All tokens of the call.
-        read: The tokens read from the cache.
-        shared: The tokens shared with the compared earlier call: the index of the first differing token.
-        compared: The index of that call; None if there is none.
-        conversation: The id of its conversation, if known.
+        total: The number of tokens in the call.
+        read: The number of tokens read from the cache.
+        shared: The number of tokens shared with the compared earlier call, which is also the index of the first
+            differing token.
+        compared: The index of the compared earlier call, or None if there is none.
+        conversation: The id of the call's conversation, if known.
     """
 
     total: int
@@ -30,23 +31,24 @@ class CachedCall(NamedTuple):
 
     @property
     def hit_rate(self) -> float:
-        """The fraction of the tokens that was read from the cache."""
+        """The fraction of the call's tokens that was read from the cache."""
         return self.read / (self.total or 1)
 
 
 class Break(NamedTuple):
-    """A difference between a call and an earlier one that lost cached tokens.
+    """A difference between a call and an earlier call that invalidated cached tokens.
 
     Attributes:
         call: The index of the call.
-        message: The index of the message; None outside of the messages, as in the tools or in flat text.
-        slot: The slot that changed, or ``tools``, ``system``, ``history``; None if the payload doesn't reveal it.
-        line: The line within the message, the system text, the tool or the flat text, from 1.
-        before: The earlier call's text around the difference; secrets are masked.
-        after: The call's own text around the difference.
-        lost: The number of cached tokens that are computed again.
-        advice: The advice to avoid the break.
-        thoughts: The number of signed thoughts after the difference; they are void.
+        message: The message index, or None if the change is outside the messages, such as in the tools or in flat text.
+        slot: The slot that changed, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal the
+            slot.
+        line: The line number within the message, the system text, the tool or the flat text, counted from 1.
+        before: The earlier call's text around the difference, with secrets masked.
+        after: The current call's text around the difference, with secrets masked.
+        lost: The number of cached tokens that must be computed again.
+        advice: Advice for avoiding the break.
+        thoughts: The number of signed reasoning blocks after the difference, which become invalid.
     """
 
     call: int
@@ -61,20 +63,20 @@ class Break(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The slot, or the message if the slot is unknown."""
+        """The slot's name, or the message index if the slot is unknown."""
         return self.slot or f"message {self.message}"
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """The tokens and breaks of a series of calls with a prompt cache.
+    """Token counts and cache breaks for a series of calls.
 
     Attributes:
         rules: The rules that were simulated.
-        calls: The tokens of each call.
+        calls: The token counts for each call.
         breaks: The breaks, in order.
-        notes: The unpublished rules, with the assumptions in their place.
+        notes: The unpublished rules, each with the assumption that the simulation makes instead.
     """
 
     rules: CacheRules
@@ -84,12 +86,12 @@ class CacheReport:
 
     @property
     def total(self) -> int:
-        """The tokens of all calls."""
+        """The number of tokens in all calls."""
         return sum(call.total for call in self.calls)
 
     @property
     def read(self) -> int:
-        """The tokens of all calls that were read from the cache."""
+        """The number of tokens read from the cache in all calls."""
         return sum(call.read for call in self.calls)
 
     @property
@@ -99,14 +101,14 @@ class CacheReport:
 
     @property
     def slots(self) -> dict[str, int]:
-        """The tokens lost in each slot, the most first; ``message N`` if the slot is unknown."""
+        """The number of tokens lost by slot, largest first, with ``message N`` where the slot is unknown."""
         lost: dict[str, int] = {}
         for each in self.breaks:
             lost[each.where] = lost.get(each.where, 0) + each.lost
         return dict(sorted(lost.items(), key=lambda item: -item[1]))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
+        """Return the report as a JSON-serializable dict."""
         return {
             "rules": {"name": self.rules.name, "source": self.rules.source, "date": self.rules.date},
             "hit_rate": self.hit_rate,

@@ -1,4 +1,7 @@
-"""Rules of providers' prompt caches, with source and date. A field that is None is not published."""
+"""Cache rules for each provider, with source and date.
+
+A value of None means that the provider hasn't published the rule.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     _T = TypeVar("_T")
-    # Values by patterns of model names; the first match counts.
+    # Values keyed by model-name pattern; the first match applies.
     ByModel: TypeAlias = "tuple[tuple[str, _T], ...]"
 
 _MINUTES = 60.0
@@ -23,18 +26,18 @@ _MINUTES = 60.0
 @read_only
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """The rules by which a provider caches prefixes of prompts. Create variants with ``dataclasses.replace``.
+    """A provider's rules for caching prompt prefixes. Create variants with ``dataclasses.replace``.
 
     Args:
         name: The provider or server.
         source: The URL of the provider's documentation.
-        date: The date of the documentation's last check.
-        form: The ``format`` of ``generate_prompt`` for the provider.
-        least: The minimum number of cached tokens, by patterns of model names; the first match counts.
-        step: The number of tokens by which a cached prefix grows.
-        lifetime: The number of seconds that an unused prefix stays cached; None if not published.
-        unknown: The rules that are not published or not simulated, with the assumptions in their place.
-        others: The rules of models that differ, by patterns of model names.
+        date: The date when the documentation was last checked.
+        form: The provider's ``format`` argument for ``generate_prompt``.
+        least: The minimum number of cached tokens, keyed by model-name pattern; the first match applies.
+        step: The increment in tokens by which a cached prefix grows.
+        lifetime: The number of seconds that an unused prefix stays cached, or None if unpublished.
+        unknown: The rules that are unpublished or not simulated, each with the assumption made instead.
+        others: The rules for models with different rules, keyed by model-name pattern.
     """
 
     name: str
@@ -48,11 +51,11 @@ class CacheRules:
     others: ByModel[CacheRules] = ()
 
     def of(self, model: str | None) -> CacheRules:
-        """Return the rules of a model."""
+        """Return the rules for a model."""
         return _by_model(self.others, model) or self
 
     def least_for(self, model: str | None) -> int:
-        """Return the minimum number of cached tokens of a model; for an unknown model, the highest known minimum."""
+        """Return the minimum number of cached tokens for a model, or the highest known minimum for an unknown model."""
         found = _by_model(self.least, model)
         return max((least for _, least in self.least), default=0) if found is None else found
 
@@ -176,16 +179,18 @@ RULES: Mapping[str, CacheRules] = {
 
 
 def rules_for(rules: CacheRules | str) -> CacheRules:
-    """Return the rules of a provider.
+    """Return a provider's cache rules.
 
     Args:
-        rules: The provider's name, or rules, which are returned unchanged.
+        rules: The provider's name, or rules to return unchanged.
 
     Raises:
-        FormatError: The name is unknown.
+        FormatError: The provider's name is unknown.
     """
     if isinstance(rules, CacheRules):
         return rules
     if rules not in RULES:
-        raise FormatError(f"no cache rules of {rules!r}{did_you_mean(rules, RULES)}; known are {', '.join(RULES)}")
+        raise FormatError(
+            f"no cache rules for {rules!r}{did_you_mean(rules, RULES)}; expected one of {', '.join(RULES)}"
+        )
     return RULES[rules]

@@ -1,4 +1,4 @@
-"""The simulation of a prompt cache over a series of calls."""
+"""Simulation of a prompt cache over a series of calls."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import TokenCounter
 
-# The numbers of characters around a change that are shown, and that are searched for secrets.
+# Numbers of characters around a change to display, and to search for secrets.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# The maximum number of characters of a token on each side of an index.
+# Maximum number of characters in a token on each side of an index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
-# The parts of a call besides messages, and the slots that contain no value.
+# Descriptions of the parts of a call besides messages, and the slots that contain no runtime value.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
 _TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
 
 
 class _Cached(NamedTuple):
-    """The data of a call that later calls are compared with."""
+    """Data kept from a call for comparison with later calls."""
 
     tokens: int
     slots: list[tuple[int, str]]
@@ -42,24 +42,24 @@ class _Cached(NamedTuple):
 
 
 def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter) -> CacheReport:
-    """Simulate a prompt cache, and find what broke it.
+    """Simulate a prompt cache and report each change that caused a cache miss.
 
-    Each call is compared with the earlier call that shares the longest prefix within the lifetime: a call of the same
-    conversation if calls have conversation ids, any call otherwise. The first call of a conversation is not a break.
-    Without ids, a call that differs only after its last answer counts as a first one.
+    Each call is compared with the earlier call that shares the longest prefix within the lifetime. If calls have
+    conversation ids, only calls in the same conversation are compared. The first call in a conversation is never a
+    break. Without ids, a call that differs only after its last response is treated as a first call.
 
     Args:
-        calls: Payloads, Rendereds, records of modules, and :class:`PromptCall` for prompters with their inputs, times
-            and conversations. They are read one by one.
-        rules: The rules, or the name of a provider: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm``,
+        calls: Payloads, :class:`~lazyprompt.Rendered` prompts, module records, or :class:`PromptCall` objects for
+            prompters with their inputs, times and conversations. The iterable is read lazily.
+        rules: The cache rules, or a provider's name: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm`` or
             ``llama.cpp``.
-        counter: The token counter. Text that is still cached is not counted again.
+        counter: The token counter, which is not called again for text that is still cached.
 
     Returns:
         The report.
 
     Raises:
-        FormatError: A call is not a prompt, or the rules are unknown.
+        FormatError: A call contains no prompt, or the provider's name is unknown.
     """
     simulation = _Simulation(rules_for(rules), counter)
     for call in calls:
@@ -83,20 +83,18 @@ class _Simulation:
         self._short = 0
 
     def report(self) -> CacheReport:
-        """Return the report of the calls so far."""
         plural = "s" * (self._short > 1)
         few = [f"{self._short:,} call{plural} shorter than the shortest text that is cached"] if self._short else []
         return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
-        """Record the unpublished rules of a model."""
+        """Add notes about unpublished rules for a model."""
         self._notes |= dict.fromkeys(rules.unknown)
         if not rules.knows(model):
             least = f"{rules.least_for(model):,} are assumed"
             self._notes[f"the fewest cached tokens of {model or 'an unnamed model'} are unknown; {least}"] = None
 
     def add(self, given: object) -> None:
-        """Simulate the next call."""
         call = call_of(given)
         at, now = len(self._calls), call.time
         try:
@@ -131,7 +129,7 @@ class _Simulation:
             self._sweep(now)
 
     def _sweep(self, now: float | None) -> None:
-        """Forget calls and conversations whose lifetime is over."""
+        """Remove calls and conversations whose lifetime has expired."""
         self._kept = {at: each for at, each in self._kept.items() if not is_over(each.time, now, self._lifetime)}
         self._conversations = {
             key: tree for key, tree in self._conversations.items() if not is_over(tree.time, now, self._lifetime)
@@ -139,7 +137,7 @@ class _Simulation:
 
 
 def _cacheable(tokens: int, step: int, least: int) -> int:
-    """Return the number of tokens of a prefix that are cached."""
+    """Return how many tokens of a prefix the provider caches."""
     whole = tokens // step * step
     return whole if whole >= least else 0
 
@@ -155,7 +153,7 @@ def _break(at: int, reading: CallText, own: PrefixMatch, earlier: _Cached, lost:
 
 
 class _Tokens:
-    """The tokens of a call up to each index; shared parts are not counted again."""
+    """Token counts up to each index in a call's text, which reuse the counts of shared parts."""
 
     def __init__(self, reading: CallText, match: PrefixMatch, counter: TokenCounter) -> None:
         self._reading, self._counter = reading, counter
@@ -172,11 +170,11 @@ class _Tokens:
         self._known: dict[tuple[int, int | None], int] = {}
 
     def until(self, match: PrefixMatch) -> int:
-        """Return the tokens that are shared with an earlier call."""
+        """Return the number of tokens shared with an earlier call."""
         return self.until_index(match.length, match)
 
     def until_index(self, index: int, match: PrefixMatch) -> int:
-        """Return the tokens up to an index that a match shares."""
+        """Return the number of tokens up to an index inside a shared prefix."""
         if index in self.ends:
             return self.ends[index]
         key = index, match.call
@@ -195,7 +193,7 @@ class _Tokens:
         framing = max(end - before - count(whole), 0) if part.is_framed else 0
         counted = match.tokens_at(index)
         inside = count(head) if counted is None else counted - before - framing
-        # A token across the index, in this call or in the earlier one, is not shared.
+        # A token that crosses the index, in this call or in the earlier call, is not shared.
         tails = [whole[len(head) :]]
         if index == match.length:
             tails.append(until_separator(match.behind))
@@ -206,7 +204,7 @@ class _Tokens:
 
 
 def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
-    """Return the slot that changed: the first with another end than in the earlier call, or that of the difference."""
+    """Return the first slot that ends at a different index than in the earlier call, or the slot at the difference."""
     slots, others = reading.slots, earlier.slots
     at = bisect_right([start for start, _ in slots], own.length) - 1
     for index in range(at):
@@ -216,7 +214,7 @@ def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
 
 
 def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
-    """Return the earlier text at the difference and the present one, a line each."""
+    """Return one line each from the earlier and the current text, around the first difference."""
     begin = max(part.begin, own.length - _SEARCHED, 0)
     key = text.rfind(_PRIVATE_KEY, part.begin, begin)
     begin = begin if key < 0 else key
@@ -234,7 +232,7 @@ def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
 
 
 def _advice(part: CallPart, slot: str | None, before: str, after: str, reading: CallText, earlier: _Cached) -> str:
-    """Return the advice to avoid a break."""
+    """Return advice for avoiding a cache break."""
     in_history = part.message not in (None, 0) and slot in (None, "history")
     causes = (
         (slot in _PARAMETERS, f"Send the same {_PARAMETERS.get(slot or '', '')} in every call of a conversation."),

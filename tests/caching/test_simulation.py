@@ -137,7 +137,7 @@ def test_what_is_unknown_is_said() -> None:
         assert report.notes[: len(report.rules.unknown)] == report.rules.unknown
     with pytest.raises(FormatError, match="did you mean 'openai'"):
         simulate([], "opennai", CHARS)
-    with pytest.raises(FormatError, match="not a int"):
+    with pytest.raises(FormatError, match="not int"):
         simulate([3], "openai", CHARS)
 
 
@@ -299,10 +299,10 @@ def test_what_clients_and_interfaces_put_around_messages_is_read(payload: dict[s
 @pytest.mark.parametrize(
     ("payload", "fault"),
     [
-        ({"prompt": [1, 2, 3]}, "call 1: message 0 is a int, not an object"),
-        ({"messages": "x", "tools": ["find"]}, "call 1: tool 0 is a str, not an object"),
-        ({"question": "Hi"}, "call 1: a call is a payload with one of messages"),
-        ({"messages": 7}, "call 1: message 0 is a int"),
+        ({"prompt": [1, 2, 3]}, "call 1: message 0 must be an object, not int"),
+        ({"messages": "x", "tools": ["find"]}, "call 1: tool 0 must be an object, not str"),
+        ({"question": "Hi"}, "call 1: a call must be a payload with one of messages"),
+        ({"messages": 7}, "call 1: message 0 must be an object, not int"),
     ],
 )
 def test_what_is_no_call_is_an_error_with_its_index(payload: dict[str, Any], fault: str) -> None:
