@@ -1,1 +1,1 @@
-"""Views of a prompt: in a terminal, in a notebook, as JSON. Read look.py first."""
+"""Views of a prompt for terminals and notebooks, and as JSON. Read look.py first."""

@@ -1,10 +1,11 @@
-"""HTML views of the package's values for notebooks; ``%load_ext lazyprompt.inspect.notebook`` adds conversations.
+"""HTML views of the package's objects for notebooks.
 
-The templates in ``views/`` define the views; their Jinja environment escapes all output. This module provides filters
-that make hidden characters visible, and :class:`Room`, which limits the size of a view.
+The templates in ``views/`` define the views, and their Jinja environment escapes all output. This module provides
+filters that make hidden characters visible, and the class :class:`Room`, which limits the size of a view.
 
-Prompts, messages, reports and answers are displayed in any notebook. For lists of messages, which are plain Python
-lists, the extension must be loaded; other lists are not affected. IPython is never imported.
+Any notebook displays prompts, messages, reports and replies as HTML. To display lists of messages as conversations,
+load the extension with ``%load_ext lazyprompt.inspect.notebook``; other lists are not affected. This module never
+imports IPython.
 """
 
 from __future__ import annotations
@@ -41,25 +42,25 @@ from lazyprompt.tokens.media import CountedMedia, image_size
 
 _T = TypeVar("_T")
 
-# The maximum length of a text's unfolded beginning, in characters and lines, and the minimum length of a folded rest.
+# Maximum length of the unfolded start of a text in characters and in lines, and minimum length of a folded rest.
 _OPEN: Final = 4_000
 _OPEN_LINES: Final = 60
 _NOT_FOLDED: Final = 400
-# The cost of a hidden character, an element and a table row, in characters.
+# Costs of a hidden character, an HTML element and a table row, in characters.
 _SIGN: Final = 20
 _ELEMENT: Final = 15
 _ROW: Final = 12 * _ELEMENT
-# The maximum length of a name.
+# Maximum length of a displayed name.
 _NAME: Final = 80
-# The number of colors for slots.
+# Number of different colors for slots.
 _HUES: Final = 8
 # Image types without executable content.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-# A few bytes may encode an image that is too large for a browser's memory.
+# Maximum number of pixels, because a small file may encode an image that is too large for a browser.
 _MOST_PIXELS: Final = 40_000_000
-# Code points that HTML doesn't allow: lone surrogates, with which a notebook can't be saved, and noncharacters (a block
-# of 32, and the last two of each plane).
+# The last two code points of each Unicode plane, which are noncharacters.
 _LAST_OF_PLANES: Final = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+# Matches lone surrogates, which prevent saving a notebook, and noncharacters, which HTML doesn't allow.
 _NO_TEXT: Final = re.compile(f"([\ud800-\udfff\ufdd0-\ufdef{_LAST_OF_PLANES}])")
 _KINDS: Final[Mapping[type, str]] = {
     Rendered: "rendered",
@@ -72,28 +73,29 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def html_of(value: object) -> str:
-    """Return the HTML view of a value.
+    """Render a value as HTML.
 
     Args:
-        value: A flat prompt, a prompt, a message, a budget's report, an answer or a Look.
+        value: A flat prompt, a prompt, a message, a budget's report, a reply or a
+            :class:`~lazyprompt.inspect.look.Look`.
 
     Raises:
-        TypeError: The value has another type.
+        TypeError: The value's type is not supported.
     """
     kind = next((_KINDS[kind] for kind in type(value).__mro__ if kind in _KINDS), None)
     if kind is None:
-        raise TypeError(f"there is no view of a {type(value).__name__}")
+        raise TypeError(f"objects of type {type(value).__name__} have no HTML view")
     return _view(kind, value)
 
 
 def messages_html(given: HistoryLike) -> str:
-    """Return the HTML view of a conversation.
+    """Render a conversation as HTML.
 
     Args:
-        given: Messages, as :class:`lazyprompt.Msg` or in any other form of a history.
+        given: The messages, as :class:`lazyprompt.Msg` objects or in any other history format.
 
     Raises:
-        HistoryError: The argument is not a history.
+        HistoryError: The argument is not a valid history.
     """
     return _view("messages", messages_from(given))
 
@@ -103,13 +105,13 @@ def _view(kind: str, value: object) -> str:
 
 
 class Run(NamedTuple):
-    """A run of text with the same style.
+    """A run of text with a single style.
 
     Attributes:
         text: The text.
         look: The CSS classes; empty for plain text.
         title: The tooltip.
-        number: The number of the slot, or 0.
+        number: The slot's number, or 0 outside slots.
     """
 
     text: str
@@ -119,14 +121,14 @@ class Run(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A text, cut to the room of a view.
+    """A text that is folded and truncated to fit a view.
 
     Attributes:
-        whole: The length of the text.
-        head: The runs that are shown without a click.
-        rest: The folded runs.
+        whole: The length of the full text.
+        head: The runs that are always visible.
+        rest: The folded runs, which become visible after a click.
         more: The length of the folded runs.
-        left: The length of the omitted text.
+        left: The length of the truncated text.
     """
 
     whole: int
@@ -138,18 +140,18 @@ class Flow(NamedTuple):
 
 @dataclass(slots=True)
 class Room:
-    """The remaining room of a view, which keeps notebooks small.
+    """The remaining space in a view, which limits the size of a notebook.
 
     Attributes:
-        signs: The remaining characters of text; elements have a cost in characters.
-        pictures: The remaining bytes of images.
+        signs: The remaining number of characters, from which HTML elements also deduct a cost.
+        pictures: The remaining number of image bytes.
     """
 
     signs: int = 200_000
     pictures: int = 2_000_000
 
     def flow(self, runs: Iterable[Run]) -> Flow:
-        """Cut a text into its unfolded beginning, its folded rest, and an omitted part."""
+        """Split a text into a visible start, a folded rest and an omitted part."""
         given = [*runs]
         whole = _length(given)
         fold = _fold("".join(run.text for run in given))
@@ -160,7 +162,7 @@ class Room:
         return Flow(whole, head, rest, more, whole - shown - more)
 
     def fill(self, items: Iterable[_T], macro: Callable[[_T], Markup], cost: int) -> list[Markup]:
-        """Render each item with a macro, until there is no more room."""
+        """Render each item with a macro until the space is used up."""
         shown: list[Markup] = []
         for item in items:
             if self.signs <= 0:
@@ -170,13 +172,13 @@ class Room:
         return shown
 
     def rows(self, rows: Sequence[_T]) -> Sequence[_T]:
-        """Return as many rows of a table as fit."""
+        """Return as many table rows as fit in the remaining space."""
         fitting = rows[: max(self.signs // _ROW, 0)]
         self.signs -= len(fitting) * _ROW
         return fitting
 
     def picture(self, source: Base64Source) -> dict[str, str] | None:
-        """Return the attributes of an image; None if its bytes are not an image, or it is too large."""
+        """Return an image's HTML attributes, or None if the image is invalid or too large."""
         if len(source.data) > self.pictures:
             return None
         try:
@@ -186,7 +188,7 @@ class Room:
         kind = sniff_type(content[:64])
         try:
             size = image_size(CountedMedia("image", data=content)) if kind in _PICTURES else None
-        except MissingExtraError:  # an image of unknown size could freeze the page
+        except MissingExtraError:  # an image with unknown dimensions could freeze the page
             return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
@@ -213,7 +215,7 @@ def _length(runs: Iterable[Run]) -> int:
 
 
 def _fold(text: str) -> int:
-    """Return the index at which a text is folded; its end if the rest is short."""
+    """Return the index where a text should be folded, or the text's length if the rest is short."""
     beginning = text[:_OPEN]
     lines = beginning.split("\n", _OPEN_LINES)
     place = len(beginning) - len(lines[-1]) if len(lines) > _OPEN_LINES else _OPEN
@@ -230,7 +232,7 @@ def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield a text in pieces, with True for each single character that must be escaped."""
+    """Split a text into pieces, and yield each piece with True if it is a character to escape."""
     for piece, is_sign in split_hidden(text):
         if is_sign or piece.isascii():
             yield piece, is_sign
@@ -259,7 +261,7 @@ def _hue(number: int) -> str:
 
 
 def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequence[Mark] = ()) -> Iterator[Run]:
-    """Yield segments as runs of text, with neutralised control sequences marked."""
+    """Convert segments to runs of text, and highlight neutralised control sequences."""
     is_behind_mark = False
     for (text, slot, trusted), is_mark in split_at_marks(segments, marks):
         look, title = _hue(numbers[slot]), _short(slot)
@@ -267,7 +269,7 @@ def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequen
             look, title = f"{look} lp-open", f"{title}, not trusted"
         if is_mark:
             look, title = f"{look} lp-mark", f"{title}; made harmless"
-        # Number each occurrence of a slot once.
+        # Display a slot's number only once per occurrence.
         yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
         is_behind_mark = is_mark
 
@@ -287,13 +289,13 @@ def _environment() -> Environment:
         "joined": Markup().join,
         "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
-        # On one line, with hidden characters escaped.
+        # Returns one line of text with hidden characters escaped.
         "plain": lambda value: _NO_TEXT.sub(lambda sign: code_point(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
         "segments": lambda text: Rendered(text.parts, text.slots).segments,
         "short": _short,
-        # Each hidden character gets its own element.
+        # Wraps each hidden character in its own HTML element.
         "signs": lambda text: Markup().join(_sign(part) if hides else part for part, hides in _pieces(str(text))),
         "tokens": lambda rendered: rendered.tokens(ApproximateTokenCounter()),
     }
@@ -302,18 +304,18 @@ def _environment() -> Environment:
 
 
 Shows: TypeAlias = Callable[[object], str | None]
-"""A function that returns the HTML of a value, or None if there is none."""
+"""A function that renders a value as HTML, or returns None for unsupported values."""
 
 
 class Formatter(Protocol):
     """IPython's HTML formatter."""
 
     def for_type(self, typ: type, func: Shows | None = None, /) -> Shows | None:
-        """Register a function for a type, and return the previous one."""
+        """Register a function for a type, and return the function registered before."""
         ...
 
     def pop(self, typ: type, default: None, /) -> Shows | None:
-        """Remove the function of a type, and return it."""
+        """Remove and return the function registered for a type."""
         ...
 
 
@@ -327,11 +329,11 @@ class Formatters(Protocol):
 
 
 class Shell(Protocol):
-    """The used part of IPython's shell."""
+    """The part of IPython's shell that this module uses."""
 
     @property
     def display_formatter(self) -> Formatters:
-        """The formatters of values."""
+        """The formatters for displayed values."""
         ...
 
 
@@ -340,7 +342,7 @@ _TYPES: Final = (list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class _Conversations:
-    """Displays lists of messages, and passes other lists to the previous function."""
+    """Displays lists of messages as conversations, and passes other lists to the previously registered function."""
 
     before: Shows | None
 
@@ -349,13 +351,13 @@ class _Conversations:
             try:
                 return messages_html(cast("list[Msg]", [*given]))
             except HistoryError:
-                # Dicts with roles that are not messages are displayed like any other list.
+                # A list of dicts with roles that are not valid messages is displayed like any other list.
                 pass
         return self.before(given) if self.before else None
 
 
 def load_ipython_extension(ipython: Shell) -> None:
-    """Display lists and tuples of messages (:class:`lazyprompt.Msg`, or OpenAI dicts) as conversations.
+    """Display lists and tuples of messages (:class:`lazyprompt.Msg` or OpenAI dicts) as conversations.
 
     Args:
         ipython: IPython's shell.
@@ -366,7 +368,7 @@ def load_ipython_extension(ipython: Shell) -> None:
 
 
 def unload_ipython_extension(ipython: Shell) -> None:
-    """Restore the display of lists and tuples.
+    """Restore the default display of lists and tuples.
 
     Args:
         ipython: IPython's shell.

@@ -1,4 +1,4 @@
-"""Views of a prompt in a terminal, colored by slot and with control characters escaped; in a pipe, plain lines."""
+"""Text views of a prompt, colored by slot in a terminal and without color in a pipe."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-# The standard colors, which terminals let users configure, in the order of assignment.
+# Standard terminal colors, which users can configure, in order of assignment to slots.
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
-# The marks without color: the beginning of a line, its continuation, and untrusted text.
+# Symbols used without color for the start of a line, a continued line and untrusted text.
 _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
-# The maximum width of a bar, and of a line in a pipe, in columns.
+# Maximum width in columns of a bar, and of a line in a pipe.
 _BAR = 24
 _PIPE = 100_000
-# The styles of neutralised or escaped characters, and of untrusted text.
+# Styles for neutralised or escaped characters, and for untrusted text.
 _MARKED = "reverse"
 _UNTRUSTED = "underline"
-# The cautions about text that is dangerous, lost or rejected.
+# Kinds of cautions about text that is dangerous, lost or rejected.
 _GRAVE = frozenset({"forged", "loss", "refused"})
-# The cautions that are also highlighted in the text.
+# Kinds of cautions whose text is also highlighted in the prompt.
 _STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
-    """Return a flat prompt for printing: colored for a terminal, byte-exact otherwise.
+    """Return the printable text of a flat prompt, which is byte-exact unless the output is a terminal or colored.
 
-    In a terminal, each slot has a color, untrusted text is underlined, control characters are escaped, and a legend
-    follows. Without color there is no legend.
+    In a terminal, control characters are escaped. With color, each slot is colored, untrusted text is underlined, and a
+    legend is appended.
 
     Args:
-        rendered: The prompt.
-        color: ``always``, ``never``, or ``auto`` for color in a terminal unless ``NO_COLOR`` is set.
+        rendered: The rendered prompt.
+        color: ``always``, ``never``, or ``auto``, which uses color in a terminal unless ``NO_COLOR`` is set.
         terminal: True if the output is a terminal.
 
     Returns:
@@ -73,16 +73,16 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
 
 
 def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
-    """Return a view of a prompt: the prompt, tokens by slot, the budget's report, and cautions.
+    """Return a text view with the prompt, the tokens by slot, the budget's report and the cautions.
 
-    With color, a flat prompt is colored by slot as in :func:`rendered_text`, and neutralised or escaped characters are
-    reversed. Without color, each line begins with its slot. Control characters and invisible characters are always
-    escaped.
+    With color, a flat prompt is colored by slot as in :func:`rendered_text`, and neutralised or escaped characters
+    appear in reverse video. Without color, each line begins with the name of its slot. Control characters and invisible
+    characters are always escaped.
 
     Args:
-        look: The data of the prompt.
-        color: The choice of color; see :func:`rendered_text`.
-        terminal: True if the output is a terminal; otherwise lines have unlimited width.
+        look: The data to display.
+        color: The color setting; see :func:`rendered_text`.
+        terminal: True if the output is a terminal; otherwise, the line width is unlimited.
 
     Returns:
         The text to print.
@@ -104,13 +104,13 @@ def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
 def slot_diff_text(
     before: Look, after: Look, changes: Sequence[SlotChange], color: Color = "auto", *, terminal: bool
 ) -> str:
-    """Return the differing lines of two prompts, slot by slot, and the names of the equal slots.
+    """Return the lines that differ between two prompts, grouped by slot, and the names of unchanged slots.
 
     Args:
         before: The first prompt.
         after: The second prompt.
-        changes: The changes, from :func:`lazyprompt.inspect.look.slot_diff`.
-        color: The choice of color; see :func:`rendered_text`.
+        changes: The changes returned by :func:`lazyprompt.inspect.look.slot_diff`.
+        color: The color setting; see :func:`rendered_text`.
         terminal: True if the output is a terminal; see :func:`look_text`.
 
     Returns:
@@ -124,10 +124,10 @@ def slot_diff_text(
 
 
 def is_colored(color: Color, *, terminal: bool) -> bool:
-    """Return True if output is colored.
+    """Return True if the output should be colored.
 
     Args:
-        color: The user's choice; ``auto`` for color in a terminal, unless ``NO_COLOR`` (https://no-color.org) or
+        color: The color setting. ``auto`` uses color in a terminal unless ``NO_COLOR`` (https://no-color.org) or
             ``TERM=dumb`` is set.
         terminal: True if the output is a terminal.
     """
@@ -136,12 +136,12 @@ def is_colored(color: Color, *, terminal: bool) -> bool:
 
 
 def _styles(slots: Iterable[str]) -> Mapping[str, str]:
-    """Return a color for each slot, in rotation."""
+    """Assign a color from the palette to each slot in rotation."""
     return dict(zip(dict.fromkeys(slots), cycle(PALETTE), strict=False))
 
 
 def _title(look: Look) -> Text:
-    """Write the title: the prompt, its form and its size."""
+    """Return the title line with the prompt's title, format, model and size."""
     tokens = f"{look.total:,} {look.unit}"
     if look.window is not None:
         tokens = f"{look.total:,} of {look.window:,} {look.unit}, {look.total / look.window:.0%}"
@@ -150,7 +150,7 @@ def _title(look: Look) -> Text:
 
 
 def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[str, str]) -> Text:
-    """Return a flat prompt in the colors of its slots, with marks and escaped characters highlighted."""
+    """Return a flat prompt colored by slot, with control sequences and escaped characters highlighted."""
     body = Text()
     for (text, slot, trusted), is_mark in split_at_marks(segments, marks):
         style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
@@ -160,7 +160,7 @@ def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[
 
 
 def _by_line(segments: Iterable[Segment]) -> Text:
-    """Return a flat prompt without color, with a line for each slot and line of text."""
+    """Return a flat prompt without color, where each line of output contains text from one slot only."""
     found = [*segments]
     width = max((cell_len(visible(slot)) for _, slot, _ in found), default=0)
     lines: list[str] = []
@@ -176,14 +176,13 @@ def _by_line(segments: Iterable[Segment]) -> Text:
 
 
 def _json(payload: JsonObject) -> Text:
-    """Return a payload as highlighted JSON."""
     body = Text(visible(json.dumps(shown(payload), ensure_ascii=False, indent=2)))
     JSONHighlighter().highlight(body)
     return body
 
 
 def _key(look: Look, *, colored: bool) -> Text:
-    """Explain the marks that a flat prompt contains."""
+    """Return a legend for the symbols and styles that appear in a flat prompt."""
     signs: list[Text] = []
     if any(not trusted for _, _, trusted in look.segments):
         signs.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
@@ -195,7 +194,7 @@ def _key(look: Look, *, colored: bool) -> Text:
 
 
 def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
-    """Return the tokens of each slot, and their share of the total."""
+    """Return a table with the token count and percentage for each slot."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("SLOT", overflow="fold")
     table.add_column(look.unit.partition(" ")[0].upper(), justify="right", no_wrap=True)
@@ -212,7 +211,7 @@ def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
 
 
 def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
-    """Return the tokens of the training sample, with the trained ones marked."""
+    """Return a table with the tokens in the training sample, which marks the trained tokens."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("#", "ID", "MESSAGE"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -228,7 +227,7 @@ def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
 
 
 def _changes(look: Look) -> Text:
-    """List the budget's report and the payload's report, without losses, which are cautions."""
+    """Return the budget's report and the payload's report, excluding losses because they are listed as cautions."""
     lines: list[str] = []
     if look.trim is not None:
         lines.append(f"budget: {look.trim}")
@@ -242,7 +241,6 @@ def _changes(look: Look) -> Text:
 
 
 def _cautions(look: Look) -> Text:
-    """Return the cautions, one per line."""
     signed = (
         Text.assemble(("! ", "bold red" if caution.kind in _GRAVE else "bold yellow"), str(caution))
         for caution in look.cautions
@@ -251,7 +249,7 @@ def _cautions(look: Look) -> Text:
 
 
 def _changed(change: SlotChange) -> Text:
-    """Describe the change of a slot, with the differing lines."""
+    """Return a description of a slot's change with the lines that differ."""
     tokens = (
         f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
     )
@@ -269,7 +267,6 @@ def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableTyp
 
 
 def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) -> str:
-    """Return the printed text of parts."""
     file = StringIO()
     console = Console(
         file=file,
@@ -279,11 +276,11 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         no_color=not colored,
         legacy_windows=False,
         highlight=False,
-        # rich keeps the environment of its import, and datasets replaces that by a copy.
+        # rich keeps the environment from its import, which the datasets package replaces with a copy.
         _environ=os.environ,
     )
     for part in parts:
-        # With soft_wrap, the terminal wraps long lines, so they are copied as one line.
+        # With soft_wrap, the terminal wraps long lines, so that copying a line doesn't insert line breaks.
         text = part.plain if isinstance(part, Text) else None
         console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
     return file.getvalue()
