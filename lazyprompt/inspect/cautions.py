@@ -1,4 +1,4 @@
-"""Finds possible problems of a prompt before it is sent, and the control sequences in its values."""
+"""Detection of possible problems in a prompt before it is sent, including control sequences in values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """A control sequence in untrusted text.
+    """A control sequence in an untrusted text.
 
     Attributes:
-        slot: The slot of the text.
-        start: The index of its first character in the flat prompt.
-        end: The index after its last character.
+        slot: The slot that contains the sequence.
+        start: The index of the sequence's first character in the flat prompt.
+        end: The index after the sequence's last character.
         raw: The original sequence.
         safe: The neutralised sequence.
     """
@@ -35,11 +35,11 @@ class Mark(NamedTuple):
 
 
 def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """Return the neutralised control sequences of a prompt and the unchanged ones, each in order.
+    """Return the neutralised and the unchanged control sequences in a prompt, each in order.
 
     Args:
-        shown: The prompt.
-        safe: The same prompt with all slots neutralised.
+        shown: The rendered prompt.
+        safe: The same prompt, rendered with all slots neutralised.
     """
     marks: list[Mark] = []
     forged: list[Mark] = []
@@ -47,7 +47,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     for place, (part, slot) in enumerate(zip(shown.parts, shown.slots, strict=True)):
         if isinstance(part, Neutralised):
             marks += (Mark(slot, at + start, at + end, raw, part[start:end]) for start, end, raw in part.marks)
-        # With other text, a chat template may render other parts.
+        # A chat template may render different parts if a text changes.
         harmless = safe.parts[place] if shown.slots == safe.slots else part
         if isinstance(harmless, Neutralised) and harmless != part:
             grown = 0
@@ -60,7 +60,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
 
 
 def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Yield segments, split at the borders of marks; each with True if it is a mark."""
+    """Split segments at the boundaries of marks, and yield each piece with True if the piece is a mark."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:
@@ -70,19 +70,19 @@ def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterat
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # An unsplit text keeps its type, such as a secret.
+        # Keep the type of an unsplit text, which may be a secret.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 
 
 Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin", "refused"]
 
-# The fraction of the context window above which the answer may not fit.
+# Fraction of the context window above which the response may not fit.
 _NEAR = 0.9
-# The fewest tokens worth moving, the step of OpenAI's prompt cache
+# Minimum number of tokens worth moving, which equals the increment of OpenAI's prompt cache
 # (https://platform.openai.com/docs/guides/prompt-caching).
 _CACHED = 128
-# The maximum number of kinds of hidden characters to name.
+# Maximum number of kinds of hidden characters to list.
 _NAMED = 4
 
 TEMPLATES: Final[Mapping[Kind, str]] = {
@@ -97,16 +97,16 @@ TEMPLATES: Final[Mapping[Kind, str]] = {
     "origin": "a note on the chat template: {note}",
     "refused": "{where}: {form} would refuse this: {reason}",
 }
-"""The message of each kind, with placeholders for its values. The studio has translations."""
+"""The message template for each kind of caution. The studio contains translations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """A possible problem of a prompt.
+    """A possible problem in a prompt.
 
     Attributes:
         kind: The kind of problem.
-        values: The values of the kind's message, with control characters escaped, so they can be printed anywhere.
+        values: The values for the message's placeholders, with control characters escaped so that they can be printed.
     """
 
     kind: Kind
@@ -120,10 +120,10 @@ class PromptPiece(NamedTuple):
     """A piece of a prompt, in the order in which it is sent.
 
     Attributes:
-        slot: The slot that the text belongs to.
+        slot: The slot that the text comes from.
         text: The text.
-        constant: True if the text is the same in every prompt.
-        texts: For JSON, the texts in it; None if the text itself is plain text.
+        constant: True if every prompt contains the same text.
+        texts: The strings inside a JSON text, or None for plain text.
     """
 
     slot: str
@@ -133,18 +133,18 @@ class PromptPiece(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The data of a prompt in which cautions are found.
+    """The data of a prompt that the caution rules examine.
 
     Attributes:
-        values: The values of the call, by slot.
+        values: The input values, keyed by slot.
         pieces: The pieces of the prompt, in the order in which they are sent.
         marks: The neutralised control sequences.
-        forged: The control sequences that were not neutralised, because safety is off.
-        total: The tokens of the prompt.
-        window: The tokens of the model's context window; None if unknown.
+        forged: The control sequences that were not neutralised because safety is off.
+        total: The number of tokens in the prompt.
+        window: The size of the model's context window in tokens, or None if unknown.
         report: The payload's report.
-        note: The note of the rendered text: the reason for lost origins, or the roles that the chat template omits.
-        tokens_of: The function that counts the tokens of a text.
+        note: A note from rendering: why text origins are unknown, or which roles the chat template omits.
+        tokens_of: The function that counts the tokens in a text.
     """
 
     values: Mapping[str, object]
@@ -159,7 +159,7 @@ class Facts(NamedTuple):
 
 
 def cautions_of(facts: Facts) -> tuple[Caution, ...]:
-    """Return all cautions about a prompt, the most important first."""
+    """Return all cautions about a prompt, most important first."""
     marks = (*_of_marks("forged", facts.forged), *_of_marks("neutralised", facts.marks))
     losses = (
         Caution("loss", {"where": visible(entry.where), "reason": visible(entry.reason)})
@@ -171,7 +171,7 @@ def cautions_of(facts: Facts) -> tuple[Caution, ...]:
 
 
 def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
-    """Yield a caution for each slot, with its first mark."""
+    """Yield one caution for each slot, which describes the slot's first mark."""
     by_slot: dict[str, list[Mark]] = {}
     for mark in marks:
         by_slot.setdefault(mark.slot, []).append(mark)
@@ -211,14 +211,14 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     if first is None:
         return
     behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
-    # Count piece by piece, as for slots, because those counts are cached.
+    # Count each piece separately, because the counts for slots are cached per piece.
     tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Yield all texts in a JSON value, including the names of fields."""
+    """Yield every string in a JSON value, including object keys."""
     if isinstance(value, str):
         yield value
     elif is_mapping(value):

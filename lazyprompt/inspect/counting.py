@@ -1,4 +1,4 @@
-"""Creates token counters by name, and caches counts for the views of one prompt."""
+"""Creation of token counters by name, and caching of token counts for views of a prompt."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _UNITS: Final[Mapping[type, str]] = {ApproximateTokenCounter: "tokens (about)", 
 
 
 def unit_of(counter: TokenCounter) -> str:
-    """Return the unit of a counter: ``tokens``, ``tokens (about)``, or ``characters``."""
+    """Return a counter's unit, which is ``tokens``, ``tokens (about)`` or ``characters``."""
     return _UNITS.get(type(counter), "tokens")
 
 
-# For each counter: the name of its argument (empty for none), its module and its class.
+# Argument name (empty if the counter accepts none), module and class for each counter.
 _COUNTERS: Final = {
     "approximate": ("", "tokens.approximate", "ApproximateTokenCounter"),
     "chars": ("", "tokens.counter", "CharTokenCounter"),
@@ -34,31 +34,31 @@ _COUNTERS: Final = {
 
 
 def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
-    """Create the counter ``NAME[:ARGUMENT]``, such as ``tiktoken:gpt-5``.
+    """Create a token counter from ``NAME[:ARGUMENT]``, such as ``tiktoken:gpt-5``.
 
     Args:
-        spec: The name, with the argument.
-        bpe_file: The vocabulary's file for tiktoken.
+        spec: The counter's name, with its argument if required.
+        bpe_file: The path of a vocabulary file for tiktoken.
 
     Raises:
-        TokenizerError: The counter is unknown, or can't be created.
+        TokenizerError: The counter is unknown or can't be created.
     """
     name, colon, argument = spec.partition(":")
     if name not in _COUNTERS:
         known = ", ".join(f"{each}:{behind[0]}" if behind[0] else each for each, behind in _COUNTERS.items())
-        raise TokenizerError(f"{name!r} is not a counter{did_you_mean(name, _COUNTERS)}; known are {known}")
+        raise TokenizerError(f"unknown token counter {name!r}{did_you_mean(name, _COUNTERS)}; expected one of {known}")
     needed, file, kind = _COUNTERS[name]
     if needed and not argument:
-        raise TokenizerError(f"{name} needs an argument; give {name}:{needed}")
+        raise TokenizerError(f"{name} requires an argument; use {name}:{needed}")
     if colon and not needed:
-        raise TokenizerError(f"{name} accepts no argument; give {name}")
+        raise TokenizerError(f"{name} accepts no argument; use {name}")
     given = [argument, bpe_file] if name == "tiktoken" else [argument] if needed else []
     counter: TokenCounter = getattr(import_module(f"lazyprompt.{file}"), kind)(*given)
     return _RemoteCounter(counter) if name in ("anthropic", "gemini") else counter
 
 
 class _RemoteCounter:
-    """A counter of a provider's API, which converts its client's errors."""
+    """A counter that calls a provider's API and converts the client's errors."""
 
     additive: ClassVar[bool] = False
 
@@ -77,12 +77,12 @@ class _RemoteCounter:
             return count()
         except LazyPromptError:
             raise
-        except Exception as error:  # the clients' errors have no common base class
-            raise TokenizerError(f"the provider's client: {type(error).__name__}: {error}") from error
+        except Exception as error:  # client errors have no common base class
+            raise TokenizerError(f"the provider's client failed: {type(error).__name__}: {error}") from error
 
 
 class CountedOnce:
-    """A counter with an unbounded cache of text counts, for a single look.
+    """A counter with an unbounded cache of text counts, for a single view.
 
     Args:
         counter: The counter.
@@ -91,7 +91,7 @@ class CountedOnce:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.count_text = cache(counter.count_text)
-        # None has the same meaning as a missing attribute.
+        # A value of None is equivalent to a missing attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:

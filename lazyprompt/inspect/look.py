@@ -1,7 +1,7 @@
-"""Computes the data of all views of a prompt, and compares two prompts slot by slot.
+"""Computation of the data that views of a prompt display, and comparison of two prompts slot by slot.
 
-Views show exactly what ``generate_prompt`` returns for the same call, except for values of environment variables. They
-compute nothing themselves.
+Views display exactly what ``generate_prompt`` returns for the same arguments, except for the values of environment
+variables. Views perform no computation of their own.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# The name in a budget's report for tokens outside of slots; in flat text, these are the markers.
+# Name used in budget reports for tokens outside slots, which are the markers in flat text.
 FRAMING = "framing"
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a prompter's call.
+    """The arguments of a call to a prompter.
 
     Attributes:
-        input: The input; see :meth:`lazyprompt.Prompter.generate_prompt`, also for the others.
+        input: The input. :meth:`lazyprompt.Prompter.generate_prompt` documents all arguments.
         history: The earlier messages.
         tools: The tools.
-        label: The answer, in training data.
+        label: The expected response, in training data.
     """
 
     input: object = None
@@ -60,13 +60,13 @@ class CallArguments(NamedTuple):
 
 
 class SlotTokens(NamedTuple):
-    """The text and tokens of a slot in a prompt.
+    """The text and token count of a slot in a prompt.
 
     Attributes:
-        name: The slot's name; for everything outside of slots, ``markers`` in flat text and ``framing`` in a payload.
+        name: The slot's name; for text outside slots, ``markers`` in flat text or ``framing`` in a payload.
         tokens: The number of tokens.
-        text: The slot's text, from all its positions. History and tools have a line of JSON for each message or tool.
-            ``framing`` has no text.
+        text: The slot's text from all its positions. For history and tools, the text contains one line of JSON for each
+            message or tool. For ``framing``, the text is empty.
     """
 
     name: str
@@ -76,24 +76,24 @@ class SlotTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The data of a prompt in one form, for views.
+    """The data that views display for a prompt in one format.
 
     Attributes:
         title: The prompt's title, such as the name of its file.
-        form: ``flat``, or the provider.
-        model: The model, if one was named.
-        sent: The result of ``generate_prompt``: text, or a payload.
-        segments: The segments of a flat prompt; empty for a payload.
-        slots: The text and tokens of each slot, in the order of the prompt. Their tokens add up to the total.
-        total: The tokens of the prompt.
-        window: The tokens of the model's context window; None if unknown.
-        marks: The neutralised control sequences of a flat prompt.
-        report: The payload's report; empty for text.
-        trim: The budget's report; None without a budget.
-        cautions: The possible problems.
-        unit: The unit of counts: ``tokens``, ``tokens (about)`` for estimates, or ``characters``.
-        tokens: The tokens of the training sample, if requested.
-        unmatched: The mask's patterns without a match.
+        form: The format: ``flat``, or the name of a provider.
+        model: The model, if specified.
+        sent: The text or payload that ``generate_prompt`` returns.
+        segments: The segments of a flat prompt, or an empty tuple for a payload.
+        slots: The text and token count of each slot, in prompt order. The token counts add up to the total.
+        total: The number of tokens in the prompt.
+        window: The size of the model's context window in tokens, or None if unknown.
+        marks: The neutralised control sequences in a flat prompt.
+        report: The payload's report, which is empty for text.
+        trim: The budget's report, or None if the prompt has no budget.
+        cautions: The possible problems in the prompt.
+        unit: The unit for token counts: ``tokens``, ``tokens (about)`` for estimates, or ``characters``.
+        tokens: The tokens in the training sample, if requested.
+        unmatched: The mask's patterns that match nothing.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Look:
         return html_of(self)
 
 
-def look(  # noqa: PLR0913 - all but two are given by name
+def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     prompter: Prompter,
     call: CallArguments,
     *,
@@ -129,23 +129,23 @@ def look(  # noqa: PLR0913 - all but two are given by name
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Compute the data of a prompt's views. Environment variables in a prompt file stay references.
+    """Compute the data that views of a prompt display. References to environment variables are not resolved.
 
     Args:
         prompter: The prompter.
         call: The arguments of the call.
-        title: The title.
-        form: The ``format`` of :meth:`lazyprompt.Prompter.generate_prompt`.
-        model: The ``model`` of the same method.
-        counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`. Without ``max_tokens``, a
-            prompter with a budget uses its budget's counter.
-        max_tokens: The maximum number of tokens, which replaces the prompter's own budget.
-        window: The context window in tokens; by default, that of the model, if known.
-        tokenizer: The tokenizer for the tokens of the training sample, whose answer is the label.
-        mask: The mask of the sample; see :meth:`lazyprompt.Prompter.training_sample`.
+        title: The prompt's title.
+        form: The ``format`` argument for :meth:`lazyprompt.Prompter.generate_prompt`.
+        model: The ``model`` argument for :meth:`lazyprompt.Prompter.generate_prompt`.
+        counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`. If ``max_tokens`` is
+            omitted and the prompter has a budget, the budget's counter is used instead.
+        max_tokens: The maximum number of tokens, which overrides the prompter's own budget.
+        window: The context window in tokens; by default, the model's context window, if known.
+        tokenizer: The tokenizer for the training sample; the sample's response is the label.
+        mask: The mask for the training sample; see :meth:`lazyprompt.Prompter.training_sample`.
 
     Returns:
-        The data.
+        The data that views display.
 
     Raises:
         LazyPromptError: See :meth:`lazyprompt.Prompter.generate_prompt`.
@@ -158,7 +158,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
     target = limited.target(form, model)
     prompt = limited.fill(*call)
     fitted, trim = limited.fitted(prompt, target)
-    trim = cast("TrimReport", trim)  # there is a report, because there is a budget
+    trim = cast("TrimReport", trim)  # with a budget, fitted() always returns a report
     sent = target.render(fitted)
     segments: tuple[Segment, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -203,7 +203,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
 
 
 def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[PromptPiece]:
-    """List the pieces of a payload in the order in which providers read them: tools, system text, turns."""
+    """Return the pieces of a payload in the order in which providers read them."""
     pieces = [
         _json_piece("tools", [*prompt.tools], constant=True),
         PromptPiece("system", prompter.made_of.system, constant=True),
@@ -222,7 +222,7 @@ def _of_text(text: Text) -> Iterable[PromptPiece]:
 
 
 def _of_history(messages: Sequence[Msg]) -> Iterator[PromptPiece]:
-    """Yield the pieces of a history: the parts of the prompter's own texts, and the JSON of other messages."""
+    """Yield the parts of the prompter's own texts in a history, and all other messages as JSON."""
     for filled, group in groupby(messages, lambda each: tuple(filled_texts(each))):
         if filled:
             yield from (piece for text in filled for piece in _of_text(text.origins))
@@ -231,13 +231,13 @@ def _of_history(messages: Sequence[Msg]) -> Iterator[PromptPiece]:
 
 
 def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> PromptPiece:
-    """Return values as one piece, with a line of JSON for each."""
+    """Return one piece that contains a line of JSON for each value."""
     lines = "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
     return PromptPiece(slot, lines, constant, tuple(text for value in values for text in texts_in(value)))
 
 
 def _slots(trim: TrimReport, pieces: Sequence[PromptPiece], *, flat: bool) -> tuple[SlotTokens, ...]:
-    """Return the slots in the order of the prompt, followed by the text outside of slots."""
+    """Return the slots in prompt order, followed by an entry for the text outside slots."""
     texts: dict[str, list[str]] = {}
     for slot, text, *_ in pieces:
         texts.setdefault(slot, []).append(text)
@@ -249,7 +249,7 @@ def _slots(trim: TrimReport, pieces: Sequence[PromptPiece], *, flat: bool) -> tu
 
 
 def _values(prompter: Prompter, given: object) -> Mapping[str, object]:
-    """Return the values of an input by name."""
+    """Return an input's values as a mapping keyed by slot name."""
     if is_mapping(given):
         return given
     return {} if given is None else {prompter.name_of_text(): given}
@@ -259,18 +259,18 @@ _ENTRY = ("where", "kind", "action", "reason", "is_loss")
 
 
 def look_json(look: Look) -> JsonObject:
-    """Return a look as JSON values, for ``lazyprompt inspect --json`` and the studio.
+    """Return the data of a view as JSON, for ``lazyprompt inspect --json`` and the studio.
 
     Args:
-        look: The look.
+        look: The data to convert.
 
     Returns:
-        ``title``, ``form``, ``model``; ``text`` or ``payload`` (the other is None); ``segments`` (text, slot, trusted),
-        ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; indices in
-        characters), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or text and the fields of
-        :meth:`lazyprompt.TrimReport.as_dict`) and ``cautions`` (kind, values, text). The payload is not copied. With a
-        tokenizer also ``tokens`` (id, text, message, slot, trusted, trained) and ``unmatched``, the mask's patterns
-        without a match.
+        A dict with the keys ``title``, ``form`` and ``model``; ``text`` and ``payload``, one of which is None;
+        ``segments`` (text, slot, trusted), ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot,
+        start, end, raw, safe; indices in characters), ``report`` (where, kind, action, reason, is_loss), ``trim``
+        (None, or text and the fields of :meth:`lazyprompt.TrimReport.as_dict`) and ``cautions`` (kind, values, text).
+        The payload is not copied. If a tokenizer was used, the dict also contains ``tokens`` (id, text, message, slot,
+        trusted, trained) and ``unmatched``, the mask's patterns that match nothing.
     """
     sample: JsonObject = {"tokens": [token._asdict() for token in look.tokens], "unmatched": [*look.unmatched]}
     return {
@@ -298,15 +298,15 @@ State: TypeAlias = Literal["same", "changed", "added", "removed"]
 
 
 class SlotChange(NamedTuple):
-    """The change of a slot between two prompts.
+    """A change to a slot between two prompts.
 
     Attributes:
         name: The slot's name.
-        state: ``same``, ``changed``, ``added`` or ``removed``. Texts are compared; for ``framing``, which has no text,
-            token counts are compared.
-        before: The tokens in the first prompt; 0 if it has no such slot.
-        after: The tokens in the second prompt; 0 if it has no such slot.
-        lines: A unified diff of the texts, without file names; empty for equal texts.
+        state: ``same``, ``changed``, ``added`` or ``removed``. The state depends on the slot's text, or on the token
+            count for ``framing``, which has no text.
+        before: The slot's token count in the first prompt, or 0 if that prompt lacks the slot.
+        after: The slot's token count in the second prompt, or 0 if that prompt lacks the slot.
+        lines: A unified diff of the texts without file names, which is empty for equal texts.
     """
 
     name: str
@@ -320,10 +320,10 @@ class SharedPrefix(NamedTuple):
     """The common prefix of two prompts, which a provider's cache can serve.
 
     Attributes:
-        tokens: The approximate number of tokens; the last slot counts in proportion to its shared text.
-        total: The tokens of the second prompt.
-        slot: The slot of the second prompt in which the prefix ends; None if the prompts are equal.
-        line: The line in that slot, from 1.
+        tokens: The approximate number of shared tokens. The last slot contributes in proportion to its shared text.
+        total: The number of tokens in the second prompt.
+        slot: The slot in the second prompt where the prefix ends, or None if the prompts are equal.
+        line: The line number within that slot, counted from 1.
     """
 
     tokens: int
@@ -339,14 +339,14 @@ class SharedPrefix(NamedTuple):
 
 
 def shared_prefix(before: Look, after: Look) -> SharedPrefix:
-    """Find the end of the common prefix of two prompts.
+    """Find where the common prefix of two prompts ends.
 
     Args:
         before: The first prompt.
         after: The second prompt.
 
     Returns:
-        The position in the second prompt. For payloads, slots are compared in order, without framing.
+        The prefix, with its end in the second prompt. For payloads, slots are compared in order, without framing.
     """
     parts = _parts(after)
     one, other = ("".join(text for _, text in each) for each in (_parts(before), parts))
@@ -367,7 +367,7 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
 
 
 def _parts(look: Look) -> list[tuple[str, str]]:
-    """List the slots and texts of a prompt in the order in which they are sent; for payloads, tools first."""
+    """List a prompt's slots and texts in sending order; in a payload, the tools come first."""
     given = [(slot, text) for text, slot, _ in look.segments]
     given = given or sorted(((slot.name, slot.text) for slot in look.slots), key=lambda part: part[0] != "tools")
     return [(slot, text) for slot, text in given if text]
@@ -381,7 +381,7 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
         after: The second prompt.
 
     Returns:
-        The changes of all slots: in the order of the first prompt, then the added ones, then ``markers`` or
+        A change for each slot, in the order of the first prompt, followed by added slots and by ``markers`` or
         ``framing``.
     """
     one, other = ({slot.name: slot for slot in look.slots} for look in (before, after))

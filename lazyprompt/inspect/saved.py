@@ -1,4 +1,4 @@
-"""Views of a saved payload: the body of a request, a list of messages, or a line of a batch."""
+"""Views of a saved payload, which can be a request body, a list of messages or a batch file line."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
-# The keys of payloads within lines of batches and DashScope's own requests.
+# Keys that contain the payload in batch file lines and in DashScope's native requests.
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
-# The keys that only one provider's payloads have.
+# Keys that identify a single provider's payloads.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}
-# The keys of a separate system text, in the order of `countable`.
+# Keys that contain a separate system text, in the order used by `countable`.
 _APART: Final = ("system", "instructions", "system_instruction")
 _KINDS: Final[dict[type, str]] = {str: "a text", int: "a number", float: "a number", bool: "a boolean"}
 
@@ -43,21 +43,21 @@ def saved_look(
     counter: TokenCounter | None = None,
     window: int | None = None,
 ) -> Look:
-    """Compute the data of a saved payload's views.
+    """Compute the data that views of a saved payload display.
 
     Args:
-        text: The JSON of a provider's request body, a list of messages, or a line of a batch.
+        text: The JSON text of a provider's request body, a list of messages or a batch file line.
         title: The title.
-        form: The provider; by default, the first one whose rules the payload follows.
-        model: The model; by default, that of the payload.
+        form: The provider; by default, the first provider whose rules the payload meets.
+        model: The model; by default, the model in the payload.
         counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`.
-        window: The context window in tokens; by default, that of the model, if known.
+        window: The context window in tokens; by default, the model's context window, if known.
 
     Returns:
-        The data; its slots are the messages.
+        The data, with one slot for each message.
 
     Raises:
-        FormatError: The text is not JSON, not a payload, or not the payload of a known provider.
+        FormatError: The text is not valid JSON, not a payload, or not a payload for a known provider.
     """
     given = _payload_in(_parsed(text))
     profile, payload = _known(given) if form is None else _as(given, profile_of(form))
@@ -96,9 +96,9 @@ def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise FormatError("a saved payload is JSON, and this is nested too deep to be read") from error
+        raise FormatError("the saved payload is nested too deeply") from error
     except ValueError as error:
-        raise FormatError(f"a saved payload is JSON, and this is not: {error}") from error
+        raise FormatError(f"the saved payload is not valid JSON: {error}") from error
 
 
 def _payload_in(given: object) -> JsonObject | list[object]:
@@ -111,7 +111,7 @@ def _payload_in(given: object) -> JsonObject | list[object]:
         return given
     if not isinstance(given, dict):
         kind = "null" if given is None else _KINDS[type(given)]
-        raise FormatError(f"a saved payload is a JSON object or a list of messages, and this is {kind}")
+        raise FormatError(f"a saved payload must be a JSON object or a list of messages, not {kind}")
     fields = cast("JsonObject", given)
     for key in _WITHIN:
         inner = fields.get(key)
@@ -121,22 +121,22 @@ def _payload_in(given: object) -> JsonObject | list[object]:
 
 
 def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, JsonObject]:
-    """Return a value as the payload of a provider.
+    """Convert a value to a payload for a provider, together with the provider's profile.
 
     Raises:
-        FormatError: The value is not such a payload.
+        FormatError: The value is not a payload for this provider.
     """
     key = profile.form.messages_key
     payload = cast("JsonObject", {key: given}) if isinstance(given, list) else given
     content = payload.get(key)
     if not (key != "messages" if isinstance(content, str) else key != "prompt" and _are_objects(content)):
-        what = f"has no {key!r}" if content is None else f"has no messages in {key!r}"
-        raise FormatError(f"a payload of {profile.name} has its messages in {key!r}, and this {what}")
+        what = "the key is missing" if content is None else "the key contains no messages"
+        raise FormatError(f"a payload for {profile.name} must contain its messages in {key!r}, but {what}")
     return profile, payload
 
 
 def _countable(payload: JsonObject) -> JsonObject:
-    """Return the payload without invalid tools, and with the system text under its canonical key."""
+    """Return the payload without invalid tools, with the system text under its canonical key."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
     # Google's API accepts both keys.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
@@ -147,21 +147,21 @@ def _are_objects(value: object) -> bool:
 
 
 def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
-    """Return the first provider whose rules a payload follows.
+    """Return the first provider whose rules a payload meets.
 
     Raises:
-        FormatError: There is no such provider.
+        FormatError: The payload meets no known provider's rules.
     """
     hints = [provider for key, provider in _OWN.items() if isinstance(given, dict) and key in given]
     for name in dict.fromkeys((*hints, *PROVIDERS)):
         try:
             profile, payload = _as(given, profile_of(name))
         except FormatError:
-            continue  # not this provider's form
+            continue  # not in this provider's format
         if not violations(payload, profile):
             return profile, payload
     raise FormatError(
-        "this follows the rules of no known provider; name the provider with --format NAME (or form=) to see what it "
+        "the payload meets no known provider's rules; set the provider with --format NAME (or form=) to see what it "
         "would reject"
     )
 
@@ -172,7 +172,7 @@ def _pieces(
     tools: Sequence[object] | None,
     profile: Profile,
 ) -> Iterator[PromptPiece]:
-    """Yield the messages in the order in which they are counted, then the tools."""
+    """Yield the messages in counting order, followed by the tools."""
     key = profile.form.messages_key
     apart = [name for name in reversed(_APART) if name in payload]
     for at, message in enumerate(messages):
@@ -190,7 +190,7 @@ def _pieces(
 
 
 def _text_of(message: Mapping[str, object]) -> str:
-    """Return plain text unchanged, and any other message as JSON."""
+    """Return the text of a plain text message, or any other message as JSON."""
     content = message.get("content")
     if isinstance(content, str) and message.keys() <= {"role", "content", "type"}:
         return content

@@ -187,7 +187,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--seed", "3"], "--seed: it is for a sample; give --sample N"),
         (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no rows; leave out one"),
         (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' cannot count rows; give one of approximate, chars, "),
-        (["--tokens", "tiktoken"], "--tokens: tiktoken needs an argument"),
+        (["--tokens", "tiktoken"], "--tokens: tiktoken requires an argument"),
         (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; give another"),
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
         (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),

@@ -270,12 +270,12 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
         (("none.json",), "PROMPT_FILE: none.json: No such file or directory"),
         (
             ("b.json",),
-            "PROMPT_FILE: b.json: a saved payload is JSON, and this is not: Expecting value: line 1 column 1 (char 0)",
+            "PROMPT_FILE: b.json: the saved payload is not valid JSON: Expecting value: line 1 column 1 (char 0)",
         ),
         (("a.json", "--diff", "none.json"), "--diff: none.json: No such file or directory"),
         (
             ("a.json", "--format", "gemini"),
-            "PROMPT_FILE: a.json: a payload of gemini has its messages in 'contents', and this has no 'contents'",
+            "PROMPT_FILE: a.json: a payload for gemini must contain its messages in 'contents', but the key is missing",
         ),
         (("a.json", "--json", "--color", "always"), "--color: JSON has no colour; leave out --json"),
     ],

@@ -411,7 +411,7 @@ def test_errors_of_a_client_are_one_line(
         "lazyprompt.formatters.counters.AnthropicTokenCounter._ask", lambda _, *given: client.ask(*given)
     )
     message = fault(run("tokens", "--input", "x", "--counter", "anthropic:m"))
-    assert message.startswith(f"--counter: the provider's client: {type(error).__name__}: ")
+    assert message.startswith(f"--counter: the provider's client failed: {type(error).__name__}: ")
     assert "\x1b" not in message
 
 
@@ -453,7 +453,9 @@ def test_download_stands_alone(run: Callable[..., Ran], more: tuple[str, ...], o
 
 # --- Wrong use ---------------------------------------------------------------------------------------------------
 
-KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthropic:MODEL, gemini:MODEL"
+KNOWN = (
+    "expected one of approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthropic:MODEL, gemini:MODEL"
+)
 
 
 @pytest.mark.parametrize(
@@ -463,17 +465,17 @@ KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:P
         (QA, "--set: no value for 'question', 'context'; "),
         (
             ("--input", "x", "--counter", "tiktokn:x"),
-            f"--counter: 'tiktokn' is not a counter (did you mean 'tiktoken'?); {KNOWN}",
+            f"--counter: unknown token counter 'tiktokn' (did you mean 'tiktoken'?); expected {KNOWN}",
         ),
-        (("--input", "x", "--counter", ""), f"--counter: '' is not a counter; {KNOWN}"),
-        (("--input", "x", "--counter", "gpt-4o"), f"--counter: 'gpt-4o' is not a counter; {KNOWN}"),
+        (("--input", "x", "--counter", ""), f"--counter: unknown token counter ''; expected {KNOWN}"),
+        (("--input", "x", "--counter", "gpt-4o"), f"--counter: unknown token counter 'gpt-4o'; expected {KNOWN}"),
         (
             ("--input", "x", "--counter", "tiktoken"),
-            "--counter: tiktoken needs an argument; give tiktoken:MODEL_OR_",
+            "--counter: tiktoken requires an argument; use tiktoken:MODEL_OR_",
         ),
-        (("--input", "x", "--counter", "gemini:"), "--counter: gemini needs an argument; give gemini:MODEL"),
-        (("--input", "x", "--counter", "chars:x"), "--counter: chars accepts no argument; give chars"),
-        (("--input", "x", "--counter", "chars:"), "--counter: chars accepts no argument; give chars"),
+        (("--input", "x", "--counter", "gemini:"), "--counter: gemini requires an argument; use gemini:MODEL"),
+        (("--input", "x", "--counter", "chars:x"), "--counter: chars accepts no argument; use chars"),
+        (("--input", "x", "--counter", "chars:"), "--counter: chars accepts no argument; use chars"),
         (("--input", "x", "--counter", "\udcff"), "--counter: the text is not UTF-8"),
         (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
         (("--input", "x", "--counter", "huggingface:no"), "--counter: no does not exist; "),
