@@ -1,4 +1,4 @@
-"""Tests prompts: test cases, checks, and comparisons of two versions of a prompt. Read cases.py first."""
+"""Prompt tests with test cases, checks and comparisons of two prompt versions. Read cases.py first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["assert_prompt", "render_cases"]
 
 
 def __getattr__(name: str) -> object:
-    # pytest imports this package at every start, for its plugin.
+    # Import lazily, because pytest loads this package for its plugin at every start.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("lazyprompt.testing.cases"), name)

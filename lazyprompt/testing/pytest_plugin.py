@@ -1,9 +1,10 @@
-"""The pytest plugin, which collects ``*.test.yaml`` files.
+"""A pytest plugin that collects ``*.test.yaml`` files.
 
-pytest imports it at every start, before coverage begins. The rest of the package is imported only for test files.
+pytest imports this module at every start, before coverage measurement begins. Other modules of the package are imported
+only when a test file is collected.
 """
 
-# pytest does not know all of its own types.
+# pytest's own type annotations are incomplete.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the setting ``lazyprompt_roots``, which corresponds to the option ``--root``."""
-    parser.addini(
-        "lazyprompt_roots", "more directories that test files of prompts may read from, besides their own", "paths"
-    )
+    """Declare the ``lazyprompt_roots`` setting, which is equivalent to the ``--root`` option."""
+    parser.addini("lazyprompt_roots", "additional directories that prompt test files may read from", "paths")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a file of cases; files of other tools, which have no prompt, are skipped."""
+    """Collect a test file; skip files without prompts, which belong to other tools."""
     if not file_path.name.endswith((".test.yaml", ".test.yml")):
         return None
     from lazyprompt.testing.cases import is_case_file
@@ -36,10 +35,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class PromptCases(pytest.File):
-    """A file of cases."""
+    """A test file that pytest has collected."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case."""
+        """Yield a pytest item for each test case."""
         from lazyprompt.errors import LazyPromptError
         from lazyprompt.testing.cases import CaseFile
         from lazyprompt.testing.running import Runner
@@ -53,19 +52,19 @@ class PromptCases(pytest.File):
 
 
 class PromptCase(pytest.Item):
-    """A case."""
+    """A test case, as a pytest item."""
 
     def __init__(self, *, result: Result, **more: Any) -> None:
         super().__init__(**more)
         self.result = result
 
     def runtest(self) -> None:
-        """Fail if a check of the case fails."""
+        """Raise an error if any check of this test case has failed."""
         if self.result.failures:
             raise PromptCaseError(self.result)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: None = None) -> str:  # type: ignore[override]  # a text is a representation
-        """Return the failed checks, without a traceback."""
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: None = None) -> str:  # type: ignore[override]  # a string is a valid representation
+        """Return a description of the failed checks without a traceback."""
         if not isinstance(excinfo.value, PromptCaseError):
             return str(super().repr_failure(excinfo, style))
         from lazyprompt.testing.report import failure_lines
@@ -73,16 +72,16 @@ class PromptCase(pytest.Item):
         return "\n".join(map("".join, failure_lines(excinfo.value.result)))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the location of the case."""
+        """Return the location of the test case."""
         case = self.result.case
         return self.path, case.line - 1, f"{self.path.name}: {case.name}"
 
 
 class PromptCaseError(AssertionError):
-    """The failure of a case.
+    """An error for a failed test case.
 
     Args:
-        result: The result of the case.
+        result: The result of the test case.
     """
 
     def __init__(self, result: Result) -> None:

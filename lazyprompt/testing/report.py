@@ -1,4 +1,4 @@
-"""Counts the results of cases, and writes them as a table, JSON, JUnit XML or GitHub workflow commands."""
+"""Reports of test results as a table, JSON, JUnit XML or GitHub workflow commands."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MOST_LINES: Final = 30
 
 
 class ChangedCase(NamedTuple):
-    """A case that changed.
+    """A test case whose prompt changed.
 
     Attributes:
-        file: The file of the case.
-        name: The case's name.
+        file: The path of the test file.
+        name: The test case's name.
         kinds: The changed parts.
         tokens: The approximate number of added tokens.
     """
@@ -41,18 +41,18 @@ class ChangedCase(NamedTuple):
     tokens: int
 
 
-# The size of a change, its negative number, the case, and the change.
+# The size of a change, its negated sequence number, the test case and the change.
 _Ranked: TypeAlias = "tuple[int, int, ChangedCase, CaseChange]"
 
 
 class Group(NamedTuple):
-    """Cases with the same changed parts.
+    """A group of test cases with the same changed parts.
 
     Attributes:
         kinds: The changed parts.
-        file: The file of the first case.
-        rows: The number of cases.
-        tokens: The approximate number of added tokens in all cases.
+        file: The path of the first test case's file.
+        rows: The number of test cases.
+        tokens: The approximate number of tokens added in all test cases.
     """
 
     kinds: tuple[str, ...]
@@ -66,11 +66,11 @@ class Group(NamedTuple):
 
 @dataclass
 class Report:
-    """The results so far. Passed cases are only counted.
+    """The results collected so far. For passed test cases, only the number is kept.
 
     Args:
-        compares: True if there is another version to compare with.
-        keeps_names: True to keep the names of all cases.
+        compares: True if the prompts are compared with another version.
+        keeps_names: True to keep the names of all test cases.
     """
 
     compares: bool = False
@@ -83,7 +83,7 @@ class Report:
     _largest: list[_Ranked] = field(default_factory=list["_Ranked"])
 
     def add(self, result: Result) -> None:
-        """Count a result."""
+        """Add a result to the report."""
         case, rendered, change = result.case, result.rendered, result.change
         file = str(case.file)
         self.passed[file] = self.passed.get(file, 0) + (not result.failures)
@@ -98,18 +98,18 @@ class Report:
             row = ChangedCase(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
             if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
-                # The number breaks ties, in favor of earlier cases.
+                # The sequence number breaks ties in favor of earlier test cases.
                 heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
                 if len(self._largest) > _MOST_SHOWN:
                     heapq.heappop(self._largest)
 
     @property
     def total(self) -> int:
-        """The number of cases."""
+        """The number of test cases."""
         return sum(self.passed.values()) + len(self.failed)
 
     def groups(self) -> list[Group]:
-        """Return the changed cases, grouped by the changed parts, largest group first."""
+        """Group the changed test cases by their changed parts, largest group first."""
         found: dict[tuple[str, ...], Group] = {}
         for file, _, kinds, tokens in self.changed:
             group = found.get(kinds, Group(kinds, file, 0, 0))
@@ -117,11 +117,11 @@ class Report:
         return sorted(found.values(), key=lambda group: -group.rows)
 
     def largest(self) -> list[tuple[ChangedCase, CaseChange]]:
-        """Return the ten cases with the largest changes, largest first."""
+        """Return the ten test cases with the largest changes, largest first."""
         return [(row, change) for _, _, row, change in sorted(self._largest, key=lambda each: each[:2], reverse=True)]
 
     def to_dict(self) -> JsonObject:
-        """Return the report as JSON values."""
+        """Return the report as a JSON-serializable dict."""
         failed: list[Json] = []
         for result in self.failed:
             case = result.case
@@ -141,7 +141,7 @@ class Report:
         return found
 
     def summary(self) -> str:
-        """Return the numbers as one line."""
+        """Return a one-line summary of the results."""
         parts = [f"{sum(self.passed.values()):,} passed", f"{len(self.failed):,} failed"]
         if self.compares:
             parts.append(f"{len(self.changed):,} changed")
@@ -150,7 +150,7 @@ class Report:
 
 
 def table_rows(report: Report) -> list[tuple[str, ...]]:
-    """Return the heading and a row of numbers for each file."""
+    """Return the table's heading and one row for each test file."""
     failed = Counter(str(each.case.file) for each in report.failed)
     counts = [Counter(report.passed), failed]
     if report.compares:
@@ -160,9 +160,9 @@ def table_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a failed case: a text, and a text to color after it.
+    """Yield the lines that describe a failed test case, each as plain text followed by colored text.
 
-    Control characters are escaped, because logs are shown in terminals too.
+    Control characters are escaped, because logs may be displayed in terminals.
     """
     case = result.case
     yield visible(f"{case.file}:{case.line}: {case.name}"), ""
@@ -172,7 +172,7 @@ def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def change_lines(report: Report) -> Iterator[str]:
-    """Yield the lines of the changes: the groups and the largest changes, with control characters escaped."""
+    """Yield the lines that list groups of changes and the largest changes, with control characters escaped."""
     yield from (visible(str(group)) for group in report.groups())
     for row, change in report.largest():
         yield ""
@@ -181,7 +181,7 @@ def change_lines(report: Report) -> Iterator[str]:
 
 
 def junit(report: Report) -> str:
-    """Return the results as JUnit XML, for CI systems."""
+    """Return the results as JUnit XML for CI systems."""
     failed = {(str(each.case.file), each.case.name): each for each in report.failed}
     counts = {"tests": str(report.total), "failures": str(len(failed))}
     suites = Element("testsuites", counts)
@@ -201,12 +201,12 @@ def _message(result: Result) -> str:
 
 
 def _xml(text: str) -> str:
-    """Return a text without characters that XML can't represent."""
+    """Remove or escape characters that XML can't represent."""
     return visible(text).replace("\x0c", "").replace("\x0b", "").encode("utf-8", "replace").decode()
 
 
 def github(report: Report) -> Iterator[str]:
-    """Yield GitHub's workflow commands, which show each failure at its line of a pull request."""
+    """Yield GitHub workflow commands, which annotate each failure at its line in a pull request."""
     for result in report.failed:
         case = result.case
         yield command("error", str(case.file), case.line, f"case {case.name}", _message(result))
