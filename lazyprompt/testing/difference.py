@@ -1,4 +1,4 @@
-"""Compares the requests of cases with those of another version of the prompts, in git or a directory."""
+"""Comparison of test case requests with another prompt version in git or in a directory."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase, TurnText
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
-"""A case counts as changed if its request to one of these providers changes."""
+"""The providers whose requests are compared; a test case has changed if any of these requests differs."""
 _OWN_TEXT: Final = "instruction"
-# The number of a commit's files in memory at once.
+# Maximum number of a commit's files in memory at the same time.
 _AT_ONCE: Final = 200
 
 
 class CaseChange(NamedTuple):
-    """The change of a case from one version to another.
+    """A change to a test case between two prompt versions.
 
     Attributes:
         kinds: The changed parts: ``instruction``, ``slot NAME``, ``roles``, ``order``, ``tools``, ``model``,
-            ``parameters``, ``answer form``, ``safety``; ``error`` if one version can't be rendered, ``new`` if the
-            other version has no such file.
+            ``parameters``, ``answer form`` or ``safety``. ``error`` means that one version can't be rendered, and
+            ``new`` that the file exists only in the tested version.
         tokens: The approximate number of added tokens.
-        size: The number of differing characters, by which changes are sorted.
-        before: The prompt of the other version, or its error.
-        after: The prompt, or its error.
+        size: The number of differing characters, which determines the sort order.
+        before: The prompt from the other version, or its error message.
+        after: The prompt from the tested version, or its error message.
     """
 
     kinds: tuple[str, ...]
@@ -56,16 +56,16 @@ class CaseChange(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The texts before and after."""
+        """The texts of both prompt versions."""
         return _text(self.before), _text(self.after)
 
 
 class Comparison:
-    """Compares the prompts of two versions of a file, case by case.
+    """A comparison of two versions of a prompt file, one test case at a time.
 
     Args:
-        before: The other version, or its error; ``""`` if it has no such file.
-        after: The tested version, or its error.
+        before: The prompt file's other version, or its error message, which is ``""`` if the file doesn't exist.
+        after: The tested version, or its error message.
     """
 
     def __init__(self, before: LoadedPrompt | str, after: LoadedPrompt | str) -> None:
@@ -79,14 +79,14 @@ class Comparison:
         self._controls = controls_of(DEFAULT_MARKERS)
 
     def change(self, before: RenderedCase | str, after: RenderedCase | str) -> CaseChange | None:
-        """Compare the prompts of a case.
+        """Compare both versions of a test case's prompt.
 
         Args:
-            before: The prompt of the other version, or its error.
-            after: The prompt, or its error.
+            before: The prompt from the other version, or its error message.
+            after: The prompt from the tested version, or its error message.
 
         Returns:
-            The change; None if no request differs.
+            The change, or None if no request differs.
         """
         if isinstance(before, str) or isinstance(after, str):
             if isinstance(before, str) and isinstance(after, str):
@@ -115,7 +115,7 @@ class Comparison:
         return CaseChange(tuple(kinds) or ("form",), tokens, size, before, after)
 
     def _is_forged_in_one(self, change: Change) -> bool:
-        """Return True if one of two texts contains a control sequence of any model, and the other doesn't."""
+        """Return True if only one of the two texts contains a control sequence of any model."""
         before, after = change.before, change.after
         if self._controls.is_clean(f"{before}\n{after}"):
             return False
@@ -123,7 +123,7 @@ class Comparison:
 
 
 def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
-    """Return True if a turn's text differs, so that the requests need not be rendered to compare them."""
+    """Return True if the text of any turn differs, in which case comparing requests is unnecessary."""
     old, new = before.turns, after.turns
     is_chat = before.source.is_chat and after.source.is_chat
     if not is_chat or [turn.role for turn in old] != [turn.role for turn in new]:
@@ -133,19 +133,19 @@ def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
 
 
 def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> bool:
-    """Return True if the bytes of a request differ."""
+    """Return True if any request differs, including in the order of its fields."""
     first, *others = PROVIDERS
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # OpenAI's request also shows the order of fields, which equality ignores.
+    # OpenAI's request also reveals the order of fields, which an equality comparison ignores.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )
 
 
 def _has_calls(value: Prompt | FilledFile) -> bool:
-    """Return True if the text may contain tool calls; equality ignores the order of their fields."""
+    """Return True if the prompt may contain tool calls, for which equality ignores the order of fields."""
     if not isinstance(value, FilledFile):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
@@ -153,7 +153,7 @@ def _has_calls(value: Prompt | FilledFile) -> bool:
 
 
 def _own_tools(before: RenderedCase, after: RenderedCase) -> tuple[str, ...]:
-    """Return ``("tools",)`` if the tools in the text of a file changed."""
+    """Return ``("tools",)`` if the tools defined in the text of a prompt file have changed."""
     own, others = (each.value.tools if isinstance(each.value, FilledFile) else () for each in (before, after))
     return ("tools",) if (own or others) and json.dumps(own) != json.dumps(others) else ()
 
@@ -166,7 +166,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return the kinds of changes of roles, own text and order, regardless of slot values."""
+    """Return the kinds of changes to roles, the prompt's own text and order, ignoring slot values."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []
@@ -182,28 +182,28 @@ def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[
 
 
 def _own_text(turn: TurnText, mark: str = "") -> str:
-    """Return the own text of a turn, with each slot replaced by its marked name."""
+    """Return a turn's text with slot values omitted, or with each slot replaced by its marked name."""
     return "".join(f"{mark}{slot}{mark}" * bool(mark) if slot else text for slot, text in turn.pieces)
 
 
 def _parts(slots: Mapping[str, str]) -> list[Part]:
-    """Return the own text of a case and the text of each slot."""
+    """Convert slot texts to named parts for comparison."""
     return [Part(f"slot {slot}" if slot else _OWN_TEXT, text) for slot, text in slots.items()]
 
 
 @lru_cache(maxsize=64)
 def _tokens(text: str) -> int:
-    """Return the approximate number of tokens of a text; cached, because most rows share their own text."""
+    """Estimate the number of tokens in a text. Results are cached, because most rows contain the same prompt text."""
     return approximate_tokens(text)
 
 
 def _text(case: RenderedCase | str) -> str:
-    """Return the messages as printable text, or the error."""
+    """Return the messages as printable text, or the error message."""
     return case if isinstance(case, str) else "\n\n".join(f"{turn.role}:\n{turn.text}" for turn in case.turns)
 
 
 def _distance(before: str, after: str) -> int:
-    """Return the number of characters between the common prefix and the common suffix of two texts."""
+    """Return the number of characters that remain in two texts without their common prefix and suffix."""
     if after.startswith(before):
         return len(after) - len(before)
     begin = shared_length(before, after)
@@ -213,14 +213,14 @@ def _distance(before: str, after: str) -> int:
 
 @contextmanager
 def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[Path], Path]]:
-    """Yield a function from the path of a file to that of its other version.
+    """Yield a function that maps a file's path to the path of its other version.
 
     Args:
         against: A directory with the same structure as the tested one, or a git revision.
         places: The tested directories or files.
 
     Raises:
-        BatchError: ``against`` is neither, or git fails.
+        BatchError: ``against`` is neither a directory nor a git revision, or git fails.
     """
     if against and Path(against).is_dir():
         yield _finder(Path(against), [place if place.is_dir() else place.parent for place in places])
@@ -235,15 +235,15 @@ def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[P
 
 
 def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
-    """Write the files of a commit from its objects; a checkout would run the repository's filters and hooks.
+    """Write a commit's files from git objects, because a checkout would run the repository's filters and hooks.
 
-    Links are skipped. Git rejects file names with "..".
+    Symbolic links are skipped. Git rejects file names with "..".
     """
     listed = _git(["-C", str(top), "ls-tree", "-r", "-l", "-z", "--full-tree", commit], against)
     found = (
         (head.split(), name) for head, _, name in (entry.partition(b"\t") for entry in listed.split(b"\0")) if head
     )
-    # Larger prompt files are not supported.
+    # Skip larger files, which are not supported as prompt files.
     blobs = [(head[2], os.fsdecode(name)) for head, name in found if _is_file(head) and int(head[3]) <= MAX_BYTES]
     for begin in range(0, len(blobs), _AT_ONCE):
         _write_blobs(top, blobs[begin : begin + _AT_ONCE], against, tree)
@@ -262,7 +262,7 @@ def _write_blobs(top: Path, blobs: Sequence[tuple[bytes, str]], against: str, tr
         begin, size = end + 1, int(content[at:end].split()[2])
         path = Path(tree, name)
         if not path.resolve().is_relative_to(tree.resolve()):
-            raise BatchError(f"{against!r} contains a file outside of its directory: {name!r}")
+            raise BatchError(f"{against!r} contains a file outside its directory: {name!r}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content[begin : begin + size])
         at = begin + size + 1
@@ -275,13 +275,13 @@ def _finder(root: Path, bases: Sequence[Path]) -> Callable[[Path], Path]:
         whole = path.parent.resolve() / path.name
         base = next((each for each in resolved if whole.is_relative_to(each)), None)
         if base is None:
-            raise BatchError(f"{path} is outside of {bases[0]}, so it has no other version")
+            raise BatchError(f"{path} is outside {bases[0]}, so there is no version to compare with")
         return root / whole.relative_to(base)
 
     return find
 
 
-# Disables git's settings that run programs, because the repository may be untrusted.
+# Options that disable git settings that run programs, because the repository may be untrusted.
 _NO_PROGRAMS: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 
 
@@ -291,8 +291,8 @@ def _git(arguments: list[str], against: str, given: bytes = b"") -> bytes:
     try:
         made = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)  # noqa: S603 - the user's git
     except OSError as error:
-        raise BatchError(f"{against} is not a directory, and git can't be run: {error.strerror}") from error
+        raise BatchError(f"{against} is not a directory, and running git failed: {error.strerror}") from error
     if made.returncode:
         why = made.stderr.decode(errors="replace").strip() or "unknown revision, or missing from a shallow clone"
-        raise BatchError(f"{against!r} is neither a directory nor a revision of git here: {why}")
+        raise BatchError(f"{against!r} is neither a directory nor a git revision: {why}")
     return made.stdout

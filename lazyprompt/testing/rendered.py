@@ -1,4 +1,4 @@
-"""Prompts under test, and their rendered cases: turns, requests, tokens, control sequences."""
+"""Prompts under test, and test cases rendered as turns, requests, token counts and control sequences."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _HIDDEN: Final = HiddenEnvironment()
 
 
 class TurnText(NamedTuple):
-    """The text of a message.
+    """The text of one message.
 
     Attributes:
         role: The message's role.
-        pieces: Pairs of a slot and a text; the prompt's own text has the slot ``""``.
+        pieces: Pairs of a slot and a text. For the prompt's own text, the slot is ``""``.
     """
 
     role: str
@@ -60,7 +60,7 @@ class TurnText(NamedTuple):
         return "".join(text for _, text in self.pieces)
 
     def slot_at(self, start: int, end: int) -> str:
-        """Return the slot that contains most of a range of the text; ``instruction`` for the prompt's own text."""
+        """Return the slot that covers most of a text range, or ``instruction`` for the prompt's own text."""
         at, best = 0, (0, "")
         for slot, text in self.pieces:
             inside = min(end, at + len(text)) - max(start, at)
@@ -75,9 +75,9 @@ class LoadedPrompt:
 
     Args:
         prompter: The prompter.
-        file: The prompt file, if it is a ``.prompty`` file.
-        settings: The contents of requests besides messages: model, parameters, tools, the form of the answer.
-        sent: The same prompt with values of environment variables, to send to a model; None to send this one.
+        file: The parsed prompt file, if the prompt is a ``.prompty`` file.
+        settings: The request settings besides messages, which are the model, parameters, tools and response format.
+        sent: The same prompt with resolved environment variables, to send to a model; None to send this prompt.
     """
 
     prompter: Prompter
@@ -96,19 +96,19 @@ class LoadedPrompt:
         environment: Mapping[str, str] | None = _HIDDEN,
         named: frozenset[str] | None = None,
     ) -> LoadedPrompt:
-        """Read a prompt file. A link out of its directory is an error.
+        """Read a prompt file, rejecting links to files outside its directory.
 
         Args:
-            path: The path.
-            params: The values of ``${params:name}``.
-            roots: More directories that files may refer to, besides its own.
-            text: The file's text, if it was already read.
-            environment: The values of ``${env:NAME}``; None for those of the process. By default, references are not
-                resolved, because tests print prompts.
-            named: The environment variables allowed outside of connection settings; None for all.
+            path: The prompt file's path.
+            params: The values for ``${params:name}`` references.
+            roots: Additional directories that the prompt file may refer to.
+            text: The file's text, if already read.
+            environment: The values for ``${env:NAME}`` references; None uses the process's environment. By default,
+                references are not resolved, because tests print prompts.
+            named: The environment variables allowed outside connection settings; None allows all variables.
 
         Raises:
-            PromptFileError: The file is invalid, or doesn't exist.
+            PromptFileError: The file is invalid or doesn't exist.
         """
         held = text_in_place(path, roots) if text is None else text
         if path.suffix.lower() in YAML_SUFFIXES:
@@ -120,7 +120,7 @@ class LoadedPrompt:
 
     @classmethod
     def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
-        """Return a prompt or prompter as a prompt under test."""
+        """Create a prompt under test from a parsed prompt file or a prompter."""
         if not isinstance(prompt, Prompty):
             return cls(prompt, None, {"tools": [*prompt.made_of.tools]})
         spec = prompt.spec
@@ -133,7 +133,7 @@ class LoadedPrompt:
 
     @cached_property
     def secrets(self) -> tuple[SecretText, ...]:
-        """The values of environment variables in the file's front matter."""
+        """The texts from environment variables in the file's front matter."""
         return () if self.file is None else tuple(secrets_within([plain(each) for each in self.file.seen.values()]))
 
     @cached_property
@@ -143,17 +143,17 @@ class LoadedPrompt:
 
     @property
     def is_chat(self) -> bool:
-        """True if requests contain all turns."""
+        """True if requests contain each turn as a separate message."""
         return self.file is None or self.file.spec.model.get("apiType") in (None, "chat", "responses")
 
     @cached_property
     def cells(self) -> Cells:
-        """The columns of a row."""
+        """The columns that the prompt reads from a row."""
         return RowPlan.of(self.file or self.prompter, "flat").cells
 
     @cached_property
     def counter(self) -> tuple[str, TokenCounter]:
-        """The name and the token counter of the prompt's model; approximate if no vocabulary is available."""
+        """The token counter for the prompt's model and its name; without a vocabulary, counts are approximate."""
         model = self.settings.get("model")
         name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
         try:
@@ -162,14 +162,14 @@ class LoadedPrompt:
             return "approximate", counter_named("approximate")
 
     def reads_like(self, other: LoadedPrompt) -> bool:
-        """Return True if another version reads the same arguments from a row."""
+        """Return True if another version of the prompt reads the same columns from a row."""
         return self.cells == other.cells
 
     def arguments(self, row: Row) -> Arguments:
-        """Return the inputs, the history and the tools of a row.
+        """Return the inputs, the history and the tools in a row.
 
         Raises:
-            LazyPromptError: A column is missing, or has an invalid value.
+            LazyPromptError: A column is missing or contains an invalid value.
         """
         cells = self.cells
         history = cells.history_of(row) if cells.history in row else None
@@ -183,11 +183,11 @@ class LoadedPrompt:
         Args:
             inputs: The inputs.
             history: The history.
-            tools: The tools of the call.
-            name: The name of the case.
+            tools: The tools for this call.
+            name: The test case's name.
 
         Raises:
-            LazyPromptError: The inputs don't fit the prompt.
+            LazyPromptError: The inputs don't match the prompt.
         """
         if self.file is not None and tools is None:
             return RenderedCase(self, inputs, history, tools, self.file.filled(inputs, history), name)
@@ -196,15 +196,15 @@ class LoadedPrompt:
 
 @dataclass(eq=False)
 class RenderedCase:
-    """A prompt with the inputs of a case.
+    """A prompt filled with the inputs of a test case.
 
     Args:
-        source: The prompt.
+        source: The prompt under test.
         inputs: The inputs.
         history: The history.
-        tools: The tools of the call.
+        tools: The tools for this call.
         value: The filled prompt.
-        name: The name of the case.
+        name: The test case's name.
     """
 
     source: LoadedPrompt
@@ -219,19 +219,19 @@ class RenderedCase:
 
     @property
     def call(self) -> Arguments:
-        """The arguments of the prompter's call."""
+        """The arguments to pass to the prompter."""
         return self.inputs, self.history, self.tools
 
     @cached_property
     def prompt(self) -> Prompt:
-        """The filled prompt, as a ``Prompt``."""
+        """The filled prompt as a :class:`~lazyprompt.Prompt`."""
         return self.source.prompter.fill(*self.call) if isinstance(self.value, FilledFile) else self.value
 
     def payload(self, provider: str = "openai") -> Payload:
-        """Return the request to a provider; without a file's settings, only messages and tools.
+        """Return the request for a provider, with only messages and tools if the prompt file defines no settings.
 
         Args:
-            provider: The provider.
+            provider: The provider's name.
 
         Raises:
             FormatError: The provider is unknown, or can't represent the prompt.
@@ -249,12 +249,12 @@ class RenderedCase:
         """
         payload = self.source.prompter.target(provider).render(self.prompt)
         if isinstance(payload, str):
-            raise FormatError(f"{provider!r} renders text; give a provider with a payload")
+            raise FormatError(f"{provider!r} renders text; use a provider that renders a payload")
         return payload
 
     @cached_property
     def turns(self) -> tuple[TurnText, ...]:
-        """The texts of the messages, in order."""
+        """The text of each message, in order."""
         if isinstance(self.value, FilledFile):
             return tuple(_turns_of_file(self.value))
         return tuple(_turns_of_prompt(self.value, self.source.system))
@@ -266,7 +266,7 @@ class RenderedCase:
 
     @property
     def slots(self) -> dict[str, str]:
-        """The text of each slot; the prompt's own text has the slot ``""``."""
+        """The text of each slot, with the prompt's own text under ``""``."""
         found: dict[str, str] = {}
         for turn in self.turns:
             for slot, text in turn.pieces:
@@ -275,20 +275,20 @@ class RenderedCase:
 
     @property
     def tokens(self) -> int:
-        """The tokens of messages and tools, by the counter of the prompt's model."""
+        """The number of tokens in messages and tools, counted for the prompt's model."""
         return self.count(self.source.counter[1])
 
     def count(self, counter: TokenCounter) -> int:
-        """Return the tokens of messages and tools."""
+        """Count the tokens in messages and tools."""
         try:
             fields = self.render("openai")
-        except LazyPromptError:  # the prompt contains something that OpenAI doesn't support
+        except LazyPromptError:  # OpenAI doesn't support part of the prompt
             return counter.count_text(self.text)
         return counter.count(fields["messages"], fields.get("tools"))
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
-        """The control sequences in values, which are neutralised in flat text."""
+        """The control sequences in values that flat text neutralises."""
         prompter = self.source.prompter.with_safety("neutralize")
         shown = prompter.text_target().segments(self.prompt)
         return marks_of(shown, shown)[0]
@@ -338,7 +338,7 @@ def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
 
 
 def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
-    """Return the slots and texts of an instruction; parts with even indices are its own text."""
+    """Return the slots and texts in an instruction, where parts with even indices are the prompt's own text."""
     return [
         (slot if at % 2 else "", part)
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))

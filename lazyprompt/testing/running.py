@@ -1,4 +1,4 @@
-"""Runs cases: fills each prompt, checks it, compares it with its snapshot and another version, and asks a model."""
+"""Execution of test cases, which includes checks, snapshots, version comparisons and model calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes multi-line text as a block."""
+    """A YAML dumper that writes multi-line text as a block."""
 
 
 _Dumper.add_representer(
@@ -46,11 +46,11 @@ _Dumper.add_representer(
 
 
 class Snapshots:
-    """The snapshots of a file of cases.
+    """The snapshots for a test file.
 
     Args:
-        cases: The file of cases.
-        update: True to replace the snapshots with the present prompts.
+        cases: The test file's path.
+        update: True to replace the snapshots with the current prompts.
     """
 
     def __init__(self, cases: Path, *, update: bool = False) -> None:
@@ -60,29 +60,29 @@ class Snapshots:
         self._used: JsonObject = {}
         if os.path.lexists(self._path):
             source = SourceText(text_in_place(self._path), str(self._path))
-            fields = source.mapping_of(YamlReader(source).read(), "a file of snapshots")
+            fields = source.mapping_of(YamlReader(source).read(), "a snapshot file")
             self._kept = {name: plain(node) for name, node in fields.items()}
 
     def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:
-        """Return a message, an empty slot and the differing lines; None if the prompt equals its snapshot.
+        """Return a message, an empty slot and a diff, or None if the prompt matches its snapshot.
 
         Args:
-            name: The name of the snapshot.
-            case: The prompt.
+            name: The snapshot's name.
+            case: The rendered prompt.
         """
         payload: JsonObject = {**case.render("openai")}
         if self._update:
             self._used[name] = payload
             return None
         if name not in self._kept:
-            return "there is no snapshot yet; create it with --update", "", ""
+            return "no snapshot exists yet; create it with --update", "", ""
         lines = changed_lines(_dump(self._kept[name]), _dump(payload))
         return (
             ("the prompt differs from its snapshot; accept it with --update", "", "\n".join(lines)) if lines else None
         )
 
     def save(self) -> None:
-        """Write the snapshots, if they are updated.
+        """Write the snapshots if updating is enabled and they have changed.
 
         Raises:
             OSError: The file can't be written.
@@ -103,19 +103,19 @@ def _dump(value: object) -> str:
     return text
 
 
-# Kinds of module errors that concern only one request. After any other error, the model is not asked again.
+# Kinds of module errors that affect only one request; after any other error, no more requests are sent.
 _OF_ONE: Final = frozenset(("request", "overflow", "refusal", "empty", "invalid"))
 
 
 class Result(NamedTuple):
-    """The result of a case.
+    """The result of running a test case.
 
     Attributes:
-        case: The case.
-        failures: The failed checks; ``render`` without a prompt, ``answer`` without an answer.
-        rendered: The prompt; None if it can't be rendered.
-        change: The difference to the other version, if there is any.
-        answer: The answer; None if no model was asked.
+        case: The test case.
+        failures: The failed checks. ``render`` means that rendering failed, and ``answer`` that the model call failed.
+        rendered: The rendered prompt, or None if rendering failed.
+        change: The difference from the other prompt version, if any.
+        answer: The model's response, or None if no model was called.
     """
 
     case: Case
@@ -126,16 +126,16 @@ class Result(NamedTuple):
 
 
 class Answers:
-    """A model and its recorded answers, by request. Threads can share it.
+    """A thread-safe store of a model's responses, keyed by request.
 
     Args:
-        path: The SQLite file of the answers.
-        module: The model.
-        name: The name of the source and the model, which is part of each key.
-        params: A function that returns the parameters of a prompt.
+        path: The SQLite file that stores the responses.
+        module: The module that calls the model.
+        name: The name of the source and the model, which is part of each storage key.
+        params: A function that returns the model parameters for a prompt.
 
     Raises:
-        BatchError: The file can't be read or written.
+        BatchError: The SQLite file can't be read or written.
     """
 
     def __init__(
@@ -148,28 +148,30 @@ class Answers:
         self.asked = 0
         self.left = 0
         self.fault: ModuleError | None = None
-        """The error after which the model is not asked again, if any."""
+        """The error after which no more requests are sent, if any."""
         self._module, self._name, self._params = module, name, params
         self._lock = Lock()
         try:
             if make_own_directory(path.parent):
-                path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # answers don't belong in a repository
+                path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # keep responses out of the repository
             self._database = _own_database(path)
             self._database.execute("PRAGMA journal_mode = WAL")
             with self._database:
                 self._database.execute("CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT)")
         except (OSError, sqlite3.Error) as error:
-            raise BatchError(f"{path} cannot keep answers: {error}; give another file with --answers") from error
+            raise BatchError(
+                f"responses can't be saved in {path}: {error}; choose another file with --answers"
+            ) from error
 
     def answer(self, case: RenderedCase, *, ask: bool) -> str | None:
-        """Return the answer to a case; None without a recorded answer, unless the model is asked.
+        """Return the response for a test case, or None if no response is stored and ``ask`` is False.
 
         Args:
-            case: The case.
-            ask: True to ask the model if there is no recorded answer.
+            case: The rendered test case.
+            ask: True to call the model if no response is stored.
 
         Raises:
-            ModuleError: The model doesn't answer.
+            ModuleError: The model call fails.
         """
         source = case.source.sent or case.source
         module, params = self._module.share(source.prompter), self._params(source)
@@ -181,7 +183,7 @@ class Answers:
         if kept is not None or not ask:
             return None if kept is None else str(kept[0])
         if self.fault is not None:
-            raise ModuleError(f"not asked, because another case had no answer: {self.fault}")
+            raise ModuleError(f"skipped, because the request for another test case failed: {self.fault}")
         try:
             answer: str = shown(str(module(*case.call, **params)), source.secrets)
         except ModuleError as error:
@@ -194,44 +196,44 @@ class Answers:
         return answer
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the SQLite file."""
         self._database.close()
 
 
 def _own_database(path: Path) -> sqlite3.Connection:
-    """Open or create a database.
+    """Open or create an SQLite database, and check that the opened file was not replaced.
 
     Raises:
-        OSError: The path is a link or another kind of file, or it was replaced meanwhile.
+        OSError: The path is not a regular file, or the file was replaced while it was being opened.
     """
     os.close(open_own(path))
     before = own_database_status(path)
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
-        connection.execute("PRAGMA schema_version")  # opens the file
+        connection.execute("PRAGMA schema_version")  # forces SQLite to open the file
         after = own_database_status(path)
     except BaseException:
         connection.close()
         raise
     if before is None or after is None or not os.path.samestat(before, after):
         connection.close()
-        raise OSError(ESTALE, "the file was replaced")
+        raise OSError(ESTALE, "another process replaced the file")
     return connection
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs files of cases.
+    """A runner for test files.
 
     Args:
-        params: The values of ``${params:name}``, in addition to those of the files.
-        roots: More directories that prompt files may refer to.
-        update: True to replace the snapshots with the present prompts.
-        older: A function from a prompt file to its other version; None for no comparison.
-        answers: The answers of a model; None to ask no model.
+        params: The values for ``${params:name}`` references, which override the values in test files.
+        roots: Additional directories that prompt files may refer to.
+        update: True to replace the snapshots with the current prompts.
+        older: A function that returns the path of a prompt file's other version; None to skip the comparison.
+        answers: The store of model responses; None to call no model.
         concurrency: The number of parallel requests.
-        env: The environment variables that may be sent to the model outside of connection settings.
-        allow_code: True to call the functions of checks, which runs code.
+        env: The environment variables that prompts may contain outside connection settings.
+        allow_code: True to allow ``python`` checks, which run arbitrary code.
     """
 
     params: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -244,13 +246,13 @@ class Runner:
     allow_code: bool = False
 
     def run(self, files: Iterable[CaseFile]) -> Iterator[Result]:
-        """Yield the result of each case, in order.
+        """Yield the result of each test case, in order.
 
         Args:
-            files: The files of cases.
+            files: The test files.
 
         Raises:
-            BatchError: A file of rows can't be read, or the function of a check doesn't exist or is not allowed.
+            BatchError: A row file can't be read, or a check's function doesn't exist or is not allowed.
         """
         files = [*files]
         if self.answers is not None and not self.allow_code:
@@ -273,13 +275,13 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
 
     def _ask(self, answers: Answers, result: Result) -> str | None:
-        """Return the recorded answer; for new or changed prompts, ask the model."""
+        """Return the stored response, calling the model only for new or changed prompts."""
         if result.rendered is None:
             return None
         return answers.answer(result.rendered, ask=self.older is None or result.change is not None)
 
     def _checked(self, file: CaseFile) -> Iterator[Result]:
-        """Yield the results of a file, without answers."""
+        """Yield the results of a test file without model responses."""
         loaded = self._loaded(file, file.prompt)
         if self.answers is not None and isinstance(loaded, LoadedPrompt):
             sent = self._loaded(file, file.prompt, is_sent=True)
@@ -287,7 +289,7 @@ class Runner:
         older = None if self.older is None else self._loaded(file, self.older(file.prompt))
         snapshots = Snapshots(file.path, update=self.update)
         comparison = None if older is None else Comparison(older, loaded)
-        # Reuse the arguments if both versions read rows the same way.
+        # Reuse the parsed arguments if both versions read the same columns.
         is_alike = isinstance(loaded, LoadedPrompt) and isinstance(older, LoadedPrompt) and loaded.reads_like(older)
         for case in file.cases():
             made = _rendered(case, loaded)
@@ -314,12 +316,12 @@ class Runner:
                 path, {**file.params, **self.params}, self.roots, environment=environment, named=named
             )
         except LazyPromptError as error:
-            # The other version is in a temporary directory.
+            # The other version is in a temporary directory, so replace its path in the message.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
 def _rendered(case: Case, source: LoadedPrompt | str, given: Arguments | None = None) -> RenderedCase | str:
-    """Return the prompt of a case, or its error."""
+    """Render a test case, and return the rendered prompt or the error message."""
     if case.fault or isinstance(source, str):
         return case.fault or str(source)
     try:
