@@ -1,7 +1,7 @@
-"""Test cases, in YAML, JSON Lines, CSV, and in code with :func:`assert_prompt`.
+"""Test cases for prompts, written in YAML, JSON Lines or CSV, or in Python with :func:`assert_prompt`.
 
-``greeting.test.yaml`` contains the cases of ``greeting.prompty`` in the same directory. ``greeting.test.jsonl`` and
-``greeting.test.csv`` contain only inputs.
+``greeting.test.yaml`` contains the test cases for ``greeting.prompty`` in the same directory. ``greeting.test.jsonl``
+and ``greeting.test.csv`` contain only inputs.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")
 
 
 class Case(NamedTuple):
-    """The inputs of a prompt, and the checks on the result.
+    """A test case with a prompt's inputs and the checks to run.
 
     Attributes:
-        file: The file of the case.
-        line: The line in the file, from 1.
-        name: The case's name; by default, its number.
-        arguments: The inputs, the history and the tools; empty for a row.
-        prompt: The checks on the prompt.
-        answer: The checks on the answer.
-        row: The row of a table, with history and tools in columns; None for a case in YAML.
-        fault: The error if the row can't be read.
+        file: The path of the test file.
+        line: The line number in the file, counted from 1.
+        name: The test case's name; by default, its number.
+        arguments: The inputs, the history and the tools, which are None for a table row.
+        prompt: The checks to run on the prompt.
+        answer: The checks to run on the model's response.
+        row: The table row, which includes history and tools columns; None for a test case in YAML.
+        fault: The error message if the row can't be read.
     """
 
     file: Path
@@ -70,22 +70,22 @@ class Case(NamedTuple):
 
     @property
     def inputs(self) -> object:
-        """The inputs; for a row, all columns."""
+        """The inputs, which are all columns for a table row."""
         return self.arguments[0] if self.row is None else self.row
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFile:
-    """A file of cases.
+    """A test file with its test cases.
 
     Args:
         path: The file's path.
         prompt: The prompt file.
-        params: The values of ``${params:name}``.
-        listed: The cases in the file itself.
-        rows: A file of rows that are also cases, with its link already resolved.
-        prompt_checks: The checks on the prompt of each row.
-        answer_checks: The checks on the answer of each row.
+        params: The values for ``${params:name}`` references.
+        listed: The test cases that the file itself contains.
+        rows: The row file whose rows are additional test cases, with links already resolved.
+        prompt_checks: The checks to run on the prompt for each row.
+        answer_checks: The checks to run on the model's response for each row.
     """
 
     path: Path
@@ -98,14 +98,14 @@ class CaseFile:
 
     @classmethod
     def read(cls, path: Path, roots: Sequence[str] = ()) -> CaseFile:
-        """Read a file of cases.
+        """Read a test file.
 
         Args:
             path: The file's path.
-            roots: More directories that the file may refer to, besides its own.
+            roots: Additional directories that the test file may refer to.
 
         Raises:
-            PromptFileError: The file is invalid, has no prompt, or refers to a file outside of these directories.
+            PromptFileError: The file is invalid, has no prompt, or refers to a file outside the allowed directories.
         """
         places = References(path.parent, tuple(map(Path, roots)))
         if path.name.endswith(ROW_ENDS):
@@ -114,8 +114,8 @@ class CaseFile:
             except ValueError as error:
                 raise PromptFileError(f"{path}:1:1: {error}") from error
         source = SourceText(text_in_place(path, roots), str(path))
-        fields = source.mapping_of(YamlReader(source).read(), "a file of cases")
-        _check_names(source, fields, _FIELDS, "a file of cases")
+        fields = source.mapping_of(YamlReader(source).read(), "a test file")
+        _check_names(source, fields, _FIELDS, "a test file")
         given = source.text_of(fields.get("file"), "file")
         prompt = _beside(path, YAML_ENDS) if given is None else _prompt(source, fields["file"], path, given, places)
         params = _params(source, fields.get("params"))
@@ -127,11 +127,11 @@ class CaseFile:
         for case, item in zip(cases, items, strict=True):
             if case.name in seen:
                 raise source.fault_at(
-                    item.at, f"two cases are named {case.name!r}; the first is in line {seen[case.name]}"
+                    item.at, f"duplicate case name {case.name!r}; the first is in line {seen[case.name]}"
                 )
             seen[case.name] = case.line
         if not cases and rows is None:
-            raise source.fault_at(0, "there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
+            raise source.fault_at(0, "the file contains no cases; add cases: [{inputs: {...}}], or rows: FILE.jsonl")
         try:
             table = None if rows is None else _rows(path, rows, places)
         except ValueError as error:
@@ -139,23 +139,23 @@ class CaseFile:
         return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
 
     def check_no_code(self) -> None:
-        """Check that no check calls a function.
+        """Reject test files with ``python`` checks, which run code.
 
         Raises:
-            BatchError: A check calls one.
+            BatchError: The file contains a ``python`` check.
         """
         places = [(self.path, 1, self.answer_checks), *((each.file, each.line, each.answer) for each in self.listed)]
         for file, line, checks in places:
             if named := next((each.value for each in checks if each.kind == "python"), None):
                 raise BatchError(
-                    f"{file}:{line}:1: the check python: {named} runs code; give --allow-code if you trust this file"
+                    f"{file}:{line}:1: the check python: {named} runs code; pass --allow-code if you trust this file"
                 )
 
     def cases(self) -> Iterator[Case]:
-        """Yield the cases; rows are read lazily.
+        """Yield the test cases, reading rows lazily.
 
         Raises:
-            BatchError: The file of rows can't be read.
+            BatchError: The row file can't be read.
         """
         yield from self.listed
         if self.rows is None:
@@ -177,7 +177,7 @@ def _params(source: SourceText, node: Node | None) -> dict[str, object]:
 
 
 def _prompt(source: SourceText, node: Node, path: Path, given: str, places: References) -> Path:
-    """Return the prompt file that a file of cases names."""
+    """Return the path of the prompt file that a test file specifies."""
     if not given.lower().endswith(_PROMPT_ENDS):
         ends = ", ".join(_PROMPT_ENDS)
         raise source.fault_at(node.at, f"{given!r} is not a prompt file; its name must end in {ends}")
@@ -188,18 +188,18 @@ def _prompt(source: SourceText, node: Node, path: Path, given: str, places: Refe
     if not found.name.lower().endswith(_PROMPT_ENDS):
         raise source.fault_at(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
-        raise source.fault_at(node.at, f"there is no prompt file {given!r}")
-    # References are relative to the directory that a link leads to.
+        raise source.fault_at(node.at, f"prompt file {given!r} doesn't exist")
+    # The prompt file's references are relative to the directory of the link's target.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 
 
 def _rows(path: Path, given: str, places: References) -> RowFile:
-    """Return the file of rows of a file of cases.
+    """Return the row file that a test file specifies.
 
     Raises:
-        ValueError: The file is outside of the allowed directories.
-        BatchError: The file has another suffix.
+        ValueError: The file is outside the allowed directories.
+        BatchError: The file's suffix is not supported.
     """
     return row_file(path.parent / given, resolved=places.path_of(given))
 
@@ -218,16 +218,18 @@ def _check_names(source: SourceText, fields: Mapping[str, Node], known: tuple[st
     for name, node in fields.items():
         if name not in known:
             near = did_you_mean(name, known)
-            raise source.fault_at(node.key_at, f"{what} has no field {name!r}{near}; it has {', '.join(known)}")
+            raise source.fault_at(
+                node.key_at, f"unknown field {name!r} in {what}{near}; expected one of {', '.join(known)}"
+            )
 
 
 def _beside(path: Path, ends: tuple[str, ...]) -> Path:
-    """Return the prompt file with the same name and directory as a file of cases."""
+    """Return the prompt file with the same name as a test file in the same directory."""
     found = _prompts_beside(path, ends)
     if len(found) == 1:
         return found[0]
-    what = f"{' and '.join(each.name for each in found)} both match" if found else "its directory has no such prompt"
-    raise PromptFileError(f"{path}:1:1: {what}; name the prompt with file:")
+    what = f"{' and '.join(each.name for each in found)} both match" if found else "no prompt file has the same name"
+    raise PromptFileError(f"{path}:1:1: {what}; set the prompt file with file:")
 
 
 def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
@@ -236,7 +238,7 @@ def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
 
 
 def is_case_file(path: Path) -> bool:
-    """Return True if a file contains cases; other tools use the same file names."""
+    """Return True if a file contains prompt test cases, because other tools use the same file names."""
     beside = _prompts_beside(path, YAML_ENDS)
     if any(each.suffix not in YAML_SUFFIXES for each in beside):
         return True
@@ -248,11 +250,11 @@ def is_case_file(path: Path) -> bool:
 
 
 def case_files(place: Path) -> Iterator[Path]:
-    """Find the files of cases at a path.
+    """Find the test files at a path.
 
     Args:
-        place: A directory, whose hidden files are skipped; a file of cases; or a prompt file, for the files of its
-            cases.
+        place: A directory, whose hidden files are skipped, a test file, or a prompt file with test files in its
+            directory.
     """
     if place.is_dir():
         for path in visible_files(place):
@@ -266,7 +268,7 @@ def case_files(place: Path) -> Iterator[Path]:
 
 
 class PromptChecks(TypedDict, total=False):
-    """The checks of :func:`assert_prompt`, as in files of cases."""
+    """The checks that :func:`assert_prompt` accepts, which are the same as in test files."""
 
     contains: str | Sequence[str]
     not_contains: str | Sequence[str]
@@ -284,16 +286,16 @@ def render_cases(
     params: Mapping[str, object] | None = None,
     allowed_roots: Sequence[str] = (),
 ) -> list[RenderedCase]:
-    """Render the cases of a prompt file, for ``pytest.mark.parametrize(..., ids=str)``.
+    """Render the test cases for a prompt file, for use with ``pytest.mark.parametrize(..., ids=str)``.
 
     Args:
-        prompt: A prompt file with cases in its directory, or a file of cases.
-        params: The values of ``${params:name}``, in addition to those of the files of cases.
-        allowed_roots: More directories that the prompt file may refer to, besides its own.
+        prompt: A prompt file with test files in its directory, or a test file.
+        params: The values for ``${params:name}`` references, which override the values in test files.
+        allowed_roots: Additional directories that the prompt file may refer to.
 
     Raises:
-        PromptFileError: A file is invalid, or there are no cases.
-        LazyPromptError: The inputs of a case don't fit the prompt.
+        PromptFileError: A file is invalid, or no test cases are found.
+        LazyPromptError: A test case's inputs don't match the prompt.
     """
     path = Path(prompt)
     found: list[RenderedCase] = []
@@ -305,7 +307,7 @@ def render_cases(
             given = case.arguments if case.row is None else loaded.arguments(case.row)
             found.append(loaded.render(*given, case.name))
     if not found:
-        raise PromptFileError(f"{path}:1:1: there are no cases; write {path.with_name(path.stem)}.test.yaml")
+        raise PromptFileError(f"{path}:1:1: no test cases found; create {path.with_name(path.stem)}.test.yaml")
     return found
 
 
@@ -316,22 +318,22 @@ def assert_prompt(
     tools: ToolsLike = None,
     **checks: Unpack[PromptChecks],
 ) -> RenderedCase:
-    """Check a prompt, with the checks of files of cases.
+    """Run checks on a prompt, as in a test file.
 
     Args:
-        prompt: A case of :func:`render_cases`; or a prompt, a prompter or a prompt file, to fill with the arguments.
+        prompt: A test case from :func:`render_cases`, or a prompter or prompt file to fill with the arguments.
         inputs: The inputs.
         history: The history.
-        tools: The tools of the call.
-        checks: The checks, by their names in files of cases.
+        tools: The tools for this call.
+        checks: The checks, passed by the names that test files use.
 
     Returns:
         The rendered prompt.
 
     Raises:
-        AssertionError: Checks fail; the message lists all of them.
-        ValueError: The value of a check is invalid.
-        LazyPromptError: The inputs don't fit the prompt.
+        AssertionError: One or more checks fail; the message lists all failures.
+        ValueError: A check's value is invalid.
+        LazyPromptError: The inputs don't match the prompt.
     """
     if isinstance(prompt, RenderedCase):
         case = prompt

@@ -1,4 +1,4 @@
-"""The checks of cases, on prompts and on a model's answers."""
+"""Checks on prompts and on model responses in test cases."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
 _MOST: Final = 80
 _MOST_FAULTS: Final = 100
-# The time limit of a schema for one answer. Mutual references can double the work with each step.
+# Time limit in seconds for validating one response, because mutual references can take exponential time.
 _SCHEMA_SECONDS: Final = 5.0
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
 
 
 class Check(NamedTuple):
-    """A check.
+    """A check on a prompt or a response.
 
     Attributes:
         kind: The check's name, such as ``contains``.
         value: The expected value.
-        role: The role of the messages to check; None for all.
-        counter: The token counter; None for that of the prompt's model.
+        role: The role of the messages to check, or None to check all messages.
+        counter: The name of the token counter, or None to use the counter for the prompt's model.
     """
 
     kind: str
@@ -57,13 +57,14 @@ class Check(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A check that failed.
+    """A failed check with the reason.
 
     Attributes:
-        check: The name of the check.
-        message: The message with the expected and the actual value.
-        slot: The slot that causes the failure; ``instruction`` for the prompt's own text, ``""`` for none.
-        text: The part of the text to show.
+        check: The check's name.
+        message: The message, which includes the expected and the actual value.
+        slot: The slot that caused the failure, ``instruction`` for the prompt's own text, or ``""`` if no slot caused
+            it.
+        text: The part of the text to display.
     """
 
     check: str
@@ -75,19 +76,19 @@ class Failure(NamedTuple):
 def _texts(value: Json) -> list[str]:
     texts = value if isinstance(value, list) else [value]
     if not texts or any(isinstance(text, list | dict) or text is None or text == "" for text in texts):
-        raise ValueError("text, or a list of texts")
+        raise ValueError("must be text or a list of texts")
     return [text if isinstance(text, str) else json.dumps(text) for text in texts]
 
 
 def _count(value: Json) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise ValueError("a number of tokens")
+    raise ValueError("must be a non-negative number of tokens")
 
 
 def _flag(value: Json) -> bool:
     if value is not True:
-        raise ValueError("true; leave the check out otherwise")
+        raise ValueError("must be true; to disable the check, remove it")
     return True
 
 
@@ -95,13 +96,13 @@ def _providers(value: Json) -> list[str]:
     names = _texts(value)
     for name in names:
         if name not in PROVIDERS:
-            raise ValueError(f"a provider, or a list of them; {name!r} is none{did_you_mean(name, PROVIDERS)}")
+            raise ValueError(f"must be a provider or a list of providers, not {name!r}{did_you_mean(name, PROVIDERS)}")
     return names
 
 
 def _snapshot_name(value: Json) -> Json:
     if value is not True and not (isinstance(value, str) and value):
-        raise ValueError("true, or a name")
+        raise ValueError("must be true or a snapshot name")
     return value
 
 
@@ -110,20 +111,20 @@ def _schema(value: Json) -> dict[str, Json]:
         for each in _mappings_in(value):
             _check_schema_part(each)
         return value
-    raise ValueError("a JSON Schema, which is a mapping")
+    raise ValueError("must be a JSON Schema, written as a mapping")
 
 
 def _check_schema_part(part: Mapping[str, Json]) -> None:
     for key in _REFERENCES:
         target = part.get(key)
         if isinstance(target, str) and not target.startswith("#"):
-            raise ValueError(f"a JSON Schema whose {key} stays inside it, as #/$defs/name, not {_shown(target)}")
+            raise ValueError(f"must be a JSON Schema whose {key} is local, such as #/$defs/name, not {_shown(target)}")
     if "patternProperties" in part and "unevaluatedProperties" in part:
-        raise ValueError("a JSON Schema without unevaluatedProperties beside patternProperties")
+        raise ValueError("must not contain unevaluatedProperties and patternProperties in the same schema")
 
 
 def _mappings_in(value: Json) -> Iterator[dict[str, Json]]:
-    """Yield each mapping within a value."""
+    """Yield each mapping inside a value."""
     waiting: list[Json] = [value]
     while waiting:
         found = waiting.pop()
@@ -137,12 +138,12 @@ def _mappings_in(value: Json) -> Iterator[dict[str, Json]]:
 def _function(value: Json) -> str:
     module, colon, name = str(value).partition(":")
     if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
-        raise ValueError("the name of a function, as module:name")
+        raise ValueError("must be the name of a function, written as module:name")
     return str(value)
 
 
 def _shown(text: str) -> str:
-    """Return a text for a message: quoted, and shortened."""
+    """Quote and truncate a text for a message."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
 
 
@@ -150,11 +151,11 @@ class _TextKind(NamedTuple):
     """A kind of check that searches for texts or patterns.
 
     Attributes:
-        fault: The words of the failure's message.
+        fault: The verb phrase for the failure message.
         is_found: True if the pattern must match; False if it must not.
         is_pattern: True if the check's value is a regular expression; False for plain text.
-        begin: The pattern before the text, which is stripped if there is one.
-        end: The pattern after the text.
+        begin: The pattern to match before the text. If set, the text is stripped.
+        end: The pattern to match after the text. If set, the text is stripped.
     """
 
     fault: str
@@ -187,7 +188,7 @@ def _text_check(kind: str, value: Json, role: str | None) -> Check:
         role: The role of the messages to check.
 
     Raises:
-        ValueError: The value is not text, or not a valid pattern.
+        ValueError: The value is neither text nor a valid pattern.
     """
     texts, rule = _texts(value), _ANSWER_TEXT_KINDS[kind]
     patterns: list[tuple[str, regex.Pattern[str]]] = []
@@ -196,7 +197,7 @@ def _text_check(kind: str, value: Json, role: str | None) -> Check:
         try:
             patterns.append((text, compile_pattern(rule.begin + wanted + rule.end, multiline=True)))
         except ValueError as error:
-            raise ValueError(f"a regular expression: {error}") from error
+            raise ValueError(f"must be a valid regular expression: {error}") from error
     return Check(kind, patterns, role)
 
 
@@ -230,7 +231,7 @@ def _counter(name: str) -> TokenCounter:
 
 
 def counter_of(case: RenderedCase, check: Check) -> tuple[str, TokenCounter]:
-    """Return the counter of a check, with its name."""
+    """Return the token counter for a check, with its name."""
     return case.source.counter if check.counter is None else (check.counter, _counter(check.counter))
 
 
@@ -247,7 +248,7 @@ def _check_tokens(case: RenderedCase, check: Check) -> Iterator[Failure]:
 def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
     try:
         marks = case.marks
-    except LazyPromptError:  # flat text can't contain images, but the values can still be searched
+    except LazyPromptError:  # flat text can't contain images, so search the values directly
         for slot, text in case.slots.items():
             if slot and neutralize(text) != text:
                 yield Failure("safe", "a control sequence is neutralised", slot, text)
@@ -274,7 +275,7 @@ def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
     except library.SchemaError as error:
         yield Failure("json_schema", f"the schema is wrong: {error.json_path}: {error.message}")
         return
-    # An empty registry retrieves nothing, whatever a reference names.
+    # An empty registry prevents remote references from being fetched.
     validator = _bounded_validator(library)(check.value, registry=referencing.Registry())
     try:
         value = json.loads(answer)
@@ -297,17 +298,17 @@ def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
 
 
 class _SchemaTimeoutError(Exception):
-    """The time limit of a schema is exceeded."""
+    """An error for validation that exceeds the time limit."""
 
 
 def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may be missing
-    """Return a validator class with a time limit, also for its patterns."""
+    """Return a validator class that applies a time limit to schemas and their patterns."""
     end = time.thread_time() + _SCHEMA_SECONDS
 
     def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
         def check(*given: object) -> Iterator[Any]:
             if time.thread_time() > end:
-                raise _SchemaTimeoutError(f"the schema takes more than {_SCHEMA_SECONDS:g} s for an answer")
+                raise _SchemaTimeoutError(f"validating a response takes more than {_SCHEMA_SECONDS:g} s")
             yield from keyword(*given) or ()
 
         return check
@@ -318,7 +319,7 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
 
 
 def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
-    """Return JSON Schema's keywords with patterns; those of jsonschema have no time limit."""
+    """Return JSON Schema keywords whose patterns have a time limit, unlike the keywords in the jsonschema package."""
 
     def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
         if isinstance(text, str) and not _is_found(given, text):
@@ -353,7 +354,7 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise BatchError(f"the function {check.value} of a check cannot be called: {error}") from error
+        raise BatchError(f"the check function {check.value} can't be called: {error}") from error
     try:
         found = function(answer, inputs)
     except AssertionError as error:
@@ -362,7 +363,7 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
         yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
 
 
-# For each check, the function that parses its value, and the one that finds its failures.
+# For each check, the function that parses the check's value and the function that returns failures.
 _PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
     "roles": (_texts, _check_roles),
     "max_tokens": (_count, _check_tokens),
@@ -383,25 +384,23 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
     Args:
         of: ``prompt`` or ``answer``.
         kind: The check's name.
-        value: The check's value, as in a file.
+        value: The check's value, as in a test file.
         role: The role of the messages to check.
         counter: The token counter.
 
     Raises:
-        ValueError: The check is unknown, its value is invalid, or it accepts no role or counter.
+        ValueError: The check is unknown, its value is invalid, or it doesn't support a role or counter.
     """
     texts, others = _KINDS[of]
     if kind not in texts and kind not in others:
         known = (*texts, *others)
-        raise ValueError(
-            f"there is no check {kind!r} of a {of}{did_you_mean(kind, known)}; there are {', '.join(known)}"
-        )
+        raise ValueError(f"unknown {of} check {kind!r}{did_you_mean(kind, known)}; expected one of {', '.join(known)}")
     if role is not None and (of == ANSWER or kind not in texts):
-        raise ValueError(f"the check {kind!r} takes no role; {', '.join(_TEXT_KINDS)} of a prompt do")
+        raise ValueError(f"the {of} check {kind!r} accepts no role; only prompt checks {', '.join(_TEXT_KINDS)} do")
     if role not in (None, *_ROLES):
-        raise ValueError(f"there is no role {role!r}{did_you_mean(str(role), _ROLES)}; there are {', '.join(_ROLES)}")
+        raise ValueError(f"unknown role {role!r}{did_you_mean(str(role), _ROLES)}; expected one of {', '.join(_ROLES)}")
     if counter is not None and kind != "max_tokens":
-        raise ValueError(f"the check {kind!r} takes no counter; max_tokens does")
+        raise ValueError(f"the check {kind!r} accepts no counter; only max_tokens does")
     try:
         if kind in texts:
             return _text_check(kind, value, role)
@@ -409,14 +408,14 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
             _counter(counter)
         return Check(kind, others[kind][0](value), None, counter)
     except (ValueError, LazyPromptError) as error:
-        raise ValueError(f"{kind} is {error}" if isinstance(error, ValueError) else str(error)) from error
+        raise ValueError(f"{kind} {error}" if isinstance(error, ValueError) else str(error)) from error
 
 
 def read_checks(source: SourceText, node: Node | None, of: str) -> tuple[Check, ...]:
-    """Read a list of checks.
+    """Parse a list of checks in a test file.
 
     Args:
-        source: The file.
+        source: The test file.
         node: The list.
         of: ``prompt`` or ``answer``.
 
@@ -428,12 +427,14 @@ def read_checks(source: SourceText, node: Node | None, of: str) -> tuple[Check, 
         fields = source.mapping_of(item, "a check")
         role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
         if not fields:
-            raise source.fault_at(item.at, "a check is empty; write contains: TEXT, or roles: [system, user]")
+            raise source.fault_at(
+                item.at, "empty check; expected a mapping such as contains: TEXT, or roles: [system, user]"
+            )
         for name, value in fields.items():
             try:
                 found.append(make_check(of, name, plain(value), role, counter))
             except ValueError as error:
-                at = value.at if str(error).startswith(f"{name} is ") else value.key_at
+                at = value.at if str(error).startswith(f"{name} must be ") else value.key_at
                 raise source.fault_at(at, str(error)) from error
     return tuple(found)
 
@@ -441,14 +442,14 @@ def read_checks(source: SourceText, node: Node | None, of: str) -> tuple[Check, 
 def prompt_failures(
     case: RenderedCase, checks: Iterable[Check], snapshot_fault: _SnapshotFault | None = None, name: str = ""
 ) -> list[Failure]:
-    """Return the failed checks on a prompt.
+    """Run checks on a prompt, and return the failures.
 
     Args:
         case: The prompt.
         checks: The checks.
-        snapshot_fault: A function that compares the prompt with a named snapshot and returns a message, an empty slot
-            and the differing lines, or None if they are equal. By default, snapshots are not compared.
-        name: The name of the case, and of its snapshot.
+        snapshot_fault: A function that compares the prompt with a named snapshot. It returns a message, an empty slot
+            and a diff, or None if the snapshot matches. By default, snapshots are not compared.
+        name: The test case's name, which is also the default snapshot name.
     """
     found: list[Failure] = []
     for check in checks:
@@ -464,16 +465,16 @@ def prompt_failures(
 
 
 def answer_failures(answer: str, checks: Iterable[Check], inputs: object) -> list[Failure]:
-    """Return the failed checks on an answer.
+    """Run checks on a model's response, and return the failures.
 
     Args:
         answer: The answer.
         checks: The checks.
-        inputs: The inputs of the case, which functions receive.
+        inputs: The test case's inputs, which are passed to check functions.
 
     Raises:
-        BatchError: A function doesn't exist.
-        MissingExtraError: A check needs a package that is not installed.
+        BatchError: A check function doesn't exist.
+        MissingExtraError: A check requires a package that is not installed.
     """
     turns = [TurnText(ANSWER, ((ANSWER, answer),))]
     found: list[Failure] = []

@@ -126,24 +126,36 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cases: [{input: {}}]", "greet.test.yaml:1:10: a case has no field 'input' (did you mean 'inputs'?); it has "),
-        ("case: []", "greet.test.yaml:1:1: a file of cases has no field 'case' (did you mean 'cases'?); it has "),
-        ("cases: []", "greet.test.yaml:1:1: there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl"),
-        ("cases: [{prompt: [{contain: x}]}]", "there is no check 'contain' of a prompt (did you mean 'contains'?)"),
-        ("cases: [{prompt: [{max_tokens: many}]}]", "greet.test.yaml:1:32: max_tokens is a number of tokens"),
-        ("cases: [{prompt: [{regex: '('}]}]", "regex is a regular expression: "),
-        ("cases: [{prompt: [{valid: opnai}]}]", "'opnai' is none (did you mean 'openai'?)"),
-        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the check 'roles' takes no role; "),
-        ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: a check is empty; "),
-        ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "there is no role 'usr' (did you mean 'user'?)"),
+        (
+            "cases: [{input: {}}]",
+            "greet.test.yaml:1:10: unknown field 'input' in a case (did you mean 'inputs'?); expected one of ",
+        ),
+        ("case: []", "greet.test.yaml:1:1: unknown field 'case' in a test file (did you mean 'cases'?); expected "),
+        (
+            "cases: []",
+            "greet.test.yaml:1:1: the file contains no cases; add cases: [{inputs: {...}}], or rows: FILE.jsonl",
+        ),
+        ("cases: [{prompt: [{contain: x}]}]", "unknown prompt check 'contain' (did you mean 'contains'?)"),
+        (
+            "cases: [{prompt: [{max_tokens: many}]}]",
+            "greet.test.yaml:1:32: max_tokens must be a non-negative number",
+        ),
+        ("cases: [{prompt: [{regex: '('}]}]", "regex must be a valid regular expression: "),
+        ("cases: [{prompt: [{valid: opnai}]}]", "not 'opnai' (did you mean 'openai'?)"),
+        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the prompt check 'roles' accepts no role; "),
+        ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: empty check; "),
+        ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "unknown role 'usr' (did you mean 'user'?)"),
         (
             "cases: [{prompt: [{contains: x, counter: chars}]}]",
-            "the check 'contains' takes no counter; max_tokens does",
+            "the check 'contains' accepts no counter; only max_tokens does",
         ),
-        ("cases: [{prompt: [{max_tokens: 9, counter: tik}]}]", "'tik' is not a counter; known are approximate, "),
-        ("cases: [{answer: [{python: os}]}]", "python is the name of a function, as module:name"),
-        ("cases: [{name: a}, {name: a}]", "two cases are named 'a'; the first is in line 1"),
-        ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: there is no prompt file 'gone.prompty'"),
+        (
+            "cases: [{prompt: [{max_tokens: 9, counter: tik}]}]",
+            "unknown token counter 'tik'; expected one of approximate, ",
+        ),
+        ("cases: [{answer: [{python: os}]}]", "python must be the name of a function, written as module:name"),
+        ("cases: [{name: a}, {name: a}]", "duplicate case name 'a'; the first is in line 1"),
+        ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: prompt file 'gone.prompty' doesn't exist"),
     ],
 )
 def test_a_wrong_file_is_one_line_with_its_place(run: Run, text: str, said: str) -> None:
@@ -226,7 +238,7 @@ def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypat
 
 def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:
     cases("{snapshot: true}")
-    assert b"there is no snapshot yet; create it with --update" in run("test").out
+    assert b"no snapshot exists yet; create it with --update" in run("test").out
     assert run("test", "--update").status == 0
     kept = Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
     assert "You greet Ann kindly." in kept
@@ -323,9 +335,9 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--against", ""), "--against: '' is neither a directory nor a revision of git here: "),
-        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a revision of git here: "),
-        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a revision"),
+        (("--against", ""), "--against: '' is neither a directory nor a git revision: "),
+        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a git revision: "),
+        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a git"),
         (("gone",), "PATH: gone: there is no such file or directory"),
         (("old",), "PATH: there is no case in old; write NAME.test.yaml beside a prompt"),
         (("old.prompty",), "PATH: there is no case in old.prompty; write old.test.yaml"),
@@ -435,7 +447,7 @@ def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run,
     assert (ran.status, found["passed"], found["failed"]) == (1, 3, 5)
     messages = [each["failures"][0]["message"] for each in found["failures"]]
     assert "Wrong key" in messages[0]
-    assert all(each.startswith("not asked, because another case had no answer: ") for each in messages[1:])
+    assert all(each.startswith("skipped, because the request for another test case failed: ") for each in messages[1:])
     assert model.said[-1] == "3?"
 
 
