@@ -16,7 +16,7 @@ class Part(NamedTuple):
     """A named part of a prompt, such as an input, a setting, a section or a slot.
 
     Attributes:
-        name: The name. Parts can share a name; for example, all turns with the same role do.
+        name: The name. Several parts can share a name, such as all turns with the same role.
         text: The text.
     """
 

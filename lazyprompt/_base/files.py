@@ -80,7 +80,7 @@ def open_nofollow(root: str, path: str) -> int:
     """Open a resolved path inside a root directory for reading, without following links.
 
     Each directory is opened relative to its parent, so a link that replaced a directory after resolution is not
-    followed. A pipe is opened without waiting for its other end. Windows can't open a path step by step, so there the
+    followed. A pipe is opened without waiting for its other end. On Windows, which can't open a path step by step, the
     opened file is compared with the file at the path.
 
     Args:

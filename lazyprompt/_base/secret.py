@@ -164,7 +164,7 @@ class SecretText(_Unshown, str):
 
     @property
     def is_hidden(self) -> bool:
-        """True if the text contains only unresolved references, as in views of a prompt."""
+        """True if the text's references are unresolved, as in views of a prompt."""
         return self.reveal() == self.reference
 
 

@@ -28,8 +28,8 @@ class PrefixChange(NamedTuple):
             the tools.
         slot: The slot, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal the slot.
         reason: The cause of the difference, which is the budget, a provider rule or the caller.
-        thoughts: The number of signed reasoning blocks after the difference. These blocks become invalid: Anthropic may
-            reject the request, whereas OpenAI ignores them.
+        thoughts: The number of signed reasoning blocks after the difference, which become invalid. Anthropic may reject
+            a request with invalid blocks, whereas OpenAI ignores them.
     """
 
     message: int | None

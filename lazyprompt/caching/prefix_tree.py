@@ -23,7 +23,7 @@ class Edge:
     Attributes:
         text: The edge's text.
         call: The index of the last call that contains the whole edge.
-        time: The time of that call.
+        time: The time of the last call that contains the whole edge.
         ends: The calls whose text ends in this edge, keyed by text length.
         tokens: The token counts up to the end of each part, keyed by index in the whole text.
         children: The child edges, keyed by first character.

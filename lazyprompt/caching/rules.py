@@ -37,7 +37,7 @@ class CacheRules:
         step: The increment in tokens by which a cached prefix grows.
         lifetime: The number of seconds that an unused prefix stays cached, or None if unpublished.
         unknown: The rules that are unpublished or not simulated, each with the assumption made instead.
-        others: The rules for models with different rules, keyed by model-name pattern.
+        others: Separate rules for specific models, keyed by model-name pattern.
     """
 
     name: str

@@ -138,7 +138,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 def _countable(payload: JsonObject) -> JsonObject:
     """Return the payload without invalid tools, with the system text under its canonical key."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
-    # Google's API accepts both keys.
+    # Google's API accepts both spellings of the key.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
 
 
@@ -157,7 +157,7 @@ def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
         try:
             profile, payload = _as(given, profile_of(name))
         except FormatError:
-            continue  # not in this provider's format
+            continue  # the payload is not in this provider's format
         if not violations(payload, profile):
             return profile, payload
     raise FormatError(

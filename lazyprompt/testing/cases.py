@@ -139,7 +139,7 @@ class CaseFile:
         return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
 
     def check_no_code(self) -> None:
-        """Reject test files with ``python`` checks, which run code.
+        """Check that the file contains no ``python`` checks, which run code.
 
         Raises:
             BatchError: The file contains a ``python`` check.

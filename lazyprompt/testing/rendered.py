@@ -282,7 +282,7 @@ class RenderedCase:
         """Count the tokens in messages and tools."""
         try:
             fields = self.render("openai")
-        except LazyPromptError:  # OpenAI doesn't support part of the prompt
+        except LazyPromptError:  # OpenAI's format can't represent part of the prompt
             return counter.count_text(self.text)
         return counter.count(fields["messages"], fields.get("tools"))
 

@@ -145,8 +145,8 @@ class PreferenceSample:
     def features(self, tokenizer: TokenizerLike) -> PairFeatures:
         """Return the ids for TRL's DPO collator, with one prompt for both responses.
 
-        The ids cover each sample up to the end of its response. A token that spans the end of the prompt and the start
-        of a response is part of the responses, unless both share this token. Masked text at the beginning of both
+        The ids cover each sample up to the end of its response. A token that crosses the boundary between prompt and
+        response is assigned to the response, unless both responses share it. Masked text at the beginning of both
         responses is part of the prompt.
 
         Args:
