@@ -57,7 +57,7 @@ def json_or_text(value: object) -> str:
 
 
 def standard_base64(value: object) -> str:
-    """Convert bytes, or base64 in either alphabet with optional padding, to standard base64; return other text unchanged."""
+    """Convert bytes or base64 in either alphabet to padded standard base64; return other text unchanged."""
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     text = json_or_text(value)
