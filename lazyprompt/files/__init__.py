@@ -1,1 +1,1 @@
-"""Prompts in files: loading, checking, filling and converting. Read prompty.py first."""
+"""Loading, checking, filling and converting prompt files. Read prompty.py first."""

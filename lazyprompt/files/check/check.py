@@ -1,8 +1,8 @@
-"""Lint prompt files for errors and likely mistakes: ``lazyprompt check``.
+"""The linter for prompt files behind ``lazyprompt check``.
 
-Each finding has a stable code and a position. ``{# lazyprompt: ignore=LP040 #}`` in a template, or
-``# lazyprompt: ignore=LP040`` in the front matter, turns a rule off: for the whole file if the comment has its own
-line, otherwise for that line. Load errors and secrets can't be turned off.
+Each finding has a stable code and a position. To turn a rule off, write ``{# lazyprompt: ignore=LP040 #}`` in the
+template or ``# lazyprompt: ignore=LP040`` in the front matter. A comment on a line of its own applies to the whole
+file; any other comment applies only to its line. The rules for load errors and secrets can't be turned off.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _CODE = re.compile(r"[A-Za-z0-9_]+")
 
 
 class Rule(NamedTuple):
-    """A lint rule.
+    """A lint rule for prompt files.
 
     Attributes:
-        code: The stable code, such as ``LP040``.
-        name: The name in reports.
-        severity: The severity of its findings.
+        code: The rule's stable code, such as ``LP040``.
+        name: The rule's name in reports.
+        severity: The severity of the rule's findings.
         find: The function that finds violations; its docstring is the rule's description.
         fixed: True if comments can't turn the rule off.
-        explains: True if its findings replace the load error (LP001) on the same line.
+        explains: True if the rule's findings replace the load error (LP001) on the same line.
     """
 
     code: str
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
-    """Yield each code that a comment turns off, with its index and its line; line 0 is the whole file."""
+    """Yield each rule code that a comment turns off, with its index and line number; line 0 means the whole file."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
         alone = subject.excerpt(line).strip() == comment[0].strip()
@@ -80,7 +80,7 @@ def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
 
 
 def _unknown_codes(subject: Subject) -> Iterator[Hit]:
-    """Ignore comments that name an unknown rule, or one that can't be turned off."""
+    """Report ``ignore`` comments for rules that are unknown or can't be turned off."""
     for code, at, _ in _ignored_codes(subject):
         rule = RULES.get(code)
         if rule is None or rule.fixed:
@@ -140,12 +140,12 @@ class Finding:
     Args:
         code: The rule's code.
         severity: The rule's severity.
-        message: The problem.
-        file: The file.
-        line: The line, from 1.
-        column: The column, from 1.
+        message: A description of the problem.
+        file: The name of the checked file.
+        line: The line number, counted from 1.
+        column: The column number, counted from 1.
         advice: The suggested fix.
-        excerpt: The text of the line, with secrets shortened to their first characters.
+        excerpt: The text of the line, with each secret shortened to its first characters.
     """
 
     code: str
@@ -169,20 +169,19 @@ def check(
 ) -> list[Finding]:
     """Find errors and likely mistakes in a prompt file.
 
-    Only the file and the files it refers to are read: every environment variable counts as set, and every param as
-    given.
+    Only the file and the files it refers to are read. Every environment variable and every param is treated as set.
 
     Args:
-        path_or_text: A path; or the text itself, if it is a ``str`` with several lines or ``name`` is given.
-        name: The text's name in findings. Its suffix selects the format: ``.prompty`` or ``.yaml``.
-        base_dir: The directory that the text's references and includes are relative to.
+        path_or_text: The file's path, or the file's text if the ``str`` spans several lines or ``name`` is passed.
+        name: The text's name in findings. The suffix of this name, ``.prompty`` or ``.yaml``, selects the file format.
+        base_dir: The directory that references and includes in the text are relative to.
         allowed_roots: Additional directories that the file may refer to.
-        dialect: The dialect of the file; None detects it.
-        found_in: A directory that symbolic links may not lead out of, except into ``allowed_roots``. None follows
-            every link.
+        dialect: The file's dialect; by default, the dialect is detected.
+        found_in: The directory that symbolic links must stay in, unless they lead into ``allowed_roots``. If None,
+            every link is followed.
 
     Returns:
-        The findings, in file order. An unreadable file is a finding too.
+        The findings, in file order. An unreadable file is also reported as a finding.
 
     Raises:
         TemplateError: The dialect is unknown.
@@ -222,11 +221,12 @@ _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.M
 
 
 def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]] = ()) -> Iterator[Path]:
-    """Find the prompt files below a directory, sorted by path.
+    """Yield the prompt files in a directory and its subdirectories, sorted by path.
 
     Args:
-        directory: The directory. Hidden files and directories are skipped, and so are YAML files that aren't prompts.
-        allowed_roots: Additional directories that links to YAML files may lead to.
+        directory: The directory to search. Hidden files, hidden directories and YAML files that aren't prompts are
+            skipped.
+        allowed_roots: Additional directories that symbolic links to YAML files may lead to.
     """
     roots = (*allowed_roots,)
     for path in visible_files(directory):
@@ -236,7 +236,7 @@ def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]
 
 
 def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: Path) -> bool:
-    """Return True if the fields of a YAML file look like a prompt's, even if misspelt or invalid YAML."""
+    """Return True if a YAML file's fields look like a prompt's, even if a name is misspelt or the YAML is invalid."""
     try:
         fields = _TOP_FIELD.findall(text_in_place(path, roots, directory))
     except PromptFileError:
@@ -248,26 +248,26 @@ def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: P
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of the front matter for editors.
+    """Return a JSON Schema for the front matter, for use in editors.
 
-    It uses draft 7, which all editors support, describes Prompty v2 and allows unknown fields.
+    The schema uses draft 7, which all editors support, describes Prompty v2 and allows unknown fields.
     """
     return Path(__file__).parents[1].joinpath("prompty.schema.json").read_text(encoding="utf-8")
 
 
-# Source: GitHub's workflow commands, with the escapes of messages and of properties.
+# Escaping rules for messages and properties in GitHub's workflow commands.
 _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
 _OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
-# Source: SARIF 2.1.0, section 3.27.10.
+# Severity levels from SARIF 2.1.0, section 3.27.10.
 _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
-# The number of characters of a long line in a report.
+# Maximum number of characters shown from a source line in a report.
 _SHOWN = 100
 
 
 def report(findings: Sequence[Finding], files: int) -> str:
-    """Return findings as text: a line for each, the source line below each error, and a summary.
+    """Format findings as text: one line per finding, the source line below each error, and a summary.
 
     Args:
         findings: The findings.
@@ -277,7 +277,7 @@ def report(findings: Sequence[Finding], files: int) -> str:
 
 
 def github(findings: Sequence[Finding], files: int) -> str:
-    """Return findings as GitHub workflow commands, which annotate the lines, and a summary.
+    """Format findings as GitHub workflow commands that annotate source lines, followed by a summary.
 
     Args:
         findings: The findings.
@@ -291,15 +291,15 @@ def github(findings: Sequence[Finding], files: int) -> str:
 
 
 def command(kind: str, file: str, line: int, title: str, message: str, column: int | None = None) -> str:
-    """Return a GitHub workflow command as a line.
+    """Format a GitHub workflow command as one line.
 
     Args:
         kind: ``error``, ``warning`` or ``notice``.
-        file: The annotated file.
-        line: The annotated line, from 1.
+        file: The name of the annotated file.
+        line: The number of the annotated line, counted from 1.
         title: The title of the annotation.
         message: The text of the annotation.
-        column: The column, from 1.
+        column: The column number, counted from 1.
     """
     name, head = (visible(text).translate(_OF_PROPERTY) for text in (Path(file).as_posix(), title))
     at = "" if column is None else f",col={column}"
@@ -307,7 +307,7 @@ def command(kind: str, file: str, line: int, title: str, message: str, column: i
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:
-    """Return findings as a SARIF 2.1.0 log, with paths relative to the working directory."""
+    """Return findings as a SARIF 2.1.0 log, with paths relative to the current working directory."""
     places = {code: index for index, code in enumerate(RULES)}
     results: list[Json] = [
         {
@@ -332,7 +332,7 @@ def sarif(findings: Sequence[Finding]) -> JsonObject:
 
 
 def _sarif_rule(rule: Rule) -> JsonObject:
-    # python -OO removes docstrings; use the name instead.
+    # ``python -OO`` removes docstrings, so fall back to the rule's name.
     text = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
     return {
         "id": rule.code,
@@ -353,7 +353,7 @@ def _lines(finding: Finding) -> str:
 
 
 def _excerpt_with_caret(finding: Finding) -> str:
-    """Return the line of a finding, with a caret below its column."""
+    """Return a finding's source line, with a caret below the column."""
     at = finding.column - 1
     begin = max(at - _SHOWN // 2, 0)
     before, rest = (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.properties import Property
 
-# A line with one word and punctuation, as Markdown and other formats write a speaker's name.
+# Matches a line that contains one word and punctuation, such as a speaker's name in Markdown.
 _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
@@ -33,18 +33,18 @@ _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
 _SPEAKER_AND_TEXT = re.compile(
     r"^(?>(?:[^\S\n]|[#*_`>\-])*)([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
 )
-# Common names for the roles in other formats and languages.
+# Names that other formats and languages use for the roles.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
     **dict.fromkeys(("ai", "assist", "asst", "bot", "chatgpt", "gpt", "model", "助手", "助理"), "assistant"),
     **dict.fromkeys(("sys", "系统"), "system"),
     "dev": "developer",
 }
-# Real words that are similar to a role.
+# English words that are similar to a role name but aren't typos of one.
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
-# A role with one letter removed, changed, inserted or swapped with the next.
+# Patterns for role names with one letter removed, replaced, inserted or swapped with the next letter.
 _SLIPS: Final = {
     role: re.compile(
         "|".join(
@@ -60,7 +60,7 @@ _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
 # Every model accepts this many tokens, so the length of shorter prompts isn't checked.
 _SHORT: Final = 4096
-# The effect of an empty section; an empty thread marks the position of the history.
+# The effect of an empty section, by role. An empty thread section is valid: it marks the position of the history.
 _EMPTY: Final[Mapping[str, str]] = {
     "thread": "",
     "tools": "defines no tool",
@@ -76,14 +76,14 @@ _STAND_IN: Final[Mapping[str, Json]] = {
 
 
 class _RoleLine(NamedTuple):
-    """A template line that names a role; all positions are indexes of the template.
+    """A template line that contains only a role name. All positions are indexes into the template.
 
     Attributes:
-        role: The role, in lower case.
-        text: The line.
-        begin: The start of the line.
-        role_at: The start of the role.
-        end: The end of the line.
+        role: The role name, in lower case.
+        text: The text of the line.
+        begin: The index of the line's first character.
+        role_at: The index of the role name's first character.
+        end: The index of the line's end.
     """
 
     role: str
@@ -94,7 +94,7 @@ class _RoleLine(NamedTuple):
 
 
 def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_RoleLine]:
-    """Find the lines that begin a section; with ``fenced``, those that would if they weren't in a code fence."""
+    """Yield the lines that begin a section or, with ``fenced``, the role lines inside code fences."""
     own = subject.own
     if own is None:
         return
@@ -106,7 +106,7 @@ def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_Role
 
 
 def role_typos(subject: Subject) -> Iterator[Hit]:
-    """Lines that look like a role but don't begin a section: ``human:``, ``asistant:``, ``**user:**``."""
+    """Report lines that look like a role but don't begin a section, such as ``human:`` or ``**user:**``."""
     own = subject.own
     if own is None:
         return
@@ -120,7 +120,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
             continue
         word = match["word"].lower()
         near = _nearest_role(word)
-        # Without a colon, only a role's exact name in a heading or in bold counts.
+        # Without a colon, report only an exact role name in a heading or in bold.
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
             fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault
@@ -129,7 +129,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
 
 
 def _nearest_role(word: str) -> str | None:
-    """Return the role that a word names, misspells or is an alias of, or None."""
+    """Return the role that a word spells, misspells or is an alias for, or None."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
     for role, slip in _SLIPS.items():
@@ -140,14 +140,14 @@ def _nearest_role(word: str) -> str | None:
 
 
 def fenced_roles(subject: Subject) -> Iterator[Hit]:
-    """Lines in a code fence that name a role."""
+    """Report role lines inside code fences."""
     for line in _lines_of_roles(subject, fenced=True):
         what = f"{line.text.strip()!r} is inside a code fence: it is text, and begins no section"
         yield Hit(subject.in_body(line.role_at), what, "if a section is meant, close the fence before it")
 
 
 def roles_with_text(subject: Subject) -> Iterator[Hit]:
-    """The first role with text after the colon, in a template without sections."""
+    """Report the first role name that has text after its colon, in a template without sections."""
     own = subject.own
     if own is None or next(_lines_of_roles(subject), None) is not None:
         return
@@ -156,8 +156,7 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
         for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
         if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
     ]
-    # One capitalized word before a colon can be ordinary text. Two speakers are a dialogue, and prose has no space
-    # before a colon.
+    # A single capitalized word before a colon can be prose, unless a space precedes the colon.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
         what = f"'{found[1]}:' is followed by text: the line is text, and begins no section"
@@ -165,7 +164,7 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
 
 
 def empty_sections(subject: Subject) -> Iterator[Hit]:
-    """Empty sections."""
+    """Report empty sections."""
     lines = [*_lines_of_roles(subject)]
     ends = [*(line.begin for line in lines[1:]), len(subject.template)]
     for line, end in zip(lines, ends, strict=False):
@@ -177,21 +176,21 @@ def empty_sections(subject: Subject) -> Iterator[Hit]:
 
 
 def text_before_roles(subject: Subject) -> Iterator[Hit]:
-    """Text before the first role."""
+    """Report text before the first role."""
     own, first = subject.own, next(_lines_of_roles(subject), None)
-    # A template with only values may be a thread, which has its own roles.
+    # Values are ignored here, because a value may be a thread whose messages have their own roles.
     found = None if own is None else re.search(rf"[^\s{PLACE}]", own.scanned.text)
     if own is None or not found or first is None or own.in_body(found.start()) >= first.begin:
         return
     place = subject.in_body(own.in_body(found.start()))
-    # role_typos already reports a misspelt role.
+    # The rule role_typos already reports a misspelt role.
     if all(hit.place.line != place.line for hit in role_typos(subject)):
         what = "text before the first role becomes a separate system message"
         yield Hit(place, what, "put system: before it, or make it a comment")
 
 
 def late_system(subject: Subject) -> Iterator[Hit]:
-    """System sections after a user turn."""
+    """Report system sections after a user turn."""
     behind = False
     for line in _lines_of_roles(subject):
         if line.role == "system" and behind:
@@ -201,7 +200,7 @@ def late_system(subject: Subject) -> Iterator[Hit]:
 
 
 def spaces_in_role_lines(subject: Subject) -> Iterator[Hit]:
-    """Spaces after the colon of a role, or tabs in the line."""
+    """Report role lines with tabs or with spaces after the colon."""
     for line in _lines_of_roles(subject):
         text = line.text
         if "{" not in text and (text != text.rstrip() or "\t" in text):
@@ -211,7 +210,7 @@ def spaces_in_role_lines(subject: Subject) -> Iterator[Hit]:
 
 
 def never_reached(subject: Subject) -> Iterator[Hit]:
-    """Template code under a condition that is never true."""
+    """Report template code whose condition is never true."""
     for each in subject.found(nodes.If):
         if isinstance(each.test, nodes.Const) and not each.test.value and each.body:
             what = f"this part is never reached: {{% if {str(each.test.value).lower()} %}}"
@@ -225,7 +224,7 @@ def _markers() -> re.Pattern[str]:
 
 
 def control_markers(subject: Subject) -> Iterator[Hit]:
-    """Control markers of models in the template's own text; each marker is reported once."""
+    """Report model control markers in the template's own text, each marker only once."""
     own = subject.own
     text = subject.text if subject.is_yaml else own.scanned.text if own is not None else ""
     seen: set[str] = set()
@@ -239,7 +238,7 @@ def control_markers(subject: Subject) -> Iterator[Hit]:
 
 
 def hidden_attributes(subject: Subject) -> Iterator[Hit]:
-    """Special Python attributes, such as ``__class__``."""
+    """Report special Python attributes, such as ``__class__``."""
     for each in subject.found(nodes.Getattr, nodes.Getitem, nodes.Filter):
         name = _name_of(each)
         if name.startswith("__") and name.endswith("__"):
@@ -248,7 +247,7 @@ def hidden_attributes(subject: Subject) -> Iterator[Hit]:
 
 
 def _name_of(node: nodes.Node) -> str:
-    """Return the attribute or key that an expression looks up, or ``""`` if it is computed."""
+    """Return the attribute or key that an expression looks up, or ``""`` if the name is computed."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     key = node.arg if isinstance(node, nodes.Getitem) else None
@@ -258,7 +257,7 @@ def _name_of(node: nodes.Node) -> str:
 
 
 def unknown_filters(subject: Subject) -> Iterator[Hit]:
-    """Unknown filters and tests."""
+    """Report unknown Jinja filters and tests."""
     for kind, known in ((nodes.Filter, jinja().filters), (nodes.Test, jinja().tests)):
         for each in subject.found(kind):
             if each.name not in known:
@@ -267,7 +266,7 @@ def unknown_filters(subject: Subject) -> Iterator[Hit]:
 
 
 def safe_filters(subject: Subject) -> Iterator[Hit]:
-    """The filter ``safe``."""
+    """Report uses of the ``safe`` filter."""
     for each in subject.found(nodes.Filter):
         if each.name == "safe":
             what = "the filter 'safe' has no effect: prompts aren't HTML-escaped, and it doesn't make text trusted"
@@ -275,7 +274,7 @@ def safe_filters(subject: Subject) -> Iterator[Hit]:
 
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
-    """Text whose length is controlled by a value."""
+    """Report text whose length depends on an input value."""
     for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value for arg in call.args if isinstance(arg, nodes.Const)]
@@ -291,14 +290,14 @@ def unbounded(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_any_number(node: nodes.Expr) -> bool:
-    """Return True if an expression depends on a value, other than on its length."""
+    """Return True if an expression depends on a value rather than only on a value's length."""
     if isinstance(node, nodes.Filter) and node.name in ("length", "count"):
         return False
     return any(isinstance(each, nodes.Name) for each in nodes_of(node))
 
 
 def unknown_models(subject: Subject) -> Iterator[Hit]:
-    """Long prompts for models whose context window is unknown."""
+    """Report long prompts for models whose context window is unknown."""
     for name, context, needed, length in _length(subject):
         if context is None and needed > _SHORT:
             what = f"{length}; the context window of {name!r} is unknown, so the length is not checked"
@@ -306,7 +305,7 @@ def unknown_models(subject: Subject) -> Iterator[Hit]:
 
 
 def too_long(subject: Subject) -> Iterator[Hit]:
-    """Prompts that exceed the model's context window before any values are added."""
+    """Report prompts that exceed the model's context window when filled with defaults and examples."""
     for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
             advice = "shorten it, or use a model with a larger context window"
@@ -314,9 +313,9 @@ def too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
-    """Yield a file's model, its context window, the tokens that the prompt needs, and a sentence about these.
+    """Yield the model, its context window, the number of tokens needed, and a description of the prompt's length.
 
-    Yield nothing if the model's name is a reference.
+    Yield nothing if the model's name is missing or is a reference.
     """
     given = subject.spec.model.get("id") if subject.prompt_file is None else subject.prompt_file.model
     if isinstance(given, str) and given and "${" not in given:
@@ -334,7 +333,7 @@ def _place_of_model(subject: Subject) -> Place:
 
 
 def tokens_of(subject: Subject) -> int:
-    """Estimate a prompt's tokens, filled with its defaults and examples."""
+    """Estimate the token count of a prompt filled with its defaults and examples."""
     counter = ApproximateTokenCounter()
     if subject.prompt is None:
         return counter.count_text(subject.text)
@@ -343,12 +342,12 @@ def tokens_of(subject: Subject) -> int:
     try:
         return counter.count(subject.prompt.messages(filled), [tool.function() for tool in subject.prompt.tools])
     except LazyPromptError:
-        # It can't be filled without values: count the template's source.
+        # The prompt can't be filled without values, so count the template's source.
         return counter.count_text(subject.template)
 
 
 def _filling(declared: Property) -> Json:
-    """Return a value for an input: its default, its example, or an empty value of its kind."""
+    """Return a value for an input: the default, the example, or an empty value of the input's kind."""
     if declared.default is not None or declared.example is not None:
         return declared.own_default() if declared.default is not None else declared.example
     return _STAND_IN.get(declared.kind, "" if declared.kind == "string" else None)

@@ -1,4 +1,4 @@
-"""Lint rules for a file's raw text and its front matter."""
+"""Lint rules for a prompt file's raw text and front matter."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _NAMES_OF_ENDS = {"\r\n": "CRLF", "\r": "CR", "\n": "LF"}
 
 
 def faults(subject: Subject) -> Iterator[Hit]:
-    """Errors that prevent a file from loading."""
+    """Report errors that prevent the file from loading."""
     yield from subject.faults
 
 
 def byte_order_mark(subject: Subject) -> Iterator[Hit]:
-    """A byte order mark."""
+    """Report a byte order mark."""
     if subject.has_mark:
         yield Hit(Place(1, 1), "the file begins with a byte order mark", "save it as UTF-8 without one")
 
 
 def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
-    """The first line end that differs from the file's first one."""
+    """Report the first line ending that differs from the file's first line ending."""
     ends = [*_END.finditer(subject.text)]
     if other := next((each for each in ends if each[0] != ends[0][0]), None):
         names = f"{_NAMES_OF_ENDS[other[0]]}, and the lines before it in {_NAMES_OF_ENDS[ends[0][0]]}"
@@ -44,10 +44,10 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
 
 
 def tabs(subject: Subject) -> Iterator[Hit]:
-    """Tabs in the front matter."""
-    # Tabs are a likely cause of invalid YAML, so they are reported in that case too.
+    """Report tabs in the front matter."""
+    # Tabs are a likely cause of invalid YAML, so report them even if the YAML is invalid.
     end = subject.body_at if subject.fields else len(subject.text) if subject.prompt_file else 0
-    # The first tab of each line.
+    # The position of the first tab in each line, by line number.
     places = {
         (at := subject.place(tab.start())).line: at for tab in reversed([*re.finditer(r"\t", subject.text[:end])])
     }
@@ -56,7 +56,7 @@ def tabs(subject: Subject) -> Iterator[Hit]:
 
 
 def secrets(subject: Subject) -> Iterator[Hit]:
-    """Secrets recognized by their format."""
+    """Report secrets recognized by their format."""
     for each in subject.secrets:
         if not each.field:
             what = f"the file contains {each.what}: {each.shown}… ({each.length} characters)"
@@ -64,7 +64,7 @@ def secrets(subject: Subject) -> Iterator[Hit]:
 
 
 def credentials(subject: Subject) -> Iterator[Hit]:
-    """Credential fields that contain a secret."""
+    """Report credential fields that contain a secret."""
     for each in subject.secrets:
         if each.field:
             what = f"{each.field} contains {each.what}: {each.shown}… ({each.length} characters)"
@@ -72,7 +72,7 @@ def credentials(subject: Subject) -> Iterator[Hit]:
 
 
 def environment(subject: Subject) -> Iterator[Hit]:
-    """Environment variables outside of connection settings, which are sent to the model."""
+    """Report environment variables outside connection settings, because their values are sent to the model."""
     waiting: list[tuple[Node, tuple[str, ...]]] = [(node, (name,)) for name, node in reversed([*subject.seen.items()])]
     while waiting:
         node, path = waiting.pop()
@@ -96,15 +96,15 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
 }
 _FIELDS_OF_TEMPLATE = ("format", "parser")
 _TEXTS = ("name", "displayName", "description", "instructions")
-# Tests and filters that make a variable optional.
+# Jinja tests and filters that make a variable optional.
 _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# The most names that are searched for a similar one, which takes time.
+# Maximum number of names searched for a similar name, because the search is slow.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
-# Plain scalars that are text here and another type in YAML 1.1, with advice.
+# Plain scalars that lazyprompt reads as text but YAML 1.1 reads as another type, with advice.
 _YAML_1_1: Final = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false", "write true or false; or put it in quotes"),
     (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a number to the base of 60", _QUOTES),
@@ -114,23 +114,23 @@ _YAML_1_1: Final = (
 
 
 def unknown_fields(subject: Subject) -> Iterator[Hit]:
-    """Unknown fields with names similar to known ones."""
+    """Report unknown fields whose names are similar to known ones."""
     for node, name, known, _ in _unknown(subject):
         if near := did_you_mean(name.rpartition(".")[2], known):
             yield Hit(subject.place(node.key_at), f"unknown field {name}{near}", "correct its name")
 
 
 def other_fields(subject: Subject) -> Iterator[Hit]:
-    """Unknown fields, which have no effect."""
+    """Report unknown fields that have no effect."""
     for node, name, known, home in _unknown(subject):
-        # Without a home, any field is allowed.
+        # Where ``home`` is empty, any field is allowed.
         if home and not did_you_mean(name.rpartition(".")[2], known):
             what = f"the field {name} has no effect: it is kept, but not sent"
             yield Hit(subject.place(node.key_at), what, f"move it under {home}")
 
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
-    """Yield each unknown field with its path, the known names, and the field to move it to, if any."""
+    """Yield each unknown field's node and path, the known names, and the field to move it to, if any."""
     given = subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
@@ -150,14 +150,14 @@ def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]
 
 
 def wrong_options(subject: Subject) -> Iterator[Hit]:
-    """Model options of the wrong type."""
+    """Report model options of the wrong type."""
     for name, node in _options(subject).items():
         types = _TYPES_OF_OPTIONS.get(name)
         if types is None or node.value is None or _is_known_later(node.value):
             continue
-        # In Python, True is an int.
+        # In Python, bool is a subclass of int.
         if not isinstance(node.value, types) or (isinstance(node.value, bool) and bool not in types):
-            what = f"model.options.{name} is {KINDS[type(node.value)]}, and must be {KINDS[types[0]]}"
+            what = f"model.options.{name} must be {KINDS[types[0]]}, not {KINDS[type(node.value)]}"
             yield Hit(subject.of(node), what, "correct the value")
 
 
@@ -166,7 +166,7 @@ def _options(subject: Subject) -> dict[str, Node]:
 
 
 def tools_without_description(subject: Subject) -> Iterator[Hit]:
-    """Function tools without a description."""
+    """Report function tools without a description."""
     for name, node in items_of(subject.in_v2.get("tools")):
         kind, described = node.fields.get("kind"), node.fields.get("description")
         is_function = isinstance(node.value, dict) and (kind is None or kind.value in (None, "function"))
@@ -176,7 +176,7 @@ def tools_without_description(subject: Subject) -> Iterator[Hit]:
 
 
 def other_yaml(subject: Subject) -> Iterator[Hit]:
-    """Unquoted text that YAML 1.1 parsers read as another type, in fields that accept several types."""
+    """Report unquoted text that YAML 1.1 parsers read as another type, in fields that accept several types."""
     for node in (each for field in _of_any_kind(subject) for each in field.within()):
         value = node.value
         if not isinstance(value, str) or not subject.text.startswith(value, node.at):
@@ -189,7 +189,7 @@ def other_yaml(subject: Subject) -> Iterator[Hit]:
 
 
 def _of_any_kind(subject: Subject) -> Iterator[Node]:
-    """Yield the values that may have any type: untyped fields, and inputs and outputs without a kind."""
+    """Yield values that may have any type: untyped fields, and inputs and outputs without a kind."""
     for name, node in subject.in_v2.items():
         if name in ("inputs", "outputs"):
             for _, item in items_of(node):
@@ -204,7 +204,7 @@ def _of_any_kind(subject: Subject) -> Iterator[Node]:
 
 
 def unused_inputs(subject: Subject) -> Iterator[Hit]:
-    """Inputs that neither the template nor a tool uses."""
+    """Report inputs that neither the template nor a tool uses."""
     if subject.prompt is None:
         return
     names, slots = _names(subject), subject.prompt.slots
@@ -218,7 +218,7 @@ def unused_inputs(subject: Subject) -> Iterator[Hit]:
 
 
 def unknown_slots(subject: Subject) -> Iterator[Hit]:
-    """Template variables that aren't declared, in a file with inputs."""
+    """Report undeclared template variables in a file that declares inputs."""
     names, own = _names(subject), subject.own
     if subject.prompt is None or own is None or not names:
         return
@@ -237,7 +237,7 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
 
 
 def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
-    """Template variables in a file that declares no inputs, so that their values aren't checked."""
+    """Report template variables in a file that declares no inputs, because their values aren't checked."""
     if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.in_v2:
         return
     named = ", ".join(map(repr, subject.prompt.slots[:_MOST_NAMES]))
@@ -246,7 +246,7 @@ def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
 
 
 def optional_names(template: str, engine: str) -> frozenset[str]:
-    """Return the variables that a Jinja template treats as optional, with ``is defined`` or ``default``."""
+    """Return the variables that a Jinja template makes optional with ``is defined`` or ``default``."""
     asked: set[str] = set()
     for each in (nodes_in(template) if engine == "jinja2" else None) or ():
         if (
@@ -259,7 +259,7 @@ def optional_names(template: str, engine: str) -> frozenset[str]:
 
 
 def required_with_default(subject: Subject) -> Iterator[Hit]:
-    """Required inputs with a default."""
+    """Report required inputs that have a default."""
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
             what = f"the input {each.name!r} is required and has a default, which is used if no value is given"
@@ -268,7 +268,7 @@ def required_with_default(subject: Subject) -> Iterator[Hit]:
 
 
 def kinds_as_defaults(subject: Subject) -> Iterator[Hit]:
-    """Inputs and outputs whose default is the name of a kind, such as ``city: string``."""
+    """Report inputs and outputs whose default is the name of a kind, such as ``city: string``."""
     for part in ("inputs", "outputs"):
         for name, node in items_of(subject.fields.get(part)):
             if isinstance(node.value, str) and node.value in KINDS_OF_PROPERTY:
@@ -277,7 +277,7 @@ def kinds_as_defaults(subject: Subject) -> Iterator[Hit]:
 
 
 def wrong_defaults(subject: Subject) -> Iterator[Hit]:
-    """Defaults that don't match the input's kind."""
+    """Report defaults that don't match the input's kind."""
     for each, node in _inputs(subject):
         given = node.fields.get("default") or node
         if each.default is not None and (why := _misfit(each, each.default)):
@@ -286,7 +286,7 @@ def wrong_defaults(subject: Subject) -> Iterator[Hit]:
 
 
 def wrong_examples(subject: Subject) -> Iterator[Hit]:
-    """Examples and enum values that don't match the input's kind."""
+    """Report examples and enum values that don't match the input's kind."""
     for each, node in _inputs(subject):
         given, choices = node.fields.get("example"), node.fields.get("enumValues")
         if given is not None and each.example is not None and (why := _misfit(each, each.example)):
@@ -299,7 +299,7 @@ def wrong_examples(subject: Subject) -> Iterator[Hit]:
 
 
 def wrong_bindings(subject: Subject) -> Iterator[Hit]:
-    """Bindings that name an unknown input or parameter."""
+    """Report tool bindings that name an unknown input or parameter."""
     names = _names(subject)
     for name, node in items_of(subject.in_v2.get("tools")):
         spec = next((each for each in subject.spec.tools if each.name == name), None)
@@ -318,7 +318,7 @@ def wrong_bindings(subject: Subject) -> Iterator[Hit]:
 
 
 def _inputs(subject: Subject) -> Iterator[tuple[Property, Node]]:
-    """Yield each input with its declaration's node."""
+    """Yield each input with the node that declares it."""
     nodes = dict(items_of(subject.in_v2.get("inputs")))
     for each in subject.spec.inputs:
         if each.name in nodes:
@@ -330,7 +330,7 @@ def _names(subject: Subject) -> list[str]:
 
 
 def _misfit(declared: Property, value: object) -> str:
-    """Explain why a value doesn't match its kind; return ``""`` if it does, or if it is a reference."""
+    """Explain why a value doesn't match its input's kind, or return ``""`` if it matches or is a reference."""
     if _is_known_later(value):
         return ""
     try:
@@ -341,5 +341,5 @@ def _misfit(declared: Property, value: object) -> str:
 
 
 def _is_known_later(value: object) -> bool:
-    """Return True if a value contains a reference, which is resolved when the prompt is loaded."""
+    """Return True if a value contains a reference that is resolved only when the prompt is loaded."""
     return isinstance(value, str) and _KNOWN_LATER.search(value) is not None

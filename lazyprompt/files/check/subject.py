@@ -1,4 +1,4 @@
-"""A prompt file for lint rules: parsed as far as possible, with the position of each part."""
+"""A prompt file as lint rules see it: parsed as far as possible, with the position of each part."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:
-    """Return the named items of a node; see :attr:`Node.named`."""
+    """Return a node's named items, as defined by :attr:`Node.named`."""
     return [] if node is None else node.named
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:
-    """Return the fields of a mapping node; empty for anything else."""
+    """Return the fields of a mapping node, or an empty dict for any other node."""
     return {} if node is None else node.fields
 
 
 def failing(node: Node, references: References, source: SourceText) -> Node:
-    """Return the innermost part of a field whose references can't be resolved.
+    """Find the innermost part of a field that contains an unresolvable reference.
 
     Args:
-        node: A field with such a reference.
-        references: The resolver.
-        source: The file.
+        node: A field that contains an unresolvable reference.
+        references: The resolver for references.
+        source: The file that contains the field.
     """
     for part in node.parts:
         try:
@@ -64,7 +64,7 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 class OwnText:
-    """A template's own text, with tags replaced by blanks and each value by one character.
+    """A template's own text, in which spaces replace tags and one character replaces each value.
 
     Args:
         body: The template.
@@ -75,7 +75,7 @@ class OwnText:
         self.tags: list[tuple[int, int]] = []
         """The spans of the tags in the template."""
         parts: list[str] = []
-        # For the end of each value: its position in the scanned text, and the offset to its position in the template.
+        # The end of each value in the scanned text, and the offset from there to the template.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
@@ -88,7 +88,7 @@ class OwnText:
         self.scanned = Scanned([*parts, body[end:]])
 
     def _scan(self, match: re.Match[str]) -> str:
-        """Return the scanned text of a tag."""
+        """Return the text that replaces a tag."""
         groups = match.groupdict()
         if groups.get("raw") is not None:
             begin, end = (at - match.start() for at in match.span("raw"))
@@ -100,7 +100,7 @@ class OwnText:
         return Value("", name[1] if name else "")
 
     def in_body(self, at: int) -> int:
-        """Convert an index of the scanned text to one of the template."""
+        """Convert an index in the scanned text to an index in the template."""
         return at + self._shifts[bisect_right(self._starts, at) - 1]
 
 
@@ -112,12 +112,12 @@ _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
-# A param, whose value is unknown to a lint rule.
+# Matches a param reference, whose value lint rules can't know.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
 _LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
 _INDEX = re.compile(r" at ([0-9]+)$")
-# The number of characters of a line that are searched for the invalid tag.
+# Maximum number of characters of a line that are searched for the invalid tag.
 _LOOKED_AT = 2000
 _TAG_OPENS = re.compile(r"\{[{%#]")
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
@@ -126,7 +126,7 @@ _NO_PARSE = (TemplateSyntaxError, SyntaxError, ValueError, RecursionError, Memor
 
 
 class Place(NamedTuple):
-    """A line and a column, both from 1."""
+    """A line number and a column number, both counted from 1."""
 
     line: int
     column: int
@@ -136,11 +136,11 @@ _BEGIN: Final = Place(1, 1)
 
 
 class Hit(NamedTuple):
-    """A violation of a rule.
+    """A violation found by a lint rule.
 
     Attributes:
-        place: The line and column.
-        message: The problem.
+        place: The line and column of the violation.
+        message: A description of the problem.
         advice: The suggested fix.
     """
 
@@ -150,9 +150,9 @@ class Hit(NamedTuple):
 
 
 class _ReferenceValues(dict[str, str]):
-    """Values that are known only when a prompt is loaded: each name maps to its reference, as text.
+    """A mapping that returns the text of a reference for any name, instead of the reference's value.
 
-    So findings don't depend on the machine. A reference with a default resolves to the default.
+    Findings therefore don't depend on the machine's environment. A reference with a default resolves to the default.
 
     Args:
         protocol: The prefix of the references, such as ``env``.
@@ -164,7 +164,7 @@ class _ReferenceValues(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return f"${{{self._protocol}:{name}}}"
 
-    # One signature for the three overloads of dict.get.
+    # This single signature replaces the three overloads of dict.get.
     def get(self, name: str, default: _T | None = None) -> str | _T:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if default is None else default
 
@@ -174,12 +174,12 @@ class _ReferenceValues(dict[str, str]):
 
 @lru_cache(maxsize=1)
 def jinja() -> BoundedEnvironment:
-    """Return the environment that parses templates and lists the known filters and tests."""
+    """Return the Jinja environment that parses templates and lists the known filters and tests."""
     return BoundedEnvironment()
 
 
 def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
-    """Return all nodes of a Jinja template in order, or None if it doesn't parse."""
+    """Return all nodes in a Jinja template in order, or None if the template doesn't parse."""
     try:
         return tuple(nodes_of(jinja().parse(template)))
     except _NO_PARSE:
@@ -187,7 +187,7 @@ def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
 
 
 def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
-    """Iterate over a node and its descendants, without recursion."""
+    """Yield a node and its descendants without recursion."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -196,14 +196,14 @@ def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 class Subject:
-    """A prompt file to check.
+    """A prompt file for lint rules to check.
 
     Args:
         text: The file's text.
         name: The file's name in findings.
-        base: The directory that references are relative to; None for text without a directory.
-        roots: Additional directories that references may lead to.
-        dialect: The dialect; None detects it.
+        base: The directory that references are relative to, or None if the text has no directory.
+        roots: Additional directories that references may point to.
+        dialect: The file's dialect; if None, the dialect is detected.
 
     Raises:
         TemplateError: The dialect is unknown.
@@ -233,7 +233,7 @@ class Subject:
         self.body_at: int = 0
         self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
-        """The template syntax; ``""`` if it is unknown."""
+        """The template syntax, or ``""`` if the syntax is unknown."""
         self.pieces: tuple[IncludedFile, ...] = ()
         """The files that the template includes."""
         self.prompt: Prompty | None = None
@@ -241,7 +241,7 @@ class Subject:
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
         self._lines = _LINE_BREAK.split(self.text)
         try:
-            # SourceText removes one byte order mark; a second one is text.
+            # SourceText removes the first byte order mark and keeps a second one as text.
             source = SourceText("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
@@ -253,7 +253,7 @@ class Subject:
             self._fault(error)
 
     def _read(self, source: SourceText, references: References, dialect: str | None) -> None:
-        """Parse a file with front matter, each part as far as possible."""
+        """Parse each part of a file with front matter as far as possible."""
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
@@ -274,7 +274,7 @@ class Subject:
                 self._fault(error)
         self.spec = read_spec(good, source)
         if "template" in self.in_v2 and "template" not in good:
-            return  # the syntax is unknown
+            return  # The template syntax is unknown.
         self.engine = self.spec.engine
         begin = self.body_at if self.body or "instructions" not in self.fields else self.fields["instructions"].at
         whole = expand_includes(self.template, self.engine, references, source, begin)
@@ -293,7 +293,7 @@ class Subject:
             self.faults.append(hit)
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
-        """Convert a template error to a hit; most errors name only a line of the template."""
+        """Convert a template error to a hit. Most template errors state only a line number."""
         its, at = whole.fault(error, ENGINES[self.engine])
         what = str(its).splitlines()[0]
         named = _LINE.match(what)
@@ -315,27 +315,27 @@ class Subject:
 
     @cached_property
     def _nodes(self) -> tuple[nodes.Node, ...] | None:
-        """The nodes of the template without included files; None if it isn't a Jinja template."""
+        """The template's nodes without included files, or None if the template isn't valid Jinja."""
         return nodes_in(self.template) if self.engine == "jinja2" else None
 
     def found(self, *kinds: type[_N]) -> Iterator[_N]:
-        """Iterate over the nodes of the given kinds in a Jinja template."""
+        """Yield the nodes of the given kinds in a Jinja template."""
         return (node for node in self._nodes or () if isinstance(node, kinds))
 
     @cached_property
     def own(self) -> OwnText | None:
-        """The template's own text; None if it doesn't parse."""
+        """The template's own text, or None if the template doesn't parse."""
         if self.prompt is None and self._nodes is None:
             return None
         return OwnText(self.template, self.engine)
 
     def place(self, at: int) -> Place:
-        """Convert an index of the text to a line and column."""
+        """Convert an index in the file's text to a line and column."""
         line = bisect_right(self._starts, at)
         return Place(line, at - self._starts[line - 1] + 1)
 
     def in_body(self, at: int) -> Place:
-        """Convert an index of the template to a line and column of the file."""
+        """Convert an index in the template to a line and column in the file."""
         if not self.body:
             return self._instructions()
         line = self.body.count("\n", 0, at)
@@ -343,7 +343,7 @@ class Subject:
         return Place(self.place(self.body_at).line + line, column)
 
     def line_of_body(self, line: int, word: str = "") -> Place:
-        """Return the position of a word in a template line, counted from 1; without the word, that of the line."""
+        """Return the position of a word in a numbered template line, or of the line's start if the word is missing."""
         if not self.body:
             return self._instructions()
         lines = self.body.split("\n", line)
@@ -352,7 +352,7 @@ class Subject:
         return Place(self.place(self.body_at).line + line - 1, found.start() + 1 if found else 1)
 
     def _instructions(self) -> Place:
-        """Return the position of a template in the front matter."""
+        """Return the position of the template in the front matter."""
         node = self.in_v2.get("instructions")
         return self.place(node.at if node else 0)
 
@@ -361,16 +361,16 @@ class Subject:
         return self.place(node.at)
 
     def excerpt(self, line: int) -> str:
-        """Return a line of the text, with secrets masked."""
+        """Return a line of the file's text, with secrets masked."""
         return "".join(self._lines[line - 1 : line])
 
 
 def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
-    """Convert an error to a hit.
+    """Convert a prompt file error to a hit.
 
     Args:
-        error: The error.
-        name: The name of the file in the message.
+        error: The error to convert.
+        name: The file name that error messages start with.
         otherwise: The position to report if the error is in another file.
     """
     what = str(error).splitlines()[0]
@@ -379,7 +379,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
 
 def _column_of_fault(line: str, what: str, engine: str) -> int:
-    """Guess the column of an error: the tag that it names, the value that doesn't parse, or the only tag."""
+    """Guess an error's column from the tag in its message, the tag that doesn't parse, or the line's only tag."""
     begin = line[:_LOOKED_AT]
     named = _TAG.search(what)
     if named is not None and named[0] in begin:
@@ -392,7 +392,7 @@ def _column_of_fault(line: str, what: str, engine: str) -> int:
 
 
 def _fields_end(text: str) -> int:
-    """Guess the end of the front matter, because files that can't be parsed may contain secrets too."""
+    """Guess where the front matter ends, because even files that can't be parsed may contain secrets."""
     lines = _CLOSING.finditer(text)
     opening = next(lines, None)
     if opening is None or text[: opening.start()].strip():
