@@ -1,4 +1,4 @@
-"""Agent definitions: tools before the text, calls and results as turns, media in Markdown.
+"""The AgentSchema dialect: agent definitions with tool sections, tool calls as turns, and media links in Markdown.
 
 Source: the prompt section of the AgentSchema specification.
 """
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
-"""The names that begin a section."""
+"""The role names that begin a section."""
 
 
 def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Yield the turns and threads of an agent definition, without its tools.
+    """Yield the turns and threads in an agent definition, but not its tools.
 
     Args:
         sections: The sections of the filled template.
@@ -58,7 +58,7 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
 
 
 def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
-    """Return the tools of an agent definition's ``tools`` sections.
+    """Return the tools from an agent definition's ``tools`` sections.
 
     Args:
         sections: The sections of the filled template.
@@ -74,22 +74,22 @@ def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
         given = [] if read is None else read
         tools = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else None
         if tools is None or tools != given:
-            raise PromptFileError("tools: this section must be a list of tools, each a mapping")
+            raise PromptFileError("the tools section must contain a list of tools, each a mapping")
         found += tools
     return found
 
 
 def _threads(section: Section) -> Iterator[Thread]:
-    """Yield the threads of a ``thread`` section; without a slot, it marks the position of the history.
+    """Yield the threads in a ``thread`` section. A section without a slot marks the position of the history.
 
-    Text in the section isn't sent; the report lists it.
+    Text in the section isn't sent, but the report lists it.
     """
     steps = [*steps_of(section)]
     items = (item for step in steps if isinstance(step, Turn) for item in step.items)
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # The slot of a missing thread is an empty value.
+    # A missing thread leaves an empty value in its slot.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:
@@ -98,7 +98,7 @@ def _threads(section: Section) -> Iterator[Thread]:
 
 
 def _calls(section: Section) -> Iterator[CallItem]:
-    """Yield the tool calls of a turn, which are one mapping or a list of them."""
+    """Yield the tool calls in a turn, written as one mapping or as a list of mappings."""
     read = _read_yaml(section.parts, f'{section.role}[type="tool_call"]')
     for call in read if isinstance(read, list) else [read]:
         if not isinstance(call, dict):
@@ -107,13 +107,13 @@ def _calls(section: Section) -> Iterator[CallItem]:
 
 
 def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
-    """Return the kind and attributes of a Markdown medium from its label.
+    """Parse the label of a Markdown media link into the kind of media and its attributes.
 
     Args:
-        label: The text in brackets: ``image``, or ``type="image", quality="high"``.
+        label: The text in brackets, such as ``image`` or ``type="image", quality="high"``.
 
     Returns:
-        The kind and the attributes; None for other Markdown.
+        The kind and the attributes, or None for other Markdown.
     """
     attributes: dict[str, Json] = {} if label in MEDIA else attributes_in(label)
     kind = label if label in MEDIA else attributes.pop("type", None)
@@ -130,9 +130,9 @@ def agent_fields(reading: DialectFile) -> Translated:
 
 
 def _read_yaml(parts: Sequence[str], name: str) -> Json:
-    """Parse YAML with values in it; a value is text in its position and can't add keys, items or lines."""
+    """Parse YAML that contains values. Each value is inserted as text and can't add keys, items or lines."""
     own = "".join(part for part in parts if not isinstance(part, Value))
-    # Parse with a placeholder for each value: a word that the text doesn't contain and that YAML reads as text.
+    # Replace each value with a placeholder, a word that YAML reads as text and that the text doesn't contain.
     word = "slot"
     while word in own:
         word += "s"

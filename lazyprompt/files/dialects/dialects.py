@@ -1,7 +1,7 @@
-"""The dialects of prompt files, and their detection.
+"""The dialects of prompt files and the functions that detect them.
 
-Dialects differ in their roles and in how sections become turns. Fields with other names are translated to those of
-Prompty v2 when a file is read.
+Dialects differ in their roles and in how sections become turns. When a file is read, field names from other dialects
+are translated to Prompty v2 names.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Dialect(NamedTuple):
 
     Attributes:
         name: The dialect's name.
-        roles: The names that begin a section.
-        steps: Function that converts sections to turns.
-        tools: Function that returns the tools that sections define.
-        translate: Function that translates a file to Prompty v2.
+        roles: The role names that begin a section.
+        steps: The function that converts sections to turns.
+        tools: The function that returns the tools defined in sections.
+        translate: The function that translates a file to Prompty v2.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Dialect(NamedTuple):
     translate: Callable[[DialectFile], Translated] = lambda reading: Translated(reading.fields, reading.body)
 
     def read(self, reading: DialectFile) -> Translated:
-        """Translate a file to Prompty v2; a template with Mustache sections gets ``template: {format: mustache}``."""
+        """Translate a file to Prompty v2; templates with Mustache sections get ``template: {format: mustache}``."""
         made = self.translate(reading)
         text = made.body or made.fields.get("instructions", _NOWHERE).value
         if "template" in made.fields or not isinstance(text, str) or "{%" in text or not _OF_MUSTACHE.search(text):
@@ -90,13 +90,13 @@ def dialect_named(name: str) -> Dialect:
     """
     if name not in DIALECTS:
         raise TemplateError(
-            f"there is no dialect {name!r}{did_you_mean(name, DIALECTS)}; there are {', '.join(DIALECTS)}"
+            f"unknown dialect {name!r}{did_you_mean(name, DIALECTS)}; expected one of {', '.join(DIALECTS)}"
         )
     return DIALECTS[name]
 
 
 def dialect_of(fields: Mapping[str, Node], body: str) -> Dialect:
-    """Detect the dialect of a file by fields and syntax that only this dialect has.
+    """Detect a file's dialect from fields and syntax that are unique to that dialect.
 
     Args:
         fields: The front matter.
@@ -106,7 +106,7 @@ def dialect_of(fields: Mapping[str, Node], body: str) -> Dialect:
 
 
 def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
-    """Return True for a file with a field that only Prompty v1 has, or a property with ``type`` but no ``kind``."""
+    """Return True if a file has a field unique to Prompty v1, or a property with ``type`` but no ``kind``."""
     properties = [item for part in ("inputs", "outputs") if part in fields for item in fields[part].parts]
     return (
         not {"sample", "base"}.isdisjoint(fields)
@@ -119,7 +119,7 @@ def _keys(node: Node | None) -> set[str]:
     return set() if node is None else set(node.fields)
 
 
-# The order matters: sections of v1 and of agent definitions can have the same names.
+# The order matters, because v1 files and agent definitions can use the same section names.
 _SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
     ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
     ("v1", _is_v1),

@@ -105,7 +105,7 @@ def test_a_template_of_no_known_syntax_is_not_read() -> None:
 
 def test_the_dialect_can_be_given() -> None:
     assert found("tool:\nx\n", dialect="v2") == []
-    with pytest.raises(TemplateError, match="no dialect 'v3'"):
+    with pytest.raises(TemplateError, match="unknown dialect 'v3'"):
         check("user:\nx\n", dialect="v3")
 
 

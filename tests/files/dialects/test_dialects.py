@@ -48,7 +48,7 @@ def test_the_dialect_that_is_given_goes_before() -> None:
 
 
 def test_a_wrong_dialect() -> None:
-    expected = "there is no dialect 'agentshema' (did you mean 'agentschema'?); there are v2, agentschema, v1"
+    expected = "unknown dialect 'agentshema' (did you mean 'agentschema'?); expected one of v2, agentschema, v1"
     with pytest.raises(PromptFileError) as caught:
         Prompty.loads("x", dialect="agentshema", name="f")
     assert str(caught.value) == f"f:1:1: {expected}"
@@ -154,5 +154,5 @@ def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> N
 
 
 def test_a_thread_section_without_a_slot_is_no_section_of_v2() -> None:
-    with pytest.raises(FormatError, match="no section for the history"):
+    with pytest.raises(FormatError, match="doesn't support history sections"):
         Prompty.loads(DOCUMENTED.partition("\n\n")[2]).dumps("v2")
