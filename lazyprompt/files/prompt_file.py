@@ -1,6 +1,6 @@
-"""YAML prompt files: a prompter as a file that can be reviewed, shared and rendered.
+"""YAML prompt files, which store a prompter so that it can be reviewed, shared and rendered.
 
-Every mistake is a :class:`PromptFileError` that begins with ``name:line:column:``.
+Every mistake in a file raises a :class:`PromptFileError` whose message begins with ``name:line:column:``.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 
 FIELDS = ("type", "instruction", "system", "extra_keys", "tools", "history", "examples", "model")
-"""The fields of a prompt file; all are optional."""
+"""The optional fields of a YAML prompt file."""
 
 TYPES = ("chat", "alpaca")
-"""The values of the field ``type``."""
+"""The allowed values of the field ``type``."""
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """A prompter that was loaded from a YAML prompt file.
+    """A prompter loaded from a YAML prompt file.
 
     Args:
-        prompter: The prompter, with the model's markers if the file names a model.
-        model: The model that the file names.
-        name: The file's name in errors.
-        path: The path; None for text.
+        prompter: The prompter, with the model's markers if the file specifies a model.
+        model: The model that the file specifies.
+        name: The file's name in error messages.
+        path: The file's path, or None if the prompter was loaded from text.
     """
 
     prompter: Prompter
@@ -57,7 +57,7 @@ class PromptFile:
         """Load a prompt file.
 
         Args:
-            path: The file, in UTF-8.
+            path: The path of the file, which must be UTF-8.
 
         Raises:
             PromptFileError: The file can't be read or is invalid; the message begins with ``path:line:column:``.
@@ -67,10 +67,10 @@ class PromptFile:
 
     @classmethod
     def of_file(cls, path: Path, text: str) -> PromptFile:
-        """Parse a prompt file whose text is already read, such as a library's.
+        """Parse a prompt file whose text was already read, such as a file in a library.
 
         Args:
-            path: The file.
+            path: The path of the file.
             text: The text of the file.
 
         Raises:
@@ -80,11 +80,11 @@ class PromptFile:
 
     @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
-        """Parse the text of a prompt file.
+        """Parse a prompt file from text.
 
         Args:
-            text: The text.
-            name: The text's name in errors.
+            text: The text of the prompt file.
+            name: The name to use in error messages.
 
         Raises:
             PromptFileError: The text is invalid; the message begins with ``name:line:column:``.
@@ -107,13 +107,13 @@ class PromptFile:
 
 
 def _fields(source: SourceText) -> dict[str, Node]:
-    """Return the fields of a file, and check their names."""
+    """Return a file's fields after checking their names."""
     node = YamlReader(source).read()
     known = f"the fields are {', '.join(FIELDS)}"
     if node is None or node.value is None:
         raise source.fault_at(0, f"the file is empty; {known}")
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, "a prompt file must be a mapping, not", f"; {known}")
+        raise source.wrong_kind(node, "a prompt file must be a mapping", f"; {known}")
     for name, field in node.value.items():
         if name not in FIELDS:
             raise source.fault_at(field.key_at, f"unknown field {name!r}{did_you_mean(name, FIELDS)}; {known}")
@@ -121,7 +121,7 @@ def _fields(source: SourceText) -> dict[str, Node]:
 
 
 def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
-    """Return the prompter that the fields describe."""
+    """Create the prompter that the fields define."""
     kind = _text_of(source, fields["type"], "type") if "type" in fields else TYPES[0]
     if kind not in TYPES:
         known = f"{did_you_mean(kind, TYPES)}; expected one of {', '.join(TYPES)}"
@@ -132,20 +132,20 @@ def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # Each field is valid by itself; the extra keys can still conflict with the instruction.
+    # Even if each field is valid by itself, the extra keys can conflict with the instruction.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _located(source, at):
         if kind == "chat":
             return ChatPrompter(instruction, keys, tools=tools, history=[*examples, *history], system=system)
         if history:
-            what = "Alpaca prompts have no turns, so no history; use type: chat, or examples"
+            what = "Alpaca prompts have no turns and can't have a history; use type: chat, or examples"
             raise source.fault_at(fields["history"].key_at, what)
         return AlpacaPrompter(_with_examples(instruction, examples), keys, tools=tools, system=system)
 
 
 @contextmanager
 def _located(source: SourceText, node: Node) -> Generator[None]:
-    """Add the position of a field to errors of the prompter."""
+    """Add a field's position to errors that the prompter raises."""
     try:
         yield
     except PromptFileError:
@@ -161,13 +161,13 @@ def _text_of(source: SourceText, node: Node, where: str) -> str:
         raise source.fault_at(node.key_at, f"{where} is empty; add text, or remove the field")
     advice = "" if isinstance(node.value, list | dict) else "; put it in quotes"
     advice = "; put text that begins with { or [ in quotes" if node.flow else advice
-    raise source.wrong_kind(node, f"{where} is", f", but must be text{advice}")
+    raise source.wrong_kind(node, f"{where} must be text", advice)
 
 
 def _items_of(source: SourceText, node: Node, where: str, what: str) -> list[Node]:
     if not isinstance(node.value, list):
         at = node.key_at if node.value is None else node.at
-        raise source.fault_at(at, f"{where} is {KINDS[type(node.value)]}, but must be a list of {what}")
+        raise source.fault_at(at, f"{where} must be a list of {what}, not {KINDS[type(node.value)]}")
     return node.value
 
 
@@ -191,7 +191,7 @@ def _extra_keys(source: SourceText, node: Node) -> str | list[str]:
 
 
 def _tools(source: SourceText, node: Node) -> ToolSet:
-    items = _items_of(source, node, "tools", "tools in the OpenAI form")
+    items = _items_of(source, node, "tools", "tools in the OpenAI format")
     with _located(source, node):
         return ToolSet.of(cast("list[ToolLike]", [plain(item) for item in items]))
 
@@ -215,8 +215,8 @@ def _examples(source: SourceText, node: Node) -> list[tuple[str, str]]:
         else:
             has = f" with the keys {', '.join(map(repr, item.fields))}" if isinstance(item.value, dict) else ""
             has = f" of {len(item.value)}" if isinstance(item.value, list) else has
-            form = "write {input: ..., output: ...} or [input, output]"
-            raise source.wrong_kind(item, f"{where} is", f"{has}; {form}")
+            form = "{input: ..., output: ...} or [input, output]"
+            raise source.wrong_kind(item, f"{where} must be {form}", has)
         pairs.append((_text_of(source, pair[0], f"{where} input"), _text_of(source, pair[1], f"{where} output")))
     return pairs
 
@@ -230,9 +230,9 @@ def _with_examples(instruction: str | dict[str, str] | None, examples: list[tupl
 
 
 def _append_examples(text: str, examples: list[tuple[str, str]]) -> str:
-    """Append examples to a text, with their braces escaped."""
+    """Append examples with escaped braces to a text."""
     if not examples:
         return text
-    # Strip the final newline of a YAML block, which would add a second blank line.
+    # Strip the final newline of a YAML block scalar, because it would add a second blank line.
     written = [escape(f"Input: {given}\nOutput: {answer}") for given, answer in examples]
     return "\n\n".join([*filter(None, [text.rstrip("\n")]), *written])

@@ -1,6 +1,6 @@
 """Properties (inputs, outputs and tool parameters), their kinds, and the validation of their values.
 
-The kinds and their JSON Schema follow Prompty v2 (its specification, sections 2.5, 2.9 and 7.1).
+The kinds and their JSON Schemas follow the Prompty v2 specification, sections 2.5, 2.9 and 7.1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FIELDS_OF_PROPERTY: Final = (
 """The fields of a property."""
 
 ALSO_CALLED: Final[Mapping[str, str]] = {"number": "float"}
-"""Alternative names of kinds, from JSON Schema."""
+"""Alternative names for kinds, from JSON Schema."""
 
 
 class _HasName(Protocol):
@@ -69,18 +69,18 @@ class Property:
     """An input, an output, a tool parameter, or a part of one.
 
     Args:
-        name: The name; ``""`` for the items of an array and the choices of a union.
+        name: The property's name, or ``""`` for the items of an array and the choices of a union.
         kind: One of :data:`KINDS_OF_PROPERTY`.
-        description: The description.
+        description: The property's description.
         required: True if a value is required.
-        default: The default value; None for no default. Don't modify it: :meth:`own_default` returns a copy.
-        example: An example, never used as a value.
-        enum_values: The allowed values; empty allows all.
+        default: The default value, or None. Don't modify this value; :meth:`own_default` returns a copy.
+        example: An example value, which is never used as input.
+        enum_values: The allowed values. If empty, all values are allowed.
         nullable: True if the value may be null.
-        items: The items of an array.
+        items: The property that describes the items of an array.
         properties: The properties of an object.
         choices: The choices of a union.
-        one_of: True if a value matches exactly one choice, written as ``oneOf``; otherwise ``anyOf``.
+        one_of: True if a value must match exactly one choice (``oneOf``), or False for ``anyOf``.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Property:
         return deepcopy(self.default) if isinstance(self.default, (list, dict)) else self.default
 
     def to_dict(self) -> JsonObject:
-        """Return the property in the form of the front matter."""
+        """Return the property in the format of the front matter."""
         made: dict[str, Json | None] = {
             "name": self.name or None,
             "kind": self.kind,
@@ -126,8 +126,8 @@ class Property:
         """Return the property as a JSON Schema.
 
         Args:
-            strict: True for a strict schema: every property is required, optional ones are nullable, and additional
-                properties aren't allowed.
+            strict: True for a strict schema, which requires every property, makes optional properties nullable and
+                forbids additional properties.
         """
         made = self._bare_schema(strict=strict)
         if self.enum_values:
@@ -150,15 +150,16 @@ class Property:
             items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
             return {"type": "array", "items": items}
         if self.kind == "object" and (self.properties or strict):
-            return schema_of(self.properties, strict=strict)  # a strict object must list its properties, even none
+            # A strict object must list its properties, even if it has none.
+            return schema_of(self.properties, strict=strict)
         if self.kind == "union":
-            # Without choices, any value is valid. oneOf becomes anyOf, because some providers don't support oneOf.
+            # Without choices, any value is valid. Some providers don't support oneOf, so anyOf replaces it.
             return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
         return {"type": SCALARS.get(self.kind, "object" if self.kind == "object" else "string")}
 
 
 def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
-    """Return the JSON Schema of an object.
+    """Return the JSON Schema for an object.
 
     Args:
         properties: The properties of the object.
@@ -177,24 +178,24 @@ def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> Json
 def read_named(
     source: SourceText, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]
 ) -> list[Named]:
-    """Parse a list of named mappings, or a mapping by name.
+    """Parse a list of named items, or a mapping of names to items.
 
     Args:
-        source: The file.
+        source: The file that contains the items.
         node: The list or mapping.
-        where: The field's name in errors.
-        read: Function that parses an item of a list; called with the item's name in errors and an empty name.
-        of_name: Function that parses an item of a mapping; called with the item's name in errors and its name.
+        where: The field's name in error messages.
+        read: The function that parses a list item, given the item's name in errors and an empty name.
+        of_name: The function that parses a mapping item, given the item's name in errors and the item's name.
 
     Raises:
-        PromptFileError: The node is neither, an item has no name, or two items have the same name.
+        PromptFileError: The node isn't a list or mapping, an item has no name, or two items have the same name.
     """
     if node.value is None:
         return []
     if isinstance(node.value, dict):
         return [of_name(source, item, f"{where}.{name}", name) for name, item in node.value.items()]
     if not isinstance(node.value, list):
-        raise source.wrong_kind(node, f"{where} are", ", and must be a list, or a mapping by name")
+        raise source.wrong_kind(node, f"{where} must be a list or a mapping by name")
     found: dict[str, Named] = {}
     for index, item in enumerate(node.value):
         made = read(source, item, f"{where}[{index}]", "")
@@ -207,13 +208,13 @@ def read_named(
 
 
 def read_properties(source: SourceText, node: Node | None, where: str) -> tuple[Property, ...]:
-    """Parse properties, none for a missing node; see :func:`read_named`."""
+    """Parse properties, or return none if the node is missing; see :func:`read_named`."""
     return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
 
 
 def _property(source: SourceText, node: Node, where: str, name: str) -> Property:
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, f"{where} is", ", and must be a mapping")
+        raise source.wrong_kind(node, f"{where} must be a mapping")
     fields = node.value
     for key, item in fields.items():
         if key not in FIELDS_OF_PROPERTY:
@@ -243,13 +244,13 @@ def _property(source: SourceText, node: Node, where: str, name: str) -> Property
 
 
 def _default(kind: str, node: Node | None) -> Json:
-    """Return a default; an empty mapping, which some files use for a thread, is an empty list."""
+    """Return a default. An empty mapping, which some files use for threads, becomes an empty list."""
     value = plain(node)
     return [] if kind == "thread" and value == {} else value
 
 
 def _of_name(source: SourceText, node: Node, where: str, name: str) -> Property:
-    """Parse a named property: a mapping with the fields of a property, or a bare value, which is the default."""
+    """Parse a named property from a mapping of property fields, or from a bare default value."""
     if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
         return _property(source, node, where, name)
     return Property(name, kind_of(node.value), default=plain(node))
@@ -261,14 +262,14 @@ def kind_of(value: Value) -> str:
 
 
 def _kind_or_property(source: SourceText, node: Node, where: str) -> Property:
-    """Parse an unnamed property: a mapping, or a bare kind."""
+    """Parse an unnamed property from a mapping, or from a bare kind."""
     if isinstance(node.value, str):
         node = Node({"kind": node}, node.at, node.key_at)
     return _property(source, node, where, "")
 
 
 def _choices(source: SourceText, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
-    """Parse the choices of a union: a list, or a mapping by name."""
+    """Parse the choices of a union from a list, or from a mapping by name."""
     if "oneOf" in fields and "anyOf" in fields:
         what = f"{where} has both oneOf and anyOf; remove one of them"
         raise source.fault_at(fields["anyOf"].key_at, what)
@@ -277,7 +278,7 @@ def _choices(source: SourceText, fields: Mapping[str, Node], where: str) -> tupl
     if node is None or isinstance(node.value, dict):
         return read_properties(source, node, f"{where}.{name}")
     if not isinstance(node.value, list):
-        raise source.wrong_kind(node, f"{where}.{name} is", ", and must be a list of choices")
+        raise source.wrong_kind(node, f"{where}.{name} must be a list of choices")
     return tuple(_kind_or_property(source, item, f"{where}.{name}[{at}]") for at, item in enumerate(node.value))
 
 
@@ -301,17 +302,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _SHOWN = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
-# The number of base64 characters that identify the media type.
+# Number of base64 characters that are decoded to identify the media type.
 _HEAD = 120
 
 
 class Thread(list[dict[str, str]], Opaque):
-    """A thread in a template: a list to loop over, and the messages that replace it in the prompt.
+    """A thread in a template: a list that templates can loop over, and the messages that replace it in the prompt.
 
     Args:
         name: The name of the input.
-        messages: The messages.
-        left_out: The parts of its section that messages can't carry, for the report.
+        messages: The messages of the thread.
+        left_out: The parts of the thread's section that messages can't represent, for the report.
     """
 
     __slots__ = ("left_out", "messages", "name")
@@ -327,7 +328,7 @@ class MediaInput(Opaque):
 
     Args:
         name: The name of the input.
-        block: The block that replaces it in the prompt.
+        block: The block that replaces the input in the prompt.
     """
 
     name: str
@@ -338,7 +339,7 @@ def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -
     """Validate the inputs of a prompt and add defaults.
 
     Args:
-        inputs: The given inputs; undeclared ones aren't checked.
+        inputs: The inputs to validate; undeclared inputs aren't checked.
         declared: The declared inputs.
 
     Raises:
@@ -363,15 +364,15 @@ def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -
 
 
 def rich_value(name: str, kind: str, value: object) -> Thread | MediaInput:
-    """Convert a thread or medium to its placeholder in a template.
+    """Convert a thread or a media input to its placeholder in a template.
 
     Args:
         name: The name of the input.
         kind: One of :data:`RICH`.
-        value: The value, which :func:`checked_inputs` accepted.
+        value: The value, which :func:`checked_inputs` has already validated.
 
     Raises:
-        LazyPromptError: A message or a medium is invalid.
+        LazyPromptError: A message or a media input is invalid.
     """
     if isinstance(value, MediaBlock):
         return MediaInput(name, value)
@@ -385,12 +386,12 @@ def rich_value(name: str, kind: str, value: object) -> Thread | MediaInput:
 
 
 def thread_messages(thread: Iterable[object]) -> list[Msg]:
-    """Parse the messages of a thread; roles may be capitalized, and parts may have Prompty's neutral form."""
+    """Parse the messages of a thread; roles may be capitalized, and parts may use Prompty's neutral format."""
     return parse_messages([_with_plain_role(message) for message in thread])
 
 
 def _with_plain_role(message: object) -> object:
-    """Return a message with its role in lower case, because a prompt file accepts ``Assistant:`` too."""
+    """Return a message with its role in lower case, because prompt files also accept ``Assistant:``."""
     if not is_dict(message):
         return message
     role, content = message.get("role"), message.get("content")
@@ -401,7 +402,7 @@ def _with_plain_role(message: object) -> object:
 
 
 def _part_of_value(part: object) -> object:
-    """Convert a part in Prompty's neutral form, ``{"kind": "text", "value": "Hi"}``, to a block."""
+    """Convert a part in Prompty's neutral format, ``{"kind": "text", "value": "Hi"}``, to a block."""
     if not is_dict(part):
         return part
     kind, value = part.get("kind"), part.get("value")
@@ -413,7 +414,7 @@ def _part_of_value(part: object) -> object:
 
 
 def _source_of(text: str, kind: str) -> URLSource | Base64Source:
-    """Return the source of a text: a URL, a ``data:`` URL, or base64 whose first bytes identify the media type."""
+    """Convert text to a media source: a URL, a ``data:`` URL, or base64 whose first bytes identify the media type."""
     data = "".join(text.split()) if _BASE64.fullmatch(text) else ""
     media_type = (sniff_type(a2b_base64(data[:_HEAD])) or "") if data and len(data) % 4 == 0 else ""
     fits = media_type if kind == "file" else media_type.startswith(f"{kind}/")
@@ -421,22 +422,22 @@ def _source_of(text: str, kind: str) -> URLSource | Base64Source:
 
 
 def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Yield the errors of a value."""
+    """Yield the errors in a value."""
     kind = declared.kind
     if value is None and declared.nullable:
         return
     if kind == "union":
         if declared.choices and all([*_misfits(value, each, where)] for each in declared.choices):
             kinds = ", ".join(each.kind for each in declared.choices)
-            yield f"{where} is {_excerpt(value)}, and must be one of: {kinds}"
+            yield f"{where} is {_excerpt(value)}, but must be one of: {kinds}"
     elif kind in RICH:
         yield from _rich_misfits(value, kind, where)
     elif not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "float")):
-        yield f"{where} is {_excerpt(value)}, and must be of kind {kind}"
+        yield f"{where} is {_excerpt(value)}, but must be of kind {kind}"
     else:
         is_hidden = isinstance(value, SecretText) and value.is_hidden
         if declared.enum_values and value not in declared.enum_values and not is_hidden:
-            yield f"{where} is {_excerpt(value)}, and must be one of {', '.join(map(repr, declared.enum_values))}"
+            yield f"{where} is {_excerpt(value)}, but must be one of {', '.join(map(repr, declared.enum_values))}"
         if not isinstance(value, str):
             yield from _misfits_within(value, declared, where)
 
@@ -444,16 +445,16 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
 def _rich_misfits(value: object, kind: str, where: str) -> Iterator[str]:
     if kind == "thread":
         if not isinstance(value, list | tuple):
-            yield f"{where} is {_excerpt(value)}, and must be a thread (a list of messages)"
+            yield f"{where} is {_excerpt(value)}, but must be a thread (a list of messages)"
     elif isinstance(value, bytes):
         made = MEDIA[kind].__name__
         yield f"{where} is bytes; pass {made}(Base64Source(media_type, data)) or {made}.from_file(path)"
     elif not isinstance(value, (str, URLSource, Base64Source, MediaBlock)) or value == "":
-        yield f"{where} is {_excerpt(value)}, and must be of kind {kind}: a URL, a source or a block"
+        yield f"{where} is {_excerpt(value)}, but must be of kind {kind}: a URL, a source or a block"
 
 
 def _misfits_within(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Yield the errors of an array's items, or of an object's properties."""
+    """Yield the errors in the items of an array or the properties of an object."""
     if declared.items is not None and is_sequence(value):
         for index, item in enumerate(value):
             yield from _misfits(item, declared.items, f"{where}[{index}]")

@@ -1,6 +1,6 @@
-"""The front matter of a prompt file, parsed field by field, and the translation of other dialects to it.
+"""The parsed front matter of a prompt file, and the types for translating other dialects to Prompty v2.
 
-The fields are those of Prompty v2 (its specification, sections 2.3 to 2.9). Unknown fields are kept as metadata.
+The fields are defined in the Prompty v2 specification, sections 2.3 to 2.9. Unknown fields are kept as metadata.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
     "jinja2": partial(JinjaTemplate, is_portable=True),
     "mustache": MustacheTemplate,
 }
-"""The template parsers by syntax."""
+"""The template parsers, by template syntax."""
 
 _FORMATS: Final = {**{each: each for each in ENGINES}, "nunjucks": "jinja2"}
-"""The template syntaxes by the values of ``template.format``."""
+"""The template syntaxes, by the value of ``template.format``."""
 
 _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")
-"""The known fields of a front matter."""
+"""The known fields of the front matter."""
 
 FIELDS_OF_MODEL: Final = ("id", "provider", "apiType", "connection", "options")
 """The fields of a model."""
@@ -46,22 +46,22 @@ FIELDS_OF_MODEL: Final = ("id", "provider", "apiType", "connection", "options")
 _TEXTS_OF_MODEL = ("id", "provider", "apiType")
 
 FIELDS_OF_TOOL: Final = ("name", "kind", "description", "parameters", "strict", "bindings")
-"""The fields of a function tool; other kinds have more."""
+"""The fields of a function tool; other kinds of tools have more fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool of a prompt file.
+    """A tool in a prompt file.
 
     Args:
         name: The tool's name.
         kind: ``function``, ``mcp``, ``openapi``, or a runtime-specific kind.
-        description: The description.
-        parameters: The parameters.
-        strict: True for a strict schema; None if the file doesn't specify it.
+        description: The tool's description.
+        parameters: The tool's parameters.
+        strict: True if the schema is strict, or None if the file doesn't specify ``strict``.
         bindings: The inputs that fill parameters, by parameter name. The model doesn't see these parameters.
-        fields: All other fields.
-        schema: The JSON Schema of the parameters, if the file contains one instead of a list of parameters.
+        fields: All other fields of the tool.
+        schema: The JSON Schema of the parameters, if the file contains a schema instead of a list of parameters.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ToolSpec:
     schema: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
-        """Return the tool in the form of the front matter."""
+        """Return the tool in the format of the front matter."""
         made: dict[str, Json] = {
             "name": self.name,
             "kind": self.kind,
@@ -87,7 +87,7 @@ class ToolSpec:
         return {name: value for name, value in made.items() if value is not None}
 
     def function(self) -> JsonObject:
-        """Return the tool in OpenAI's form, without bound parameters."""
+        """Return the tool in OpenAI's format, without bound parameters."""
         parameters = deepcopy(self.schema)
         if parameters is None:
             shown = tuple(each for each in self.parameters if each.name not in self.bindings)
@@ -104,20 +104,20 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A parsed front matter.
+    """The parsed front matter of a prompt file.
 
     Args:
         name: The prompt's name.
         display_name: The prompt's name for display.
-        description: The description.
+        description: The prompt's description.
         metadata: The metadata and unknown fields.
-        model: The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty if the file names none.
+        model: The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty without a model.
         inputs: The inputs.
         outputs: The outputs.
         tools: The tools that the model may call.
         engine: The template syntax, a key of :data:`ENGINES`.
-        template: The field ``template``.
-        instructions: The template, if the front matter contains it.
+        template: The contents of the field ``template``.
+        instructions: The template, if it is part of the front matter.
     """
 
     name: str | None = None
@@ -133,7 +133,7 @@ class Spec:
     instructions: str | None = None
 
     def to_dict(self) -> JsonObject:
-        """Return the front matter in canonical form, without empty fields."""
+        """Return the front matter in its canonical format, without empty fields."""
         made: dict[str, Json] = {
             "kind": "prompt",
             "name": self.name,
@@ -151,14 +151,14 @@ class Spec:
 
 
 def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
-    """Parse a front matter.
+    """Parse the front matter of a prompt file.
 
     Args:
         fields: The fields, with all references resolved.
-        source: The file.
+        source: The file that contains the fields.
 
     Raises:
-        PromptFileError: A field is invalid; the message has its position.
+        PromptFileError: A field is invalid; the message contains its position.
     """
     name, display_name, description, instructions = (
         _text(source, fields.get(each), each) for each in (*_TEXTS, "instructions")
@@ -166,7 +166,7 @@ def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
     others = {each: plain(node) for each, node in fields.items() if each not in FIELDS}
     template, tools = fields.get("template"), fields.get("tools")
     if template is not None and not isinstance(template.value, dict | None):
-        raise source.wrong_kind(template, "Invalid template format: template is", ", and must be a mapping")
+        raise source.wrong_kind(template, "Invalid template format: template must be a mapping")
     return Spec(
         name,
         display_name,
@@ -216,10 +216,10 @@ def _engine(source: SourceText, template: Node | None) -> str:
 
 def _tool(source: SourceText, node: Node, where: str, name: str) -> ToolSpec:
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, f"{where} is", ", and must be a mapping")
+        raise source.wrong_kind(node, f"{where} must be a mapping")
     fields = node.value
     parameters, strict = fields.get("parameters"), fields.get("strict")
-    # A JSON Schema, not a mapping of parameters by name.
+    # The parameters can be a JSON Schema instead of a mapping of parameters by name.
     type_ = None if parameters is None else parameters.fields.get("type")
     schema = parameters is not None and ("properties" in parameters.fields or (type_ and type_.value == "object"))
     if strict is not None and not isinstance(strict.value, bool):
@@ -238,7 +238,7 @@ def _tool(source: SourceText, node: Node, where: str, name: str) -> ToolSpec:
 
 
 def _bindings(source: SourceText, node: Node | None, where: str) -> dict[str, str]:
-    """Return the input of each bound parameter, from ``param: input`` or ``param: {input: name}``."""
+    """Return the input bound to each parameter, from ``param: input`` or ``param: {input: name}``."""
     if node is not None and node.value is not None and not isinstance(node.value, dict):
         raise source.fault_at(node.at, f"{where} must be a mapping of parameters to inputs")
     found: dict[str, str] = {}
@@ -251,7 +251,7 @@ def _bindings(source: SourceText, node: Node | None, where: str) -> dict[str, st
 
 
 def _of_kind(value: Json) -> Json:
-    """Convert a bare kind to a mapping with ``kind``."""
+    """Convert a bare kind to a mapping with the key ``kind``."""
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -282,9 +282,9 @@ class Note(NamedTuple):
     """A field that was translated from another dialect, or dropped.
 
     Attributes:
-        line: The line in the file.
-        column: The column.
-        text: The description of the change.
+        line: The line number in the file.
+        column: The column number in the line.
+        text: A description of the change.
     """
 
     line: int
@@ -299,9 +299,9 @@ class Translated(NamedTuple):
     """A file translated to Prompty v2.
 
     Attributes:
-        fields: The front matter.
-        body: The template.
-        notes: The changes.
+        fields: The fields of the front matter.
+        body: The template after the front matter.
+        notes: Notes on the changes.
     """
 
     fields: dict[str, Node]
@@ -310,13 +310,13 @@ class Translated(NamedTuple):
 
 
 class DialectFile:
-    """A file in any dialect, to be translated to Prompty v2.
+    """A file in any dialect, which can be translated to Prompty v2.
 
     Args:
-        source: The file.
+        source: The file to translate.
         fields: The front matter, with all references resolved.
-        body: The template.
-        references: The values and directories to resolve further references with.
+        body: The template after the front matter.
+        references: The values and directories used to resolve further references.
     """
 
     def __init__(self, source: SourceText, fields: dict[str, Node], body: str, references: References) -> None:
@@ -328,7 +328,7 @@ class DialectFile:
         self.notes.append(Note(*self.source.place(node.key_at), text))
 
     def fault(self, node: Node, what: str) -> PromptFileError:
-        """Return an error at a field."""
+        """Create an error at the position of a field."""
         return self.source.fault_at(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
@@ -336,9 +336,9 @@ class DialectFile:
         return self.source.mapping_of(node, where)
 
     def text(self, node: Node, where: str) -> str:
-        """Return a field with non-empty text."""
+        """Return the text of a field, which must not be empty."""
         if not isinstance(node.value, str) or not node.value:
-            raise self.source.wrong_kind(node, f"{where} is", ", and must be text")
+            raise self.source.wrong_kind(node, f"{where} must be non-empty text")
         return node.value
 
 

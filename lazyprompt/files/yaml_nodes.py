@@ -1,10 +1,10 @@
-"""The YAML parser of prompt files, with positions and limits, and the split into front matter and body.
+"""The YAML parser for prompt files, with positions and limits, and the split into front matter and body.
 
-A plain scalar is text unless it is a number, ``true``, ``false`` or ``null`` in JSON. YAML 1.1 reads ``no`` as false,
+A plain scalar is text unless it is a JSON number, ``true``, ``false`` or ``null``. YAML 1.1 reads ``no`` as false,
 ``12:30`` as 750 and ``010`` as 8, which prompt authors don't intend.
 
-The delimiters of a front matter, ``---`` or ``+++``, have their own lines. A file that doesn't begin with one has no
-front matter, and nothing in it is parsed as YAML.
+Front matter is enclosed in two delimiter lines, ``---`` or ``+++``. A file that doesn't begin with a delimiter has no
+front matter, and no part of it is parsed as YAML.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# The number of characters that a syntax error shows before and after its position.
+# Maximum number of characters shown before and after the position of a syntax error.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
 
 
@@ -46,12 +46,12 @@ _Kind = TypeVar("_Kind")
 
 
 class SourceText:
-    """The text of a file, with errors that name a line and column.
+    """The text of a file, with methods that create errors for positions in it.
 
     Args:
-        text: The text; a leading byte order mark is removed.
-        name: The file's name in errors.
-        whole: True to check the text; False for the beginning of a file.
+        text: The file's text; a leading byte order mark is removed.
+        name: The file's name in error messages.
+        whole: True to check the text, or False if the text is only the beginning of a file.
 
     Raises:
         PromptFileError: The text is too long, or can't be encoded as UTF-8.
@@ -69,72 +69,72 @@ class SourceText:
             raise self.error(0, TOO_LARGE)
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return the line and column of an index, counted from 1 like in editors."""
+        """Convert an index to a line and column, both counted from 1 as in editors."""
         breaks = [match.end() for match in _LINE_BREAK.finditer(self.text, 0, at)]
         return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
 
     def error(self, at: int, what: str) -> PromptFileError:
-        """Return an error at an index."""
+        """Create an error at an index of the text."""
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
     def fault_at(self, at: int, what: str) -> PromptFileError:
-        """Return an error at an index, with the line and a caret below it."""
+        """Create an error at an index of the text, and show the line with a caret below the position."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
-        line = _SURROGATE.sub("\ufffd", line)  # surrogates can't be printed
+        line = _SURROGATE.sub("\ufffd", line)  # Surrogates can't be printed.
         start = max(column - 1 - _SHOWN_BEFORE, 0)
         indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
 
-    def wrong_kind(self, node: Node, before: str, behind: str) -> PromptFileError:
-        """Return an error for a value of the wrong type, which is named between two texts."""
-        return self.fault_at(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
+    def wrong_kind(self, node: Node, rule: str, advice: str = "") -> PromptFileError:
+        """Create an error for a value of the wrong type, from the violated rule and optional advice."""
+        return self.fault_at(node.at, f"{rule}, not {KINDS[type(node.value)]}{advice}")
 
     def text_of(self, node: Node | None, where: str) -> str | None:
-        """Return a text field, or None if it is empty or missing.
+        """Return a text field, or None if the field is empty or missing.
 
         Args:
-            node: The field.
-            where: The field's name in errors.
+            node: The field to read.
+            where: The field's name in error messages.
 
         Raises:
-            PromptFileError: The field has another type.
+            PromptFileError: The field isn't text.
         """
-        return self._of(node, str, f"{where} is", ", and must be text")
+        return self._of(node, str, f"{where} must be text")
 
     def flag_of(self, node: Node | None, where: str) -> bool | None:
         """Return a boolean field; see :meth:`text_of`."""
-        return self._of(node, bool, f"{where} must be true or false, not", "")
+        return self._of(node, bool, f"{where} must be true or false")
 
-    def list_of(self, node: Node, where: str, verb: str = "is") -> list[Node]:
+    def list_of(self, node: Node, where: str) -> list[Node]:
         """Return a list field; see :meth:`text_of`."""
         if not isinstance(node.value, list):
-            raise self.wrong_kind(node, f"{where} {verb}", ", and must be a list")
+            raise self.wrong_kind(node, f"{where} must be a list")
         return node.value
 
     def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
         """Return a copy of a mapping field, or an empty mapping; see :meth:`text_of`."""
-        self._of(node, dict, f"{where} is", ", and must be a mapping")
+        self._of(node, dict, f"{where} must be a mapping")
         return {} if node is None else dict(node.fields)
 
-    def _of(self, node: Node | None, kind: type[_Kind], before: str, behind: str) -> _Kind | None:
+    def _of(self, node: Node | None, kind: type[_Kind], rule: str) -> _Kind | None:
         if node is None or node.value is None:
             return None
         if not isinstance(node.value, kind):
-            raise self.wrong_kind(node, before, behind)
+            raise self.wrong_kind(node, rule)
         return node.value
 
 
 def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFileError:
-    """Convert an error of the YAML parser, with advice for common mistakes."""
+    """Convert an error from the YAML parser, and add advice for common mistakes."""
     problem = error.problem or ""
-    # Show an unclosed construct at its start, not at the end of the file.
+    # Report an unclosed construct at its start, not at the end of the file.
     unclosed = "unexpected end of stream" in problem or "document separator" in problem
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-    # Show the end of the file after the last character that isn't white space.
+    # Report an error at the end of the file right after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    # Newer versions of libyaml have their own, higher limit and check it before parsing.
+    # Newer versions of libyaml have a higher nesting limit of their own, and check it before parsing.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -147,7 +147,7 @@ def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFile
 
 
 def _cells(sign: str) -> int:
-    """Return the width of a character in a terminal."""
+    """Return the number of terminal columns that a character occupies."""
     return 0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1
 
 
@@ -155,10 +155,10 @@ class Node(NamedTuple):
     """A YAML value with its position.
 
     Attributes:
-        value: The value.
+        value: The parsed value.
         at: The index of the value in the file.
-        key_at: The index of the value's key, or of the value itself.
-        flow: True for a list or mapping in brackets or braces.
+        key_at: The index of the value's key, or of the value itself if it has no key.
+        flow: True for a list in brackets or a mapping in braces.
     """
 
     value: Value
@@ -168,7 +168,7 @@ class Node(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Node]:
-        """The values of a mapping by name; empty for other values."""
+        """The values of a mapping by name; empty if the node isn't a mapping."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
@@ -181,11 +181,11 @@ class Node(NamedTuple):
 
     @property
     def parts(self) -> list[Node]:
-        """The items of a list or values of a mapping; empty for other values."""
+        """The items of a list or the values of a mapping; empty for other nodes."""
         return self.value if isinstance(self.value, list) else [*self.fields.values()]
 
     def within(self) -> Iterator[Node]:
-        """Iterate over the node and its descendants, without recursion."""
+        """Yield the node and its descendants without recursion."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -201,7 +201,7 @@ _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL"), None) | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
 _TAGS = ("!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
-# Python refuses to parse numbers with many more digits.
+# Maximum number of digits in a number. Python refuses to parse numbers with many more digits.
 _MOST_DIGITS = 300
 KINDS: dict[type, str] = {
     str: "text",
@@ -215,7 +215,7 @@ KINDS: dict[type, str] = {
 
 
 class Field(NamedTuple):
-    """A field of a file.
+    """A field in the front matter of a file.
 
     Attributes:
         raw: The value as written.
@@ -227,14 +227,14 @@ class Field(NamedTuple):
 
 
 class YamlReader:
-    """Parses YAML to nodes, event by event.
+    """A YAML parser that creates nodes, event by event.
 
-    The limits are checked before each node is created, and an alias counts as much as its value.
+    The limits are checked before each node is created. An alias counts as much toward the limits as its value.
 
     Args:
-        source: The text.
-        begin: The start of the YAML in the text.
-        end: The end of the YAML; None is the end of the text.
+        source: The text that contains the YAML.
+        begin: The index where the YAML starts.
+        end: The index where the YAML ends, or None for the end of the text.
 
     Raises:
         PromptFileError: The YAML contains invalid characters.
@@ -245,17 +245,17 @@ class YamlReader:
         if alien := _NOT_IN_YAML.search(source.text, begin, len(source.text) if end is None else end):
             what = f"the character U+{ord(alien[0]):04X} is not allowed in YAML; write an escape in double quotes"
             raise source.fault_at(alien.start(), what)
-        # Blank the text before the YAML, so that positions are those of the whole text.
+        # Replace the text before the YAML with spaces, so that positions refer to the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
-        # yaml.parse calls the parser twice for each event.
+        # Call the loader directly, because yaml.parse calls the parser twice for each event.
         self._next: Callable[[], yaml.Event] = loader.get_event
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         self._nodes = 0
         self._characters = 0
 
     def read(self) -> Node | None:
-        """Return the document in the text, or None if there is none."""
+        """Return the YAML document, or None if the text contains none."""
         try:
             self._next()  # stream start
             if isinstance(self._next(), yaml.StreamEndEvent):
@@ -283,7 +283,7 @@ class YamlReader:
         tag: str | None = getattr(event, "tag", None)
         if tag is not None and tag not in _TAGS:
             what = f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} is not supported"
-            raise self._source.fault_at(at, f"{what}; a prompt file contains text, numbers, lists and mappings")
+            raise self._source.fault_at(at, f"{what}; a prompt file can contain only text, numbers, lists and mappings")
         nodes, characters = self._nodes, self._characters
         if isinstance(event, yaml.ScalarEvent):
             node = Node(self._scalar(event, at), at, known_at)
@@ -309,12 +309,12 @@ class YamlReader:
         self._characters += characters
         if self._nodes > MAX_NODES or self._characters > MAX_BYTES:
             most = f"{MAX_NODES} values" if self._nodes > MAX_NODES else f"{MAX_BYTES} characters"
-            raise self._source.fault_at(at, f"more than {most}, with aliases expanded")
+            raise self._source.fault_at(at, f"the file contains more than {most}, with aliases expanded")
 
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
         self._count(at, 1, len(text))
-        # Only escapes in double quotes can create lone surrogates; the text itself is checked.
+        # Only escapes in double quotes can create lone surrogates, because the file's text was already checked.
         if event.style == '"':
             try:
                 well_formed(text, "the text", PromptFileError)
@@ -324,12 +324,14 @@ class YamlReader:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        # Skip the pattern for words, which most scalars are.
+        # Don't match words against the number pattern, because most scalars are words.
         number = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
         if number is None:
             return text
         if len(text) > _MOST_DIGITS:
-            raise self._source.fault_at(at, f"a number of {len(text)} digits; put it in quotes if it is text")
+            raise self._source.fault_at(
+                at, f"the number has too many digits ({len(text)}); put it in quotes if it is text"
+            )
         return float(text) if number[1] or number[2] else int(text)
 
     def _mapping(self, depth: int) -> dict[str, Node]:
@@ -338,7 +340,7 @@ class YamlReader:
             key = self._node(event, depth)
             name = key.value
             if not isinstance(name, str):
-                what = f"a key is {KINDS[type(name)]}, and must be text; put it in quotes"
+                what = f"a key must be text, not {KINDS[type(name)]}; put it in quotes"
                 raise self._source.fault_at(key.at, what)
             if name == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
                 raise self._source.fault_at(key.at, "merge keys (<<) are not supported; write the fields out")
@@ -354,12 +356,12 @@ def _index(event: yaml.Event) -> int:
 
 
 def is_text(plain_scalar: str) -> bool:
-    """Return True if a plain scalar is text, not a number, true, false or null."""
+    """Return True if a plain scalar is text rather than a number, true, false or null."""
     return plain_scalar not in _WORDS and _NUMBER.fullmatch(plain_scalar) is None and plain_scalar != "<<"
 
 
 def plain(node: Node | None) -> Json:
-    """Return a fresh copy of a node's value without positions; None for no node."""
+    """Return a copy of a node's value without positions, or None if there is no node."""
     value = None if node is None else node.value
     if isinstance(value, list):
         return [plain(item) for item in value]
@@ -375,7 +377,7 @@ def to_node(value: Plain, place: Node) -> Node:
     """Convert a value to a node.
 
     Args:
-        value: The value; nodes in it keep their positions.
+        value: The value to convert; nodes inside it keep their positions.
         place: The node whose position new nodes get.
     """
     if isinstance(value, Node):
@@ -396,12 +398,12 @@ def is_same(old: object, new: object) -> bool:
 
 
 def require_text(text: object, name: str, loader: str) -> None:
-    """Raise an error for a prompt that isn't text.
+    """Raise an error if a prompt isn't text.
 
     Args:
-        text: The value.
-        name: The name in the error.
-        loader: The function that loads files, as advice.
+        text: The value to check.
+        name: The prompt's name in the error.
+        loader: The name of the function that loads files, which the error recommends.
 
     Raises:
         PromptFileError: The value isn't a string.
@@ -414,7 +416,7 @@ def text_of_file(name: str) -> str:
     """Read the text of a prompt file.
 
     Args:
-        name: The path.
+        name: The path of the file.
 
     Raises:
         PromptFileError: The file can't be read, isn't a regular file, is too large, or isn't UTF-8.
@@ -422,18 +424,19 @@ def text_of_file(name: str) -> str:
     try:
         data = read_regular(name, MAX_BYTES)
     except FileNotFoundError as error:
-        raise PromptFileMissingError(f"{name}:1:1: there is no such file") from error
-    except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
-        raise PromptFileError(f"{name}:1:1: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise PromptFileMissingError(f"{name}:1:1: file not found") from error
+    except (OSError, ValueError) as error:  # A path with a NUL character raises a ValueError.
+        why = getattr(error, "strerror", None) or error
+        raise PromptFileError(f"{name}:1:1: the file cannot be read: {why}") from error
     return decode_file(data, name)
 
 
 def decode_file(data: bytes, name: str) -> str:
-    """Decode the contents of a file.
+    """Decode the contents of a file as UTF-8.
 
     Args:
-        data: The contents.
-        name: The file's name in errors.
+        data: The contents of the file.
+        name: The file's name in error messages.
 
     Raises:
         PromptFileError: The contents aren't UTF-8.
@@ -450,7 +453,7 @@ def decode_file(data: bytes, name: str) -> str:
 _BLANK = r"(?>(?:[^\S\r\n]*+(?:\r\n?+|\n))*)"
 _OPENS = re.compile(rf"{_BLANK}([^\S\r\n]*+)(?:---|\+\+\+)[^\S\r\n]*+(?:\r\n?+|\n|\Z)")
 _BLANK_LINES = re.compile(_BLANK)
-# If the opening delimiter is indented, the closing one may have the same indentation or none.
+# If the opening delimiter is indented, the closing delimiter may have the same indentation or none.
 _CLOSES = r"(?:^|(?<=\r))(?:{indent})?(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)"
 _LINE_END = re.compile(r"\r\n|\r")
 
@@ -459,8 +462,8 @@ class Parts(NamedTuple):
     """The front matter and body of a file.
 
     Attributes:
-        fields: The fields of the front matter; None if there is no front matter.
-        body: The template, with LF line ends.
+        fields: The fields of the front matter, or None if the file has no front matter.
+        body: The template, with LF line endings.
         body_at: The index of the body in the file.
         yaml_at: The start and end of the front matter in the file.
     """
@@ -475,7 +478,7 @@ def split(source: SourceText) -> Parts:
     """Split a file into front matter and body.
 
     Args:
-        source: The file.
+        source: The file to split.
 
     Raises:
         PromptFileError: The front matter isn't closed or isn't a YAML mapping, or the file contains a NUL character.
@@ -489,7 +492,8 @@ def split(source: SourceText) -> Parts:
     closing = re.compile(_CLOSES.format(indent=opening[1]), re.MULTILINE).search(text, opening.end())
     if closing is None:
         at = opening.end(1)
-        raise source.fault_at(at, "invalid frontmatter: it begins here, but no line with only --- or +++ ends it")
+        what = "invalid frontmatter: it begins here but is not closed by a line that contains only --- or +++"
+        raise source.fault_at(at, what)
     fields = _front_matter(source, opening.end(), closing.start())
     blank = _BLANK_LINES.match(text, closing.end())
     begin = blank.end() if blank else closing.end()
@@ -503,5 +507,5 @@ def _front_matter(source: SourceText, begin: int, end: int) -> dict[str, Node]:
         place, _, what = str(error).partition(": ")
         raise PromptFileError(f"{place}: invalid frontmatter: {what}") from error
     if node is not None and node.value is not None and not isinstance(node.value, dict):
-        raise source.wrong_kind(node, "invalid frontmatter: it must be a mapping of fields, not", "")
+        raise source.wrong_kind(node, "invalid frontmatter: it must be a mapping of fields")
     return {} if node is None else node.fields

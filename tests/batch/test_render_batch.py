@@ -513,7 +513,7 @@ def test_a_table_of_text_has_values_of_all_kinds_for_a_prompt_file() -> None:
     as_text = {"n": "5", "ok": "true", "tags": '["a"]', "word": "5"}
     assert made.line(1, as_text) == made.line(1, {"n": 5, "ok": True, "tags": ["a"], "word": "5"})
     assert b"3 " in made.line(1, {**as_text, "n": " "})
-    with pytest.raises(SlotError, match="^row 1: n is 'five', and must be of kind integer"):
+    with pytest.raises(SlotError, match="^row 1: n is 'five', but must be of kind integer"):
         made.line(1, {**as_text, "n": "five"})
 
 

@@ -205,7 +205,7 @@ def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # no
     assert "3 apples" in found["text"]
     ran = run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=three")
     assert ran.status == 2
-    assert "--set: n is 'three', and must be of kind float" in ran.err
+    assert "--set: n is 'three', but must be of kind float" in ran.err
 
 
 @pytest.mark.parametrize(

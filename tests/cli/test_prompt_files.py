@@ -178,10 +178,10 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     for part in (
         "picture is 'p.png', which is not an address; for a file, give @p.png",
         "chat: history[0] is a int",
-        "count is 4, and must be one of 1, 2, 30",
-        "ratio is 'much', and must be of kind float",
-        "urgent is 'yes', and must be of kind boolean",
-        "tags is 'x', and must be of kind array",
+        "count is 4, but must be one of 1, 2, 30",
+        "ratio is 'much', but must be of kind float",
+        "urgent is 'yes', but must be of kind boolean",
+        "tags is 'x', but must be of kind array",
         "Missing required input: place.city",
         "give all values but texts and addresses as JSON",
         "no input named 'cuont' (did you mean 'count'?); the inputs are 'count', 'ratio', ",
@@ -219,11 +219,11 @@ def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "x.prompty:1:1: there is no such file"),
+        (None, "x.prompty:1:1: file not found"),
         ("---\nname: [\n---\nHi", "x.prompty:3:1: "),
         ("---\nname: x\ninputs: {q: {kind: strnig}}\n---\nHi", "x.prompty:3:20: "),
         ("user:\n{{ q", "x.prompty:2:1: "),
-        ("---\nmodel: ${params:m}\n---\nHi", "x.prompty:2:8: there is no param 'm'"),
+        ("---\nmodel: ${params:m}\n---\nHi", "x.prompty:2:8: unknown param 'm'"),
         ("---\nmodel: ${file:../m.txt}\n---\nHi", "x.prompty:2:8: "),
     ],
 )

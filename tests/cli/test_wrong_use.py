@@ -57,7 +57,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--input", "@a\0b"], "--input: a\\u0000b: "),
         (["render", "--input", "x", "--history", "no.json"], "--history: no.json: No such file or directory"),
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
-        (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: there is no such file"),
+        (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: file not found"),
         (["render", "--extra-key", "a"], "--extra-key: extra_keys need an instruction"),
         (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] is 'a b'; "),
         (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),

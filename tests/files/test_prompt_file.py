@@ -221,7 +221,7 @@ def test_there_are_examples() -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "no.yaml"
-    with pytest.raises(PromptFileError, match="there is no such file") as caught:
+    with pytest.raises(PromptFileError, match="file not found") as caught:
         PromptFile.load(path)
     assert str(caught.value).startswith(f"{path}:1:1: ")
 
@@ -259,6 +259,7 @@ def test_other_encodings(tmp_path: Path) -> None:
 
 # --- What is wrong with a file -----------------------------------------------------------------------------------
 
+PAIR = "f.yaml:2:3: examples[0] must be {input: ..., output: ...} or [input, output], not "
 FAULTS = {
     "": "f.yaml:1:1: the file is empty; the fields are type, instruction,",
     "# nothing\n": "f.yaml:1:1: the file is empty; ",
@@ -266,38 +267,38 @@ FAULTS = {
     "[a]": "f.yaml:1:1: a prompt file must be a mapping, not a list; ",
     "\n  hello": "f.yaml:2:3: a prompt file must be a mapping, not text; ",
     "type: chat\ninstructon: x": "f.yaml:2:1: unknown field 'instructon' (did you mean 'instruction'?); the fields",
-    "1: x": "f.yaml:1:1: a key is a number, ",
-    "[a]: x": "f.yaml:1:1: a key is a list, ",
+    "1: x": "f.yaml:1:1: a key must be text, not a number",
+    "[a]: x": "f.yaml:1:1: a key must be text, not a list",
     "type: alpca": "f.yaml:1:7: unknown type 'alpca' (did you mean 'alpaca'?); expected one of chat, alpaca",
-    "type: 5": "f.yaml:1:7: type is a number, but must be text; put it in quotes",
-    "instruction: 5": "f.yaml:1:14: instruction is a number, but must be text; put it in quotes",
-    "instruction: true": "f.yaml:1:14: instruction is true or false, but must be text; put it in quotes",
+    "type: 5": "f.yaml:1:7: type must be text, not a number; put it in quotes",
+    "instruction: 5": "f.yaml:1:14: instruction must be text, not a number; put it in quotes",
+    "instruction: true": "f.yaml:1:14: instruction must be text, not true or false; put it in quotes",
     "instruction:": "f.yaml:1:1: instruction is empty; add text, or remove the field",
-    "instruction: [a]": "f.yaml:1:14: instruction is a list, but must be text; put text that begins with { or [",
-    "instruction:\n- a": "f.yaml:2:1: instruction is a list, but must be text",
+    "instruction: [a]": "f.yaml:1:14: instruction must be text, not a list; put text that begins with { or [",
+    "instruction:\n- a": "f.yaml:2:1: instruction must be text, not a list",
     "instruction: {q}": "f.yaml:1:15: unknown key 'q' of the instruction; its keys are system, user; put text",
     "instruction:\n  usr: x": "f.yaml:2:3: unknown key 'usr' of the instruction (did you mean 'user'?); its keys are",
-    "instruction: {user: 1}": "f.yaml:1:21: instruction.user is a number, but must be text",
-    "system: 1.5": "f.yaml:1:9: system is a number, but must be text",
-    "system: {q}": "f.yaml:1:9: system is a mapping, but must be text; put text that begins with { or [ in quotes",
-    "extra_keys: 5\ninstruction: x": "f.yaml:1:13: extra_keys is a number, but must be a list of names",
-    "instruction: x\nextra_keys: [a, 1]": "f.yaml:2:17: extra_keys[1] is a number, but must be text",
+    "instruction: {user: 1}": "f.yaml:1:21: instruction.user must be text, not a number",
+    "system: 1.5": "f.yaml:1:9: system must be text, not a number",
+    "system: {q}": "f.yaml:1:9: system must be text, not a mapping; put text that begins with { or [ in quotes",
+    "extra_keys: 5\ninstruction: x": "f.yaml:1:13: extra_keys must be a list of names, not a number",
+    "instruction: x\nextra_keys: [a, 1]": "f.yaml:2:17: extra_keys[1] must be text, not a number",
     "instruction: x\nextra_keys: [a b]": "f.yaml:2:1: extra_keys[0] is 'a b'; ",
     "extra_keys: a": "f.yaml:1:1: extra_keys need an instruction",
-    "tools: 5": "f.yaml:1:8: tools is a number, but must be a list of tools in the OpenAI form",
+    "tools: 5": "f.yaml:1:8: tools must be a list of tools in the OpenAI format, not a number",
     "system: x\ntools: [{}]": "f.yaml:2:1: tools[0] ",
-    "system: x\nhistory: {a: b}": "f.yaml:2:10: history is a mapping, but must be a list of pairs",
-    "system: x\nhistory:": "f.yaml:2:1: history is empty, but must be a list of pairs",
+    "system: x\nhistory: {a: b}": "f.yaml:2:10: history must be a list of pairs",
+    "system: x\nhistory:": "f.yaml:2:1: history must be a list of pairs",
     "system: x\nhistory: [[a, b], [c]]": "f.yaml:2:1: history[1] has 1 items; ",
     "system: x\nhistory: [{role: usr, content: x}]": "f.yaml:2:1: history[0]",
     "type: alpaca\nhistory: [[a, b]]": "f.yaml:2:1: Alpaca prompts have no turns",
-    "examples: x": "f.yaml:1:11: examples is text, but must be a list of pairs",
-    "examples:\n- {input: a}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input'; write {input",
-    "examples:\n- {input: a, output: b, c: d}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input', ",
-    "examples:\n- [a, b, c]": "f.yaml:2:3: examples[0] is a list of 3; write {input",
-    "examples:\n- a": "f.yaml:2:3: examples[0] is text; write {input",
-    "examples:\n- [a, 4]": "f.yaml:2:7: examples[0] output is a number, but must be text; put it in quotes",
-    "model: 7": "f.yaml:1:8: model is a number, but must be text",
+    "examples: x": "f.yaml:1:11: examples must be a list of pairs",
+    "examples:\n- {input: a}": f"{PAIR}a mapping with the keys 'input'",
+    "examples:\n- {input: a, output: b, c: d}": f"{PAIR}a mapping with the keys 'input', ",
+    "examples:\n- [a, b, c]": f"{PAIR}a list of 3",
+    "examples:\n- a": f"{PAIR}text",
+    "examples:\n- [a, 4]": "f.yaml:2:7: examples[0] output must be text, not a number; put it in quotes",
+    "model: 7": "f.yaml:1:8: model must be text, not a number",
     "system: x\nmodel: no-such-model": "f.yaml:2:1: ",
     "system: a\nsystem: b": "f.yaml:2:1: duplicate key 'system'; the first is on line 1",
     "tools:\n- {a: 1, a: 2}": "f.yaml:2:10: duplicate key 'a'; the first is on line 2",
@@ -313,9 +314,9 @@ FAULTS = {
     "system: a\0b": "f.yaml:1:10: the character U+0000 is not allowed in YAML",
     "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B is not allowed in YAML",
     "system: a\ud800": "f.yaml:1:10: the character U+D800",
-    "tools: [" + "9" * 301 + "]": "f.yaml:1:9: a number of 301 digits",
-    "\r\n\rsystem: 5": "f.yaml:3:9: system is a number",
-    "system: x\u2028\ntools: 5": "f.yaml:2:8: tools is a number",
+    "tools: [" + "9" * 301 + "]": "f.yaml:1:9: the number has too many digits (301)",
+    "\r\n\rsystem: 5": "f.yaml:3:9: system must be text, not a number",
+    "system: x\u2028\ntools: 5": "f.yaml:2:8: tools must be a list of tools in the OpenAI format, not a number",
 }
 
 

@@ -105,17 +105,20 @@ user:
         [
             (
                 "---\nname: x\nno end",
-                "f:1:1: invalid frontmatter: it begins here, but no line with only --- or +++ ends it\n---\n^",
+                (
+                    "f:1:1: invalid frontmatter: it begins here but is not closed by a line that contains only --- or "
+                    "+++\n---\n^"
+                ),
             ),
             ("---\n- a\n---\n", "f:2:1: invalid frontmatter: it must be a mapping of fields, not a list\n- a\n^"),
             ("---\na: [\n---\n", "f:3:1: invalid frontmatter: "),
             ("---\na: 1\na: 2\n---\n", "f:3:1: invalid frontmatter: duplicate key 'a'"),
             ("---\nmodel:\n\tid: x\n---\n", "f:3:1: invalid frontmatter: "),
             ("---\nname: x\n---\nuser:\nhi\0", "f:5:3: the file contains the character U+0000"),
-            ("---\nname: [x]\n---\n", "f:2:7: name is a list, and must be text\nname: [x]\n      ^"),
-            ("---\nmodel: 3\n---\n", "f:2:8: model is a number, and must be a mapping"),
-            ("---\nmodel: {connection: x}\n---\n", "model.connection is text, and must be a mapping"),
-            ("---\ninputs: x\n---\n", "inputs are text, and must be a list, or a mapping by name"),
+            ("---\nname: [x]\n---\n", "f:2:7: name must be text, not a list\nname: [x]\n      ^"),
+            ("---\nmodel: 3\n---\n", "f:2:8: model must be a mapping, not a number"),
+            ("---\nmodel: {connection: x}\n---\n", "model.connection must be a mapping, not text"),
+            ("---\ninputs: x\n---\n", "inputs must be a list or a mapping by name, not text"),
             ("---\ninputs: [{kind: string}]\n---\n", "inputs[0] has no name"),
             ("---\ninputs: [{name: a}, {name: a}]\n---\n", "inputs[1]: duplicate name 'a'"),
             (
@@ -127,11 +130,11 @@ user:
             ("---\ninputs: [{name: a, required: 3}]\n---\n", "inputs[0].required must be true or false, not a number"),
             (
                 "---\ninputs: [{name: a, kind: integer, default: x}]\n---\n",
-                "invalid default: a is 'x', and must be of kind integer",
+                "invalid default: a is 'x', but must be of kind integer",
             ),
             ("---\ntools: [{kind: mcp}]\n---\n", "tools[0] has no name"),
             ("---\ntools: [{name: a, bindings: {b: [c]}}]\n---\n", "tools[0].bindings.b must be the name of an input"),
-            ("---\ntemplate: jinja2\n---\n", "Invalid template format: template is text, and must be a mapping"),
+            ("---\ntemplate: jinja2\n---\n", "Invalid template format: template must be a mapping, not text"),
             (
                 "---\ntemplate: {format: jinja}\n---\n",
                 "Invalid template format 'jinja' (did you mean 'jinja2'?)",
@@ -175,7 +178,7 @@ user:
             Prompty.load(tmp_path)
         with pytest.raises(PromptFileError, match="a prompt must be text, not PosixPath; see Prompty.load"):
             Prompty.loads(file)  # type: ignore[arg-type]  # as users do
-        with pytest.raises(PromptFileError, match="there is no dialect 'v3'"):
+        with pytest.raises(PromptFileError, match="unknown dialect 'v3'"):
             Prompty.loads("x", dialect="v3")
 
 
@@ -204,13 +207,13 @@ class TestInputs:
             prompt.validate(wrong)
         for says in (
             "Missing required input: s (did you mean 'ss'?)",
-            "i is True, and must be of kind integer",
-            "f is '1', and must be of kind float",
-            "b is 1, and must be of kind boolean",
-            "l[1] is '2', and must be of kind integer",
+            "i is True, but must be of kind integer",
+            "f is '1', but must be of kind float",
+            "b is 1, but must be of kind boolean",
+            "l[1] is '2', but must be of kind integer",
             "Missing required input: o.x",
-            "u is 'x', and must be one of: integer, boolean",
-            "t is 'hi', and must be a thread (a list of messages)",
+            "u is 'x', but must be one of: integer, boolean",
+            "t is 'hi', but must be a thread (a list of messages)",
             "p is bytes; pass ImageBlock(Base64Source(media_type, data)) or ImageBlock.from_file(path)",
         ):
             assert says in str(told.value)
@@ -220,7 +223,7 @@ class TestInputs:
         right = {"s": "a", "i": 1, "f": 1, "b": False, "l": [], "o": {"x": "y"}, "u": 3, "n": None, "t": [], "more": 1}
         assert prompt.validate(right) == right
         assert prompt.validate({"s": "b", "i": None}) == {"s": "b"}
-        with pytest.raises(SlotError, match="s is 'c', and must be one of 'a', 'b'"):
+        with pytest.raises(SlotError, match="s is 'c', but must be one of 'a', 'b'"):
             prompt.validate({"s": "c"})
         with pytest.raises(SlotError, match=r"p is \['a', 'b'\]"):
             prompt.validate({"s": "a", "p": ["a", "b"]})
@@ -358,7 +361,7 @@ class TestAsPrompter:
         assert [tool["name"] for tool in prompt.tools_for()] == ["w", "m"]
         with pytest.raises(
             SlotError,
-            match=r"could be the value of 'a', 'b' of <string>; give a dict, {'a'",
+            match=r"could be the value of 'a', 'b' in <string>; pass a dict, {'a'",
         ):
             Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
 

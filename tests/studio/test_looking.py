@@ -101,7 +101,7 @@ def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> No
 
 def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
     seen = look(made(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
-    assert seen["error"]["message"].startswith("count is 'two', and must be of kind integer")
+    assert seen["error"]["message"].startswith("count is 'two', but must be of kind integer")
     assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
 
 

@@ -1,9 +1,9 @@
-"""The Prompty v1 dialect, read as Prompty v2.
+"""The Prompty v1 dialect, translated to Prompty v2.
 
 The v1 runtime filled a missing input with its ``sample``, so a sample becomes the input's default. The sample of a
-required input becomes its example. The v1 runtime didn't check types: an input whose sample has another type accepts
-any value.
-Source: the v1 schema of the front matter, and the behaviour of its runtime.
+required input becomes its example. The v1 runtime didn't check types, so an input accepts any value if its sample
+has a different type.
+Sources: the v1 schema for the front matter, and the behaviour of the v1 runtime.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 V1_ROLES: Final = (*ROLES, "function")
-"""The names that begin a section."""
+"""The role names that begin a section."""
 
 V1_KINDS: Final[Mapping[str, str]] = {
     "number": "float",
@@ -51,7 +51,7 @@ _PROVIDERS = {
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-# All other names are converted from snake_case to camelCase.
+# New names for connection settings; all other names are converted from snake_case to camelCase.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
     **{name: option for option, name in snake_names(OPTIONS).items()},
@@ -73,10 +73,10 @@ _ALIKE = 0.75
 
 
 def v1_fields(reading: DialectFile) -> Translated:
-    """Translate a v1 file to Prompty v2, with an input ``thread`` for the line ``![thread]``.
+    """Translate a v1 file to Prompty v2; the line ``![thread]`` becomes an input named ``thread``.
 
     Args:
-        reading: The file.
+        reading: The file to translate.
 
     Raises:
         PromptFileError: A field is invalid, or ``base`` names another file.
@@ -103,14 +103,14 @@ def v1_fields(reading: DialectFile) -> Translated:
     if "template" in given:
         made["template"] = _template(given["template"], reading)
     if "tools" in given:
-        tools = [*reading.source.list_of(_resolve(given["tools"], reading), "tools", "are"), *tools]
+        tools = [*reading.source.list_of(_resolve(given["tools"], reading), "tools"), *tools]
     if tools or "tools" in given:
         made["tools"] = to_node([_tool(item, reading) for item in tools], given.get("tools") or tools[0])
     return Translated(made, body, tuple(sorted(reading.notes)))
 
 
 def _with_outputs(metadata: Node | None, node: Node, reading: DialectFile) -> Node:
-    """Return the metadata with the outputs: in v1 they only describe the answer."""
+    """Add the outputs to the metadata, because outputs in v1 only describe the response."""
     reading.note(node, "outputs becomes metadata.outputs: in v1, outputs do not request structured output")
     fields = reading.mapping(metadata, "metadata")
     return to_node({**fields, "outputs": to_node(_declared("outputs", reading), node)}, node)
@@ -132,11 +132,11 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
-            # The name of a promptflow connection.
+            # The string is the name of a promptflow connection.
             made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")
-        if "kind" in part:  # already in the form of Prompty v2
+        if "kind" in part:  # The connection is already in the Prompty v2 format.
             made["connection"] = given[name]
         elif part:
             made |= _configuration(part, given[name], name, reading)
@@ -147,7 +147,7 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
 
 
 def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile) -> dict[str, Node]:
-    """Return the options, and move tools among them to ``tools``."""
+    """Return the model options, and append any tools found in them to ``tools``."""
     made: dict[str, Node] = {}
     for name in ("parameters", "options"):
         part = reading.mapping(given.get(name), f"model.{name}")
@@ -157,7 +157,7 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile)
             reading.note(given[name], "model.parameters becomes model.options")
         if "tools" in part:
             reading.note(part["tools"], f"model.{name}.tools becomes tools")
-            tools += reading.source.list_of(_resolve(part.pop("tools"), reading), f"model.{name}.tools", "are")
+            tools += reading.source.list_of(_resolve(part.pop("tools"), reading), f"model.{name}.tools")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
         made |= _in_v2(part, f"model.{name}", reading)
         if others:
@@ -166,14 +166,14 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile)
 
 
 def _in_v2(given: Mapping[str, Node], where: str, reading: DialectFile) -> dict[str, Node]:
-    """Convert settings to Prompty v2 options; settings without a v2 name go to :data:`OTHERS`."""
+    """Convert settings to Prompty v2 options; settings without a v2 name are placed under :data:`OTHERS`."""
     made: dict[str, Node] = {}
     others: dict[str, Node] = {}
     for name, node in given.items():
         option = _OF_OPTIONS.get(name, name)
         if option in OPTIONS:
             if option in made:
-                raise reading.fault(node, f"{where}.{name} sets {option} a second time; remove one of them")
+                raise reading.fault(node, f"{where}.{name} sets {option} a second time; remove one of the two settings")
             made[option] = _option(node, option, f"{where}.{name}", reading)
         elif near := _near(name):
             what = f"unknown setting {where}.{name} (did you mean {near!r}?)"
@@ -190,7 +190,7 @@ def _option(node: Node, option: str, where: str, reading: DialectFile) -> Node:
         return node._replace(value=[node])
     is_of_type = isinstance(node.value, types) and (bool in types or not isinstance(node.value, bool))
     if node.value is not None and not is_of_type:
-        raise reading.source.wrong_kind(node, f"{where} is", f", and must be {KINDS[types[0]]}")
+        raise reading.source.wrong_kind(node, f"{where} must be {KINDS[types[0]]}")
     return node
 
 
@@ -208,21 +208,23 @@ def _letters(name: str) -> str:
 def _api(node: Node, reading: DialectFile) -> Node:
     api = reading.text(node, "model.api")
     if api not in _APIS:
-        raise reading.fault(node, f"model.api is {api!r}{did_you_mean(api, _APIS)}; it is one of {', '.join(_APIS)}")
+        raise reading.fault(
+            node, f"unknown model.api {api!r}{did_you_mean(api, _APIS)}; expected one of {', '.join(_APIS)}"
+        )
     if api == "completion":
         reading.note(node, "model.api completion becomes apiType chat: the text is a conversation of one turn")
     return node._replace(value=_APIS[api])
 
 
 def _configuration(part: dict[str, Node], node: Node, name: str, reading: DialectFile) -> dict[str, Node]:
-    """Return the provider, the model's id and the connection."""
+    """Return the provider, the model id and the connection."""
     where = f"model.{name}"
     made: dict[str, Node] = {}
     kind = part.pop("type", None)
     if kind is not None:
         text = reading.text(kind, f"{where}.type")
         if text not in _PROVIDERS and (near := did_you_mean(text, _PROVIDERS)):
-            raise reading.fault(kind, f"{where}.type is {text!r}{near}; known are {', '.join(_PROVIDERS)}")
+            raise reading.fault(kind, f"unknown {where}.type {text!r}{near}; expected one of {', '.join(_PROVIDERS)}")
         made["provider"] = kind._replace(value=_PROVIDERS.get(text, text))
     elif "azure_deployment" in part or "azure_endpoint" in part:
         made["provider"] = to_node("foundry", node)
@@ -248,14 +250,14 @@ def _camel(name: str) -> str:
 
 
 def _inputs(reading: DialectFile) -> dict[str, Node]:
-    """Return the inputs, with samples as defaults."""
+    """Return the inputs, with their samples as defaults."""
     made = _declared("inputs", reading)
     sample = reading.fields.get("sample")
     if sample is None:
         return made
     reading.note(sample, "sample becomes the inputs' defaults, or the examples of required inputs")
     for name, item in _samples(sample, reading).items():
-        # Values from another file get the position of the sample.
+        # Values from another file are reported at the position of the ``sample`` field.
         node = item._replace(at=sample.at, key_at=sample.key_at)
         own = made.get(name, to_node({"kind": kind_of(node.value)}, node))
         fields = reading.mapping(own, f"inputs.{name}")
@@ -264,7 +266,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
 
 
 def _with_items(node: Node, reading: DialectFile) -> Node:
-    """Return an input; an array gets items of any kind, which Prompty v2 requires."""
+    """Add ``items`` of any kind to an array input, because Prompty v2 requires them."""
     fields = reading.mapping(node, "an input")
     if "kind" in fields and fields["kind"].value == "array":
         return to_node({"items": {"kind": "union"}, **fields}, node)
@@ -272,7 +274,7 @@ def _with_items(node: Node, reading: DialectFile) -> Node:
 
 
 def _samples(node: Node, reading: DialectFile) -> dict[str, Node]:
-    """Return the samples, from the front matter or from the file that it names."""
+    """Return the samples from the front matter, or from the file that the front matter refers to."""
     if isinstance(node.value, str):
         is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
         named = node._replace(value=f"${{file:{node.value}}}") if is_path else node
@@ -289,7 +291,7 @@ def _resolve(node: Node, reading: DialectFile) -> Node:
 
 
 def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: DialectFile) -> dict[str, Node]:
-    """Return a property with its sample as default, or as example if it is required."""
+    """Set a property's sample as its default, or as its example if the property is required."""
     required = fields.get("required")
     is_required = required is not None and required.value is True
     made = {**fields, "example" if is_required else "default": sample}
@@ -309,7 +311,7 @@ def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
         for index, item in enumerate(node.value):
             fields = reading.mapping(item, f"{part}[{index}]")
             if "name" not in fields:
-                raise reading.fault(item, f"one of {part} has no name")
+                raise reading.fault(item, f"each of the {part} must have a name")
             name = reading.text(fields.pop("name"), f"{part}.name")
             given[name] = to_node(fields, item)
     else:
@@ -322,7 +324,7 @@ def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
 
 
 def _property(node: Node, where: str, reading: DialectFile) -> Node:
-    """Return a property; a bare value is its default."""
+    """Translate a property; a bare value becomes the property's default."""
     given = node.value if isinstance(node.value, dict) else None
     if given is None or not given.keys() <= {*_PROPERTY, *_KEPT}:
         if given is not None and "type" in given:
@@ -357,7 +359,7 @@ def _property(node: Node, where: str, reading: DialectFile) -> Node:
 
 def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
-    # Such as Python's List[str] and Dict[str, int].
+    # Drop the parameters from Python types such as List[str] and Dict[str, int].
     plain_name = name.partition("[")[0].strip().lower()
     if plain_name not in _TYPES:
         known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"
@@ -368,17 +370,18 @@ def _kind(node: Node, where: str, reading: DialectFile) -> Node:
 def _tool(node: Node, reading: DialectFile) -> Node:
     given = reading.mapping(node, "a tool")
     function = reading.mapping(given.get("function"), "a tool's function")
-    if function:  # OpenAI's form
+    if function:  # in OpenAI's format
         return to_node({"kind": "function", **function}, node)
     listed = given["parameters"].fields.get("properties") if "parameters" in given else None
-    if listed is not None and isinstance(listed.value, list):  # not a JSON Schema but a list of named properties
+    # The parameters can be a list of named properties instead of a JSON Schema.
+    if listed is not None and isinstance(listed.value, list):
         given["parameters"] = listed
     names = {"id": "name", "type": "kind"}
     return to_node({names.get(name, name): item for name, item in given.items()}, node)
 
 
 def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Yield the turns and threads of a v1 file; a Markdown medium is an image.
+    """Yield the turns and threads in a v1 file; every Markdown media link is treated as an image.
 
     Args:
         sections: The sections of the filled template.
@@ -387,11 +390,11 @@ def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
         if section.role == "function":
             yield result_turn(section)
         else:
-            # Local paths are only opened by a media resolver.
+            # Only a media resolver opens local paths.
             yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None, _address)
 
 
 def _address(text: str) -> str:
-    """Convert promptflow's ``data:image/png;path:cat.png`` and ``url:`` to a plain address."""
+    """Convert promptflow's ``data:image/png;path:cat.png`` and ``data:image/png;url:`` to a plain path or URL."""
     match = _OF_PROMPTFLOW.match(text)
     return text if match is None else text[match.end() :]
