@@ -1,11 +1,11 @@
-"""Included files: ``{% include "shared/tone.md" %}`` in Jinja, ``{{> shared/tone.md}}`` in Mustache.
+"""File inclusion with ``{% include "shared/tone.md" %}`` in Jinja and ``{{> shared/tone.md}}`` in Mustache.
 
-Included text is the developer's own and is inserted before the template is parsed: its slots are slots, and its role
-lines begin sections. The path must therefore be a constant. The newline at the end of an included file is dropped.
+Included text is the developer's own and is inserted before the template is parsed, so it can contain slots and role
+lines. The path must therefore be a constant. The newline at the end of an included file is dropped.
 
-A path is searched for in the directory of the including file, then in the prompt's directory, then in the allowed
-roots. The layers of a library are searched as one tree: the including file's directory in each layer, then the roots of
-the layers.
+A path is resolved against the directory of the including file, then the prompt's directory, then the allowed roots. A
+library's layers are searched as one tree: first the including file's directory in each layer, then the root of each
+layer.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 MAX_INCLUDES: Final = 1000
-"""The maximum number of includes in a prompt, nested ones included."""
+"""The maximum number of includes in a prompt, counting nested includes."""
 
 _MAX_CHAIN = 50
-_TEXTS = r"\"(?>(?:[^\"\\]++|\\.)*)\"|'(?>(?:[^'\\]++|\\.)*)'"
-# An unclosed raw block extends to the end of the text; searching for its end from each position would be quadratic.
+_TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
+# An unclosed raw block extends to the end of the text, because searching for its end repeatedly would be quadratic.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?>(?:{_TEXTS}|[^\"'%]++|%(?!\}}))*))%\}}"
@@ -44,13 +44,13 @@ _DELIMITER = re.compile(r"\s*(?:---|\+\+\+)[^\S\n]*\n")
 
 
 class _Tag(NamedTuple):
-    """A tag that includes a file.
+    """A tag that includes a file in a template.
 
     Attributes:
-        begin: The start of the replaced text: the tag with the white space that it strips.
+        begin: The start of the replaced text: the tag and the white space that the tag strips.
         end: The end of the replaced text.
         at: The start of the tag itself.
-        path: The path; None if the tag has no constant path.
+        path: The path in the tag, or None if the path isn't a constant.
         indent: The indentation to add to each line of the file.
     """
 
@@ -63,16 +63,16 @@ class _Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class _Syntax:
-    """The include tags of one template syntax.
+    """The rules for include tags in one template syntax.
 
     Args:
         sign: A substring that every include tag contains.
-        usage: An example tag, for errors.
-        opens: Pattern of the start of any tag.
-        tag: Pattern of a tag, comment or raw block; the group ``what`` matches in include tags only.
-        path: Pattern of the group ``what`` with a constant path.
-        marks: The white space control characters; the first one strips white space.
-        indents: True if a tag on its own line indents all lines of its file.
+        usage: An example tag for error messages.
+        opens: The pattern for the start of any tag.
+        tag: The pattern for a tag, comment or raw block. The group ``what`` matches only in include tags.
+        path: The pattern for a constant path in the group ``what``.
+        marks: The white space control characters. The first character strips white space.
+        indents: True if a tag on its own line indents all lines of the included file.
     """
 
     sign: str
@@ -84,13 +84,13 @@ class _Syntax:
     indents: bool = False
 
     def tags(self, text: str) -> Iterator[_Tag]:
-        """Yield the include tags, but not those in comments, raw blocks and string literals."""
+        """Yield the include tags outside comments, raw blocks and string literals."""
         end = 0
         while opens := self.opens.search(text, end):
             at = opens.start()
             found = self.tag.match(text, at)
             if found is None or text.startswith("{{=", at):
-                return  # unclosed, or a change of delimiters: the template's parser reports it
+                return  # The template's parser reports an unclosed tag or a change of delimiters.
             end = found.end()
             what = found["what"]
             if what is None:
@@ -127,11 +127,11 @@ _SYNTAXES = {
 
 
 class IncludedFile(NamedTuple):
-    """An included file.
+    """A file that a template includes.
 
     Attributes:
         name: The path as written in the tag.
-        own: The file's own text, with blank lines in place of includes, so that line numbers match.
+        own: The file's own text, with includes replaced by blank lines so that line numbers match.
         at: The index of the tag in the prompt's template.
     """
 
@@ -142,12 +142,12 @@ class IncludedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A template with its included files.
+    """A template and the files that it includes.
 
     Args:
-        text: The text with all files inserted.
-        own: The template's own text, with blank lines in place of includes, so that line numbers match.
-        pieces: The included files, each once, nested ones first.
+        text: The template with all files inserted.
+        own: The template's own text, with includes replaced by blank lines so that line numbers match.
+        pieces: The included files, without duplicates and with nested files first.
     """
 
     text: str
@@ -155,14 +155,14 @@ class Expanded:
     pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Find the file that causes an error, because line numbers of the whole text match no file.
+        """Find the file that causes an error, because line numbers in the expanded text match no file.
 
         Args:
-            error: The error of the whole text.
+            error: The error raised for the expanded text.
             parse: The template parser.
 
         Returns:
-            The error with the line number in its file, and the index of the include tag, or None for the prompt itself.
+            The error with the line number in its file, and the index of the include tag or None for the prompt itself.
         """
         for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:
@@ -178,12 +178,12 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
     Args:
         text: The template.
         engine: The template syntax.
-        references: The directories that files may be in.
+        references: The directories that files may be read from.
         source: The prompt file, for error positions.
-        begin: The start of the template in the prompt file.
+        begin: The index in the prompt file where the template starts.
 
     Raises:
-        PromptFileError: A file can't be included; the message has the position of the tag in the prompt file.
+        PromptFileError: A file can't be included. The message contains the position of the include tag.
     """
     syntax = _SYNTAXES[engine]
     if syntax.sign not in text:
@@ -199,7 +199,7 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
 
 @dataclass
 class _Including:
-    """Inserts files into one template, within limits."""
+    """The state while files are inserted into one template, including the remaining limits."""
 
     references: References
     syntax: _Syntax
@@ -210,7 +210,7 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return a text with all files inserted, and the text with blank lines in place of the tags."""
+        """Return the text with all files inserted, and the text with tags replaced by blank lines."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
@@ -235,7 +235,7 @@ class _Including:
         if tag.path is None:
             raise ValueError(
                 f"an include tag must contain only a constant path, such as {self.syntax.usage}: files are inserted "
-                "before values are known; to choose a file by a value, put each include under an if"
+                "before values are known; to choose a file by a value, put each include in an if block"
             )
         found = self._text(self._path(tag.path, directory), tag.path, chain).replace("\n", "\n" + tag.indent)
         self.left -= len(found)
@@ -244,7 +244,7 @@ class _Including:
         return found
 
     def _path(self, given: str, directory: Path | None) -> Path:
-        """Return the first existing file for a path."""
+        """Return the first existing file that a path resolves to."""
         refused: ValueError | None = None
         allowed = False
         for start in self.references.starts(directory):
@@ -261,18 +261,18 @@ class _Including:
         raise FileNotFoundError(f"included file {given!r} not found")
 
     def _text(self, path: Path, given: str, chain: list[tuple[Path, str]]) -> str:
-        """Return the text of a file with its own includes inserted."""
+        """Return a file's text with its own includes inserted."""
         if any(path == one for one, _ in chain):
             names = " → ".join([*(name for _, name in chain), given])
             raise ValueError(f"circular includes: {names}")
         if len(chain) >= _MAX_CHAIN:
-            raise ValueError(f"includes are nested more than {_MAX_CHAIN} deep")
+            raise ValueError(f"includes are nested more than {_MAX_CHAIN} levels deep")
         if path in self.texts:
             return self.texts[path]
         text = file_text(path, given).replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
         if path.suffix.lower() == ".prompty" and _DELIMITER.match(text):
             raise ValueError(
-                f"{given!r} has a front matter, which an include would drop; move the shared text to a separate file"
+                f"{given!r} has front matter, which an include would drop; move the shared text to a separate file"
             )
         if "\0" in text:
             raise ValueError(f"{given!r} contains the character U+0000, which is not allowed")
@@ -283,11 +283,11 @@ class _Including:
 
 
 def place_in(source: SourceText, begin: int, at: int) -> int:
-    """Convert an index of the template, which has only ``LF`` line ends, to one of the file.
+    """Convert an index in the template, which has only ``LF`` line endings, to an index in the file.
 
     Args:
         source: The file.
-        begin: The start of the template in the file.
+        begin: The index in the file where the template starts.
         at: The index in the template.
     """
     for pairs, found in enumerate(re.finditer("\r\n", source.text[begin:])):

@@ -1,7 +1,8 @@
 """References in the front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
 
-A string that is one reference becomes the value that it refers to, of any type. In longer text, references are text.
-References are resolved once, when a file is loaded; values that fill a template later are not searched.
+A string that consists of a single reference becomes the referenced value, of any type. References inside longer text
+are kept as text. References are resolved once, when a file is loaded; values that fill a template later are not
+searched for references.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ if TYPE_CHECKING:
 _NOWHERE: Final = Node(None, 0, 0)
 _CONNECTIONS: Final = (("model", "connection"), ("model", "configuration"))
 _TOOL_CONNECTION: Final = ("tools", "*", "connection")
-# Other protocols are text, for the program that runs the prompt.
+# References with other protocols are kept as text for the program that runs the prompt.
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The values and directories that references are resolved with.
+    """The values and directories used to resolve references.
 
     Args:
-        base: The directory that paths are relative to and must stay in; None for text without a directory.
+        base: The directory that paths are relative to and must stay in, or None for text without a directory.
         roots: Additional directories that paths may lead to.
-        params: The values of ``${params:name}``.
-        environment: The values of ``${env:NAME}``; None uses the process environment.
-        named: The variables that may be used outside of connection settings; None allows all.
+        params: The values for ``${params:name}`` references, by name.
+        environment: The values for ``${env:NAME}`` references. If None, the process environment is used.
+        named: The environment variables that may be used outside connection settings. If None, all may be used.
         layers: Directories that are searched for included files as if they were one tree.
-        trace: Recorder of the files and variables that were read.
+        trace: The recorder for the files and variables that are read.
         connects_later: True to keep references to unset variables in connection settings.
     """
 
@@ -66,14 +67,14 @@ class References:
     connects_later: bool = False
 
     def resolve(self, fields: dict[str, Node], source: SourceText) -> dict[str, Node]:
-        """Return the fields of a front matter with all references resolved.
+        """Resolve all references in the fields of the front matter.
 
         Args:
-            fields: The fields.
+            fields: The fields to resolve.
             source: The file that contains them.
 
         Raises:
-            PromptFileError: A reference can't be resolved or isn't allowed; the message has its position.
+            PromptFileError: A reference can't be resolved or isn't allowed; the message contains its position.
         """
         resolver = _Resolver(self, source)
         return {name: resolver.resolve(node, (name,)) for name, node in fields.items()}
@@ -94,17 +95,17 @@ class References:
         yield from (*self.layers, self.base, *self.roots)
 
     def path_of(self, given: str, start: Path | None = None) -> Path:
-        """Resolve a path that a prompt file contains.
+        """Resolve a path that is written in a prompt file.
 
         Args:
             given: The path as written.
-            start: The directory that it is relative to; None is the base.
+            start: The directory that the path is relative to. The default is the base directory.
 
         Raises:
-            ValueError: The path is outside the allowed directories, or there is no base.
+            ValueError: The path is outside the allowed directories, or there is no base directory.
         """
         if self.base is None:
-            raise ValueError(f"{given!r} is relative to a directory, but a text has none: pass base_dir=")
+            raise ValueError(f"the path {given!r} needs a base directory, but text has none; pass base_dir=")
         if not given.strip() or "\0" in given:
             raise ValueError(f"{given!r} is not a valid path")
         roots, joined = (self.base, *self.layers, *self.roots), (start or self.base) / given
@@ -113,8 +114,8 @@ class References:
         path = Path() if is_elsewhere else Path(os.path.realpath(joined))
         if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
             raise ValueError(
-                f"{given!r} is outside allowed roots: only the directory of the file that names it and "
-                "allowed_roots= (--root) are read"
+                f"{given!r} is outside allowed roots: files are read only from the directory of the referring file and "
+                "from allowed_roots= (--root)"
             )
         if self.trace is not None:
             self.trace.file(path)
@@ -122,7 +123,7 @@ class References:
 
 
 def is_connection(path: Sequence[str]) -> bool:
-    """Return True for the path of a field with connection settings, which are never sent to a model.
+    """Return True if a path leads to connection settings, which are never sent to a model.
 
     Args:
         path: The field names, outermost first.
@@ -132,7 +133,7 @@ def is_connection(path: Sequence[str]) -> bool:
 
 
 class _Resolver:
-    """Resolves the references of one file, within limits, and reads each file once."""
+    """A resolver for the references in one file, which enforces limits and reads each file once."""
 
     def __init__(self, references: References, source: SourceText) -> None:
         self._references = references
@@ -147,8 +148,8 @@ class _Resolver:
         """Return a node with all its references resolved.
 
         Args:
-            node: The node.
-            path: The names of the fields that contain it; empty in a referenced file.
+            node: The node to resolve.
+            path: The names of the fields that contain the node; empty in a referenced file.
         """
         value = node.value
         connects, self._connects = self._connects, self._connects or is_connection(path)
@@ -171,7 +172,7 @@ class _Resolver:
         if not isinstance(value, str) or "${" not in value:
             return node
         try:
-            # Positions in the value are those of another file; replace them with the reference's.
+            # Positions in the value refer to another file, so replace them with the position of the reference.
             found = plain(node._replace(value=self._text(value)))
             return to_node(found, node._replace(key_at=node.at))._replace(key_at=node.key_at)
         except PromptFileError:
@@ -187,7 +188,7 @@ class _Resolver:
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # Count a file for each reference: files that include each other ten times would exhaust memory.
+        # Count a file once per reference, because files that refer to each other ten times would exhaust memory.
         size, depth = _measure(found)
         self._left -= size
         if self._left < 0:
@@ -196,7 +197,7 @@ class _Resolver:
         return found
 
     def _check_depth(self, more: int) -> None:
-        # The depths of nested files add up.
+        # The nesting depths of files that refer to each other add up.
         if self._depth + more > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels, including the referenced values")
 
@@ -208,20 +209,20 @@ class _Resolver:
         named = self._references.named
         if named is not None and name not in named and name in environment and not self._connects:
             raise ValueError(
-                f"${{env:{name}}} is outside of connection settings and would be sent; pass --env {name} if this file "
-                "may use it"
+                f"${{env:{name}}} is outside connection settings and would be sent to the model; pass --env {name} if "
+                "this file may use it"
             )
         if self._connects and self._references.connects_later and name not in environment and given == name:
             return f"${{env:{given}}}"
         found = variable(given, environment)
-        # A default is in the file, so it isn't secret.
+        # A default is written in the file, so it isn't secret.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found
 
     def of_params(self, given: str) -> Value:
         params = self._references.params
         if given not in params:
             known = ", ".join(map(repr, params)) or "none"
-            raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; params= has {known}")
+            raise ValueError(f"unknown param {given!r}{did_you_mean(given, params)}; params= contains {known}")
         return to_node(checked(params[given], f"params[{given!r}]", PromptFileError), _NOWHERE).value
 
     def of_file(self, given: str) -> Value:
@@ -264,38 +265,38 @@ def file_text(path: Path, given: str) -> str:
     try:
         return read_resolved(path).decode("utf-8-sig")
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {given!r}") from None
+        raise FileNotFoundError(f"file {given!r} not found") from None
     except OSError as error:
-        raise ValueError(f"{given!r} cannot be read: {error.strerror}") from error
+        raise ValueError(f"file {given!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
+        raise ValueError(f"file {given!r} is not valid UTF-8 at byte {error.start}") from error
 
 
 def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base: Path | None = None) -> str:
-    """Read the text of an untrusted file, refusing links out of a directory.
+    """Read the text of an untrusted file, and refuse symbolic links that lead out of a directory.
 
     Args:
-        path: The file.
+        path: The path of the file.
         roots: Additional directories that a link may lead to.
-        base: The directory that links may not leave; None for the file's own.
+        base: The directory that links must stay in. The default is the file's own directory.
 
     Raises:
-        PromptFileError: The file is outside the directories, or can't be read.
+        PromptFileError: The file is outside these directories or can't be read.
     """
     places = References(base or path.parent, tuple(map(Path, roots)))
     try:
         data = read_resolved(places.path_of(path.name, path.parent))
     except FileNotFoundError as error:
-        raise PromptFileMissingError(f"{path}:1:1: there is no such file") from error
+        raise PromptFileMissingError(f"{path}:1:1: file not found") from error
     except OSError as error:
-        raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror}") from error
+        raise PromptFileError(f"{path}:1:1: the file cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise PromptFileError(f"{path}:1:1: {error}") from error
     return decode_file(data, str(path))
 
 
 def read_resolved(path: Path) -> bytes:
-    """Read a file with a resolved path, without following links that were created since.
+    """Read the file at a resolved path, without following links created after the path was resolved.
 
     Args:
         path: The resolved path.
@@ -307,7 +308,7 @@ def read_resolved(path: Path) -> bytes:
 
 
 def _content(path: Path, given: str) -> tuple[Node, SourceText]:
-    """Parse a file as JSON or YAML, by its suffix, or as text."""
+    """Parse a file as JSON, YAML or plain text, depending on its suffix."""
     text = file_text(path, given)
     suffix, source = path.suffix.lower(), SourceText(text, path.name)
     if suffix == ".json":
@@ -321,7 +322,7 @@ def _content(path: Path, given: str) -> tuple[Node, SourceText]:
 
 
 def _measure(value: Value) -> tuple[int, int]:
-    """Return a value's size (characters and items) and its depth."""
+    """Return a value's size (the number of characters and items) and its nesting depth."""
     if isinstance(value, list | dict):
         items = [_measure(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(size for size, _ in items), 1 + max((depth for _, depth in items), default=0)

@@ -134,7 +134,7 @@ def test_bounds(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match="the included files exceed"):
         loaded(tmp_path, tag * 900, b_md="b" * 9_999)
     chain = {f"b{number}_md": f'{{% include "b{number + 1}.md" %}}' for number in range(60)}
-    with pytest.raises(PromptFileError, match="includes are nested more than 50 deep"):
+    with pytest.raises(PromptFileError, match="includes are nested more than 50 levels deep"):
         loaded(tmp_path, '{% include "b0.md" %}', **chain)
 
 

@@ -80,16 +80,16 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
         ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set; set it or add a default"),
         ("name: ${env:LP_NONE:}", "Environment variable 'LP_NONE' not set"),
         ("name: ${env:}", "Environment variable '' not set"),
-        ("name: ${params:modle}", "there is no param 'modle' (did you mean 'model'?); params= has 'model'"),
+        ("name: ${params:modle}", "unknown param 'modle' (did you mean 'model'?); params= contains 'model'"),
         ("metadata: {a: '${file:../secret.txt}'}", "'../secret.txt' is outside allowed roots"),
         ("metadata: {a: '${file:/etc/passwd}'}", "'/etc/passwd' is outside allowed roots"),
         ("metadata: {a: '${file:link.txt}'}", "'link.txt' is outside allowed roots"),
-        ("metadata: {a: '${file:gone.txt}'}", "there is no file 'gone.txt'"),
+        ("metadata: {a: '${file:gone.txt}'}", "file 'gone.txt' not found"),
         ("metadata: {a: '${file:.}'}", "cannot be read"),
         ("metadata: {a: '${file:}'}", "'' is not a valid path"),
         ("metadata: {a: '${file:bad.json}'}", "'bad.json' is not valid JSON"),
         ("metadata: {a: '${file:bad.yaml}'}", "bad.yaml:1:5:"),
-        ("metadata: {a: '${file:latin.txt}'}", "'latin.txt' is not UTF-8, at byte 1"),
+        ("metadata: {a: '${file:latin.txt}'}", "file 'latin.txt' is not valid UTF-8 at byte 1"),
         (
             "metadata: {a: '${file:one.yaml}'}",
             "circular file references: one.yaml → two.yaml → one.yaml",
@@ -124,13 +124,13 @@ def test_roots_that_are_allowed_may_be_read(folder: Path) -> None:
 
 
 def test_text_has_no_directory(folder: Path) -> None:
-    assert "a text has none: pass base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
+    assert "text has none; pass base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
 
 
 def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
     with pytest.raises(PromptFileMissingError):
         made("name: ${file:gone}", folder)
-    with pytest.raises(FileNotFoundError, match="gone.prompty:1:1: there is no such file"):
+    with pytest.raises(FileNotFoundError, match="gone.prompty:1:1: file not found"):
         Prompty.load(folder / "gone.prompty")
 
 
