@@ -1,6 +1,6 @@
-"""Filling of prompt files, and prompt files as prompters.
+"""Classes that fill prompt files, and the prompter for prompt files.
 
-A filled template is a sequence of its own text and values. Roles are found in its own text only.
+A filled template is a sequence of own text and values. Only the template's own text can contain role lines.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class FilledFile:
     """A prompt file filled with inputs.
 
     Args:
-        steps: The turns and threads.
-        tools: The tools that the template's text defines.
-        missing: The inputs that were omitted in a tool loop; only the last turn uses them.
+        steps: The turns and threads of the conversation.
+        tools: The tools defined in the template's text.
+        missing: The inputs omitted in a tool loop; only the last turn uses these inputs.
     """
 
     steps: tuple[Step, ...]
@@ -68,13 +68,13 @@ class FilledFile:
 
 @dataclass(frozen=True)
 class Filling:
-    """Fills a prompt file.
+    """A parsed prompt file that can be filled with inputs.
 
     Args:
         spec: The front matter.
         template: The template.
-        dialect: The dialect.
-        called: The file's name in errors.
+        dialect: The file's dialect.
+        called: The file's name in error messages.
     """
 
     spec: Spec
@@ -83,13 +83,13 @@ class Filling:
     called: str
 
     def inputs_of(self, given: object) -> Mapping[str, object]:
-        """Return inputs by name.
+        """Return the inputs by name.
 
         Args:
-            given: A mapping; a bare value for the open input (see :meth:`open_input`); or None.
+            given: A mapping of inputs, a bare value for the input that :meth:`open_input` returns, or None.
 
         Raises:
-            SlotError: A bare value fits several inputs or none, or wouldn't be the user's text.
+            SlotError: A bare value fits several inputs or none, or no user turn uses the input that it fits.
         """
         if given is None:
             return {}
@@ -98,35 +98,35 @@ class Filling:
         return self.with_text({}, self.open_input(), given)
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Add a value that was passed without a name to the inputs.
+        """Add a value passed without a name to the inputs.
 
         Args:
-            values: The other inputs.
-            name: The name that :meth:`open_input` returns.
-            text: The value.
+            values: The values of the other inputs.
+            name: The input's name, as returned by :meth:`open_input`.
+            text: The value to add.
 
         Raises:
-            SlotError: The value wouldn't be the user's text: the input isn't called ``input`` and is in no user turn.
+            SlotError: The input isn't named ``input``, and no user turn uses it.
         """
         given = {**values, name: text}
         if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
-                f"a bare {type(text).__name__} is the user's text, but the input {name!r} of {self.called} is in no "
-                f"user turn; give a dict, {dict_form(self.names)}"
+                f"a bare {type(text).__name__} is the user's text, but no user turn of {self.called} uses the input "
+                f"{name!r}; pass a dict, {dict_form(self.names)}"
             )
         return given
 
     def open_input(self, given: Container[str] = ()) -> str:
-        """Return the one input without a value that a bare value is for.
+        """Return the input that a bare value is assigned to.
 
-        Required inputs come first, then undeclared ones, then all others except threads. Among several, the only one
-        that accepts text is chosen.
+        Required inputs are considered first, then undeclared inputs, then all others except threads. If several inputs
+        remain, the only input that accepts text is chosen.
 
         Args:
-            given: The inputs that have a value.
+            given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: There are several such inputs, or none.
+            SlotError: Several inputs could take the value, or none can.
         """
         kinds = {each.name: each.kind for each in self.spec.inputs}
         declared = [*kinds]
@@ -139,13 +139,14 @@ class Filling:
             if names is declared and INPUT in left:
                 return INPUT
             if left:
-                could = f"a bare text could be the value of {listed(left)} of {self.called}"
-                raise SlotError(f"{could}; give a dict, {dict_form(left)}")
+                raise SlotError(
+                    f"a bare text could be the value of {listed(left)} in {self.called}; pass a dict, {dict_form(left)}"
+                )
         why = "already has a value for each input" if self.names else "has no input"
-        raise SlotError(f"{self.called} {why}, so it accepts no bare text")
+        raise SlotError(f"{self.called} {why}, so it doesn't accept bare text")
 
     def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
-        """Return True if a user turn uses an input, or an expression that may use it."""
+        """Return True if a user turn contains the input, or an expression that may use the input."""
         others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
         sections = self._sections(self.template.fill(self._ready(checked_inputs(given, declared))))
@@ -157,25 +158,25 @@ class Filling:
         )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """Return the filled template as its own text and values.
+        """Fill the template and return its own text and the values, in order.
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
 
         Raises:
-            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
-            TemplateError: The template fails.
+            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            TemplateError: The template can't be rendered.
         """
         return self._fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
 
     def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> FilledFile:
-        """Return the filled template as turns.
+        """Fill the template and return its turns.
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
-            history: The earlier messages. They replace the first thread without a value or the template's history
-                section; otherwise they precede the final user turn.
-            in_loop: True if inputs that only the last turn uses may be omitted after a tool result.
+            history: Earlier messages, which replace the first thread without a value or the template's history section.
+                Without either, earlier messages are placed before the final user turn.
+            in_loop: True if inputs used only in the last turn may be omitted after a tool result.
 
         Raises:
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
@@ -197,7 +198,7 @@ class Filling:
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
             raise PromptFileError(f"{self.called}: {error}") from error
-        # A thread that the template doesn't use goes to the position of the history, or to the end.
+        # A thread that the template doesn't use is placed at the position of the history, or at the end.
         slots, place = self.template.slots, place_of_history(steps)
         at = len(steps) if place is None else place
         steps[at:at] = [held[name] for name in self._threads if name not in slots and values.get(name) is not None]
@@ -224,7 +225,7 @@ class Filling:
             raise SlotError(f"{error}; {why}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields for a pickle, without cached values."""
+        """Return the fields to pickle, without cached values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -233,7 +234,7 @@ class Filling:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The declared inputs, and the template's undeclared variables."""
+        """The names of the declared inputs and of the template's undeclared variables."""
         return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 
     @cached_property
@@ -242,15 +243,14 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # Find sections once if values can't change them.
+        # If values can't change the sections, find the sections only once.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
-        """Convert validated inputs to values for the template; threads and media become placeholders."""
+        """Convert validated inputs to template values; threads and media become placeholders."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
         is_jinja = self.spec.engine == "jinja2"
-        # A declared input without a value renders as empty text. Jinja's ``is defined`` and ``default`` still treat it
-        # as undefined.
+        # A declared input without a value renders as empty text, but Jinja's ``is defined`` is still false.
         made: dict[str, Any] = {
             name: ChainableUndefined(name=name) if is_jinja else "" for name in (*kinds, *missing) if name not in values
         }
@@ -271,23 +271,23 @@ def _ends_with_result(past: HistoryLike | None) -> bool:
 
 
 def display_text(part: str) -> str:
-    """Return a part of a filled template as text for display, with a random placeholder for a thread or medium."""
+    """Return a part of a filled template as display text; a thread or media input becomes a random placeholder."""
     held = part.held if isinstance(part, Value) else None
     if not isinstance(held, Thread | MediaInput):
         return str.__str__(part)
     return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# The kinds that accept a bare text if several inputs have no value.
+# The kinds of inputs that accept bare text when several inputs have no value.
 _TAKE_TEXT = frozenset(("string", "union"))
-# The parts of an empty text.
+# The parts that represent an empty text.
 _NOTHING = ("",)
-# Immutable, so all prompters of files share it.
+# All file prompters share this template, which is immutable.
 _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """The instruction of a prompt file, which is filled by the file's template."""
+    """A prompt file's instruction, which is filled by the file's template."""
 
     accepts_input: bool = False
 
@@ -299,31 +299,32 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The template's own text in pieces, because adjacent values could complete a control sequence."""
+        """The template's own text, split at values because adjacent values could complete a control sequence."""
         return self._literals
 
     @property
     def constant(self) -> frozenset[str]:
-        """Always empty: every prompt is filled again."""
+        """Always empty, because every prompt is filled anew."""
         return frozenset()
 
 
 class _File(Protocol):
     def hidden_prompter(self) -> FilePrompter:
-        """Return the prompter for display, with references in place of values from the environment."""
+        """Return a prompter for display that contains references instead of values from the environment."""
         ...
 
 
 class FilePrompter(Prompter):
-    """The prompter of a prompt file; its input is the mapping of the file's inputs.
+    """A prompter for a prompt file. The prompter's input is a mapping of the file's inputs.
 
-    An initial system turn becomes the system text. A final user turn with only text becomes the user's text. All other
-    turns are history. A passed history replaces the file's thread or precedes the final user turn. If it ends with a
-    tool result, the final user turn is dropped, unless its inputs ask a new question.
+    An initial system turn becomes the system text. A final user turn that contains only text becomes the user text. All
+    other turns become history. A history passed by the caller replaces the file's thread or is placed before the final
+    user turn. If that history ends with a tool result, the final user turn is dropped unless its inputs ask a new
+    question.
 
     Args:
-        filling: The object that fills the file.
-        file: The file, which provides the prompter for display.
+        filling: The object that fills the prompt file.
+        file: The prompt file, which provides the prompter for display.
     """
 
     def __init__(self, filling: Filling, file: _File) -> None:
@@ -338,7 +339,7 @@ class FilePrompter(Prompter):
         self._fixed: Fixed = ()
 
     def for_display(self) -> Self:
-        """Return a copy without values from the environment, or the prompter itself if it has none."""
+        """Return a copy without values from the environment, or this prompter if it contains no such values."""
         if all(each.is_hidden for each in self.secrets):
             return self
         other = self._file.hidden_prompter()
@@ -353,25 +354,25 @@ class FilePrompter(Prompter):
         return tuple(name for name in super().slots if name not in dict(self._fixed))
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some inputs, which calls can override.
+        """Return a copy with fixed values for some inputs. Calls can override these values.
 
         Args:
-            **values: Values by input name; a function without arguments is called for each prompt.
+            **values: Values by input name. A function without parameters is called for each prompt.
 
         Raises:
-            SlotError: There is no such input, or a value is None.
+            SlotError: An input name is unknown, or a value is None.
         """
         fixed = fixed_with(self._fixed, values, self._filling.names, lambda value, _: deepcopy(value))
         return self._changed(fixed=fixed)
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the input that a bare text is for; see :meth:`Filling.open_input`.
+        """Return the input that bare text is assigned to; see :meth:`Filling.open_input`.
 
         Args:
-            given: The inputs that have a value.
+            given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: There are several such inputs, or none.
+            SlotError: Several inputs could take the text, or none can.
         """
         return self._filling.open_input({*given, *dict(self._fixed)})
 
@@ -385,16 +386,16 @@ class FilePrompter(Prompter):
 
     @property
     def left_out(self) -> Report:
-        """The tools of the file that aren't functions, which no request contains."""
+        """Report entries for the file's tools that aren't functions and therefore can't be sent."""
         return self._left
 
     def request(self, prompt: Prompt, provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the whole request of a prompt; see :meth:`lazyprompt.Prompty.request`.
+        """Return the complete request for a prompt; see :meth:`lazyprompt.Prompty.request`.
 
         Args:
-            prompt: A prompt of this prompter.
-            provider: The provider; None is the file's, or else ``openai``.
-            api: The API; None is the file's, or else ``chat``.
+            prompt: A prompt created by this prompter.
+            provider: The provider. The default is the file's provider, or else ``openai``.
+            api: The API. The default is the file's API, or else ``chat``.
 
         Raises:
             FormatError: The provider or API is unknown, or the messages can't be sent to it.
@@ -408,12 +409,12 @@ class FilePrompter(Prompter):
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
     def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the whole request of other, untrusted messages; see :meth:`request`."""
+        """Return the complete request for other, untrusted messages; see :meth:`request`."""
         guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
     def _payloads(self, provider: str | None, api: str | None) -> PayloadTarget:
-        """Return the target that writes the messages of requests."""
+        """Return the target that formats the messages of requests."""
         spec = self._filling.spec
         profile, model = target_of(*sent_to(spec, provider, api)).profile, spec.model.get("id")
         named = model if isinstance(model, str) and profile != "openai" else None
@@ -421,7 +422,7 @@ class FilePrompter(Prompter):
 
     @property
     def response_format(self) -> JsonObject | None:
-        """The JSON Schema of the file's outputs, or None without outputs."""
+        """The JSON Schema of the file's outputs, or None if the file declares no outputs."""
         outputs = self._filling.spec.outputs
         title = re.sub(r"\W+", "_", self._filling.spec.name or "answer", flags=re.ASCII)
         return {"title": title, **schema_of(outputs)} if outputs else None
@@ -433,17 +434,17 @@ class FilePrompter(Prompter):
         tools: ToolsLike = None,
         label: str | None = None,
     ) -> Prompt:
-        """Fill the file; see :meth:`Prompter.fill`.
+        """Fill the prompt file; see :meth:`Prompter.fill`.
 
         Args:
-            input: The inputs of the file.
-            history: The earlier messages. They replace the file's thread, or precede its final user turn.
+            input: The values of the file's inputs.
+            history: Earlier messages, which replace the file's thread or are placed before the final user turn.
             tools: The tools that the model may call.
-            label: The answer, in training data.
+            label: The expected response, for training data.
 
         Raises:
             SlotError: An input is missing or has the wrong kind.
-            ToolsError: Both the file and the call have tools.
+            ToolsError: Both the file and the call define tools.
         """
         if self._hooks:
             input, history, tools, label = self._after_hooks(input, history, tools, label)
@@ -477,17 +478,17 @@ class FilePrompter(Prompter):
         return self._filling.names
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
-        """Return the tools of a call: the file's own, followed by those that its text defines."""
+        """Return the tools for a call: the front matter's tools, followed by the tools defined in the text."""
         if not functions:
             return self._all_tools(tools)
         if given := ToolSet.of(tools):
             names, called = ", ".join(given.names), self._filling.called
-            raise ToolsError(f"{called} defines tools in its text, so a call may not pass any; got {names}")
+            raise ToolsError(f"{called} defines tools in its text, so a call can't pass any; got {names}")
         return ToolSet.of([*self._tools, *functions])
 
 
 class _FileTexts(NamedTuple):
-    """The parts of a filled file: system text, user text, the messages between them, and tools of the text."""
+    """The parts of a filled file: system text, user text, the messages between them, and tools from the text."""
 
     system: Text
     user: Text
@@ -509,12 +510,12 @@ def _texts_of(filling: Filling, inputs: object, history: HistoryLike | None, not
 
 @dataclass(frozen=True, slots=True)
 class _FileSource:
-    """A prompt file with its inputs; a :class:`lazyprompt.messages.prompt.PromptFiller`.
+    """A :class:`lazyprompt.messages.prompt.PromptFiller` for a prompt file and its inputs.
 
     Args:
-        filling: The object that fills the file.
-        inputs: The inputs.
-        history: The passed history.
+        filling: The object that fills the prompt file.
+        inputs: The values of the file's inputs.
+        history: The history passed by the caller.
     """
 
     filling: Filling
@@ -529,18 +530,18 @@ class _FileSource:
 
     @property
     def fills_turns(self) -> bool:
-        """Always True: the template can write any turn, and loop variables name slots."""
+        """Always True, because values can fill any turn, and loop variables have other names than their inputs."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return the prompt with other items in a list."""
+        """Return the prompt with the items of one list input replaced."""
         source = replace(self, inputs={**self.inputs, slot: [*items]})
         texts = _texts_of(self.filling, source.inputs, self.history, Notes())
         return prompt.evolve(instruction=texts.system, user=texts.user, history=texts.past, source=source)
 
 
 def _is_empty_user_turn(step: Step) -> bool:
-    """Return True for a user turn without text, as an empty input leaves it."""
+    """Return True for a user turn without text, such as one whose only input is empty."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
@@ -562,7 +563,7 @@ def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return parts with own text at even indexes and values at odd ones."""
+    """Return parts with own text at even indexes and values at odd indexes."""
     found = [""]
     for part in parts:
         if isinstance(part, Value):
@@ -573,5 +574,5 @@ def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return the input of each part; own text, and expressions without an input, get the name ``own``."""
+    """Return each part's input name. Own text, and expressions without an input, get the name ``own``."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

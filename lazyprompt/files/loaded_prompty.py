@@ -1,4 +1,4 @@
-"""A loaded prompt file, with references resolved and includes inserted; every error has its position."""
+"""Loaded prompt files, with references resolved and includes inserted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Undefined: TypeAlias = Literal["error", "empty"]
-"""The treatment of undefined template variables: an error, or empty text."""
+"""The handling of undefined template variables: raise an error, or render empty text."""
 
 _LINE = re.compile(r"\w+, line ([0-9]+): ")
 _BREAK = re.compile(r"\r\n|[\r\n]")
@@ -37,15 +37,15 @@ class LoadedPrompty:
     """A loaded prompt file.
 
     Args:
-        spec: The front matter.
+        spec: The parsed front matter.
         instructions: The template, with included files inserted.
-        dialect: The dialect.
-        text: The text as written.
-        path: The path; None for text.
-        undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
-        references: The values and directories that references were resolved with.
-        seen: The fields of the front matter, with all references resolved.
-        notes: Fields that were translated from another dialect or dropped, with line and column.
+        dialect: The name of the file's dialect.
+        text: The file's text as written.
+        path: The file's path, or None if the prompt was loaded from text.
+        undefined: ``error`` to raise for undefined template variables, or ``empty`` to render them as empty text.
+        references: The values and directories used to resolve references.
+        seen: The front matter's fields, with all references resolved.
+        notes: Notes on fields that were translated from another dialect or dropped, with line and column.
     """
 
     spec: Spec
@@ -69,7 +69,7 @@ class LoadedPrompty:
             found = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
-        # Like its own runtime, load a v1 file even if the variables of its connection aren't set.
+        # Load a v1 file even if its connection variables aren't set, as the v1 runtime does.
         resolver = replace(references, connects_later=True) if found.name == "v1" else references
         seen = resolver.resolve(written, source)
         translated = found.read(DialectFile(source, seen, parts.body, references))
@@ -94,14 +94,14 @@ class LoadedPrompty:
         return ENGINES[self.spec.engine](self.instructions, lenient=self.undefined == "empty")
 
     def to_dict(self) -> JsonObject:
-        """Return the file in the canonical form of Prompty v2, with the template as ``instructions``."""
+        """Return the file in Prompty v2's canonical format, with the template as ``instructions``."""
         return {**self.spec.to_dict(), "instructions": self.instructions}
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields for a pickle, without cached values."""
+        """Return the fields to pickle, without cached values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
@@ -109,12 +109,12 @@ class LoadedPrompty:
 
 
 def name_of(file: LoadedPrompty) -> str:
-    """Return the name of a file in errors."""
+    """Return the name that identifies a file in error messages."""
     return str(file.path or file.name or "<string>")
 
 
 def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int, *, lenient: bool) -> Template:
-    """Parse the template; errors contain their position in the file."""
+    """Parse the template, and add the position in the file to errors."""
     parse = ENGINES[engine]
     try:
         return parse(whole.text, lenient=lenient)
@@ -135,7 +135,7 @@ def _mustache_hint(fault: str, engine: str) -> str:
 
 
 def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
-    """Return the index in the file of the template line that an error names."""
+    """Return the index in the file where the template line reported by an error starts."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
         if named and line == int(named[1]):
@@ -144,7 +144,7 @@ def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
 
 
 def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: SourceText) -> None:
-    """Raise an error for a default that doesn't match its input's kind."""
+    """Raise an error if a default doesn't match its input's kind."""
     for place, each in enumerate(inputs):
         if each.default is not None:
             try:
@@ -156,12 +156,12 @@ def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: 
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:
-    """Return the SHA-256 of a prompt's canonical JSON, in hexadecimal.
+    """Return the SHA-256 hash of a prompt's canonical JSON, in hexadecimal.
 
     Args:
-        dialect: The dialect, because the same text can mean different things in different dialects.
-        content: The front matter with references resolved, and the template with includes. ``model.connection`` is
-            ignored, because it differs between environments and may contain keys.
+        dialect: The dialect, which is hashed because it can change the meaning of the text.
+        content: The front matter with references resolved, and the template with includes inserted.
+            ``model.connection`` is ignored, because it differs between environments and may contain keys.
     """
     model = content.get("model")
     if isinstance(model, dict):

@@ -1,4 +1,4 @@
-"""Prompts in ``.prompty`` files."""
+"""The ``Prompty`` class for prompts in ``.prompty`` files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class More(TypedDict, total=False):
-    """Further parameters of :meth:`lazyprompt.Prompter.generate_prompt`."""
+    """Additional parameters of :meth:`lazyprompt.Prompter.generate_prompt`."""
 
     show: bool
     model: str | None
@@ -54,7 +54,7 @@ class More(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Prompty(LoadedPrompty):
-    """A prompt file; create it with :meth:`load` or :meth:`loads`."""
+    """A prompt file, created with :meth:`load` or :meth:`loads`."""
 
     @classmethod
     def load(
@@ -69,11 +69,11 @@ class Prompty(LoadedPrompty):
         """Load a prompt file.
 
         Args:
-            path: The file, in UTF-8.
-            params: The values of ``${params:name}``.
-            allowed_roots: Additional directories that ``${file:...}`` and includes may lead to.
-            dialect: ``v2``, ``agentschema`` or ``v1``; None detects it.
-            undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
+            path: The path of the file, which must be UTF-8.
+            params: The values for ``${params:name}`` references, by name.
+            allowed_roots: Additional directories that ``${file:...}`` references and includes may read from.
+            dialect: ``v2``, ``agentschema`` or ``v1``. If None, the dialect is detected.
+            undefined: ``error`` to raise for undefined template variables, or ``empty`` to render them as empty text.
 
         Raises:
             PromptFileError: The file can't be read or is invalid; the message begins with ``path:line:column:``.
@@ -92,7 +92,7 @@ class Prompty(LoadedPrompty):
         dialect: str | None = None,
         undefined: Undefined = "error",
     ) -> Self:
-        """Async version of :meth:`load`: files are read in a thread."""
+        """Async version of :meth:`load`, which reads files in a thread."""
         return await asyncio.to_thread(cls.load, path, params, allowed_roots, dialect=dialect, undefined=undefined)
 
     @classmethod
@@ -107,17 +107,17 @@ class Prompty(LoadedPrompty):
         allowed_roots: Iterable[str | os.PathLike[str]] = (),
         undefined: Undefined = "error",
     ) -> Self:
-        """Parse the text of a prompt file; see :meth:`load` for the other arguments.
+        """Parse a prompt file from text; see :meth:`load` for the other arguments.
 
         Args:
-            text: The text.
-            base_dir: The directory that ``${file:...}`` and includes are relative to and must stay in; None allows no
-                files.
-            params: The values of ``${params:name}``.
-            dialect: The dialect; None detects it.
-            name: The text's name in errors.
-            allowed_roots: Additional directories.
-            undefined: The treatment of undefined template variables.
+            text: The text of the prompt file.
+            base_dir: The directory that ``${file:...}`` references and includes are relative to and must stay in. If
+                None, no files can be read.
+            params: The values for ``${params:name}`` references, by name.
+            dialect: The file's dialect. If None, the dialect is detected.
+            name: The name to use in error messages.
+            allowed_roots: Additional directories that files may be read from.
+            undefined: ``error`` or ``empty``; see :meth:`load`.
 
         Raises:
             PromptFileError: The text is invalid; the message begins with ``name:line:column:``.
@@ -131,13 +131,13 @@ class Prompty(LoadedPrompty):
     def of_file(
         cls, path: Path, references: References, undefined: Undefined = "error", *, text: str | None = None
     ) -> Self:
-        """Load a prompt file with given references, such as a library's.
+        """Load a prompt file, and resolve references with the given values and directories.
 
         Args:
-            path: The file.
-            references: The values and directories to resolve references with.
-            undefined: The treatment of undefined template variables; see :meth:`load`.
-            text: Text to parse instead of the file's, such as unsaved changes in an editor; None reads the file.
+            path: The path of the file.
+            references: The values and directories used to resolve references.
+            undefined: ``error`` or ``empty``; see :meth:`load`.
+            text: Text to parse instead of the file's contents, such as unsaved changes. If None, the file is read.
 
         Raises:
             PromptFileError: The file can't be read or is invalid.
@@ -152,12 +152,12 @@ class Prompty(LoadedPrompty):
 
     @property
     def metadata(self) -> JsonObject:
-        """The metadata, with unknown fields."""
+        """The metadata, including unknown fields."""
         return deepcopy(dict(self.spec.metadata))
 
     @property
     def model(self) -> JsonObject:
-        """The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty if the file names none."""
+        """The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty without a model."""
         return deepcopy(dict(self.spec.model))
 
     @property
@@ -172,15 +172,15 @@ class Prompty(LoadedPrompty):
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools of the front matter."""
+        """The tools declared in the front matter."""
         return self.spec.tools
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of the contents, the same in every process; 12 characters are enough for logs.
+        """The SHA-256 hash of the contents, which is the same in every process; 12 characters are enough for logs.
 
-        It covers the front matter without ``model.connection``, the template and included files, but not the path or
-        the modification time.
+        The hash covers the front matter without ``model.connection``, the template and included files, but not the
+        path or the modification time.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -190,19 +190,19 @@ class Prompty(LoadedPrompty):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The variables of the template."""
+        """The variables in the template."""
         return self.template.slots
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Add a value that was passed without a name to the inputs.
+        """Add a value passed without a name to the inputs.
 
         Args:
-            values: The other inputs.
-            name: The name that ``prompter.name_of_text`` returns.
-            text: The value.
+            values: The values of the other inputs.
+            name: The input's name, as returned by ``prompter.name_of_text``.
+            text: The value to add.
 
         Raises:
-            SlotError: The value wouldn't be the user's text: the input isn't called ``input`` and is in no user turn.
+            SlotError: The input isn't named ``input``, and no user turn uses it.
         """
         return self._filling.with_text(values, name, text)
 
@@ -210,10 +210,10 @@ class Prompty(LoadedPrompty):
         """Validate inputs and add defaults.
 
         Args:
-            inputs: The values by input name; or only the user's text, for the one input that needs a value.
+            inputs: The values by input name, or only the user's text if a single input needs a value.
 
         Returns:
-            The inputs with defaults.
+            The inputs, with defaults added.
 
         Raises:
             SlotError: Inputs are missing or have the wrong kind; the message lists all errors.
@@ -221,19 +221,19 @@ class Prompty(LoadedPrompty):
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """Return the filled template as its own text and values (:class:`~lazyprompt.templates.slots.Value`).
+        """Fill the template and return its own text and the values (:class:`~lazyprompt.templates.slots.Value`).
 
         Args:
             inputs: The inputs; see :meth:`validate`.
 
         Raises:
-            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
-            TemplateError: The template fails.
+            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            TemplateError: The template can't be rendered.
         """
         return self._filling.parts(inputs)
 
     def render(self, inputs: object = None) -> str:
-        """Return the filled template as text for display; it isn't parsed again.
+        """Return the filled template as text for display, without parsing the roles in it.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
@@ -244,30 +244,30 @@ class Prompty(LoadedPrompty):
         return "".join(map(display_text, self.parts(inputs)))
 
     def render_segments(self, inputs: object = None, strict: Collection[str] = ()) -> list[TemplateSegment]:
-        """Return the filled template as segments: its own text, and values.
+        """Return the filled template as segments of own text and values.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            strict: The names of inputs that must not contain a line that names a role.
+            strict: The names of inputs that must not contain role lines.
 
         Raises:
-            SafetyError: A strict input contains such a line, or forms one with the text around it.
+            SafetyError: A strict input contains a role line, or forms a role line with the surrounding text.
         """
         values = self.validate(inputs)
         check_strict(values, strict)
         return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, display_text)
 
     def filled(self, inputs: object = None, history: HistoryLike | None = None) -> FilledFile:
-        """Return the prompt as turns and threads, from which all output forms are made.
+        """Return the prompt as turns and threads, which all output formats are built from.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            history: The earlier messages. They replace the first thread without a value or the template's history
-                section; otherwise they precede the final user turn.
+            history: Earlier messages, which replace the first thread without a value or the template's history section.
+                Without either, earlier messages are placed before the final user turn.
 
         Raises:
-            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
-            TemplateError: The template fails.
+            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            TemplateError: The template can't be rendered.
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
         """
         return self._filling.filled(inputs, history)
@@ -284,7 +284,7 @@ class Prompty(LoadedPrompty):
         return messages_of(self.filled(inputs).steps)
 
     def tools_for(self, inputs: object = None) -> list[JsonObject]:
-        """Return the tools of the front matter and of the filled template.
+        """Return the tools from the front matter and from the filled template.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
@@ -294,7 +294,7 @@ class Prompty(LoadedPrompty):
     # pyright doesn't accept a cached_property for a protocol's property.
     @property
     def prompter(self) -> FilePrompter:
-        """The prompt as a prompter, for modules; its input is the mapping of inputs."""
+        """The prompt as a prompter for modules. The prompter's input is a mapping of the file's inputs."""
         return self._prompter
 
     @cached_property
@@ -307,7 +307,7 @@ class Prompty(LoadedPrompty):
         return made
 
     def hidden_prompter(self) -> FilePrompter:
-        """Return the prompter for display, with references in place of values from the environment."""
+        """Return a prompter for display that contains references instead of values from the environment."""
         hidden = HiddenEnvironment(self.references.environment)
         references = replace(self.references, environment=hidden, named=None, trace=None)
         return self._read(self.text, name_of(self), self.path, references, self.dialect, self.undefined).prompter
@@ -387,12 +387,12 @@ class Prompty(LoadedPrompty):
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            history: The earlier messages. They replace the thread, or precede the final user turn.
-            tools: The tools of this call.
-            label: The answer, in training data.
-            return_dict: True to return OpenAI's ``messages`` and ``tools``.
-            format: A format of :meth:`lazyprompt.Prompter.generate_prompt`; or ``neutral``, for ``messages`` and
-                ``tools`` in Prompty's provider-independent form.
+            history: Earlier messages, which replace the thread or are placed before the final user turn.
+            tools: The tools for this call.
+            label: The expected response, for training data.
+            return_dict: True to return a dict with OpenAI's ``messages`` and ``tools``.
+            format: A format that :meth:`lazyprompt.Prompter.generate_prompt` accepts, or ``neutral`` for ``messages``
+                and ``tools`` in Prompty's provider-independent format.
             more: The arguments ``show``, ``model`` and ``chat_template``.
         """
         if format == "neutral":
@@ -413,17 +413,17 @@ class Prompty(LoadedPrompty):
         provider: str | None = None,
         api: str | None = None,
     ) -> Payload:
-        """Return the whole request: model, messages, options, tools and output schema.
+        """Return the complete request: model, messages, options, tools and output schema.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            messages: Messages to send instead of the template's.
-            history: The earlier messages, which replace the thread.
-            provider: The provider; None is the file's, or else ``openai``.
-            api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the file's, or else ``chat``.
+            messages: Messages to send instead of the template's messages.
+            history: Earlier messages, which replace the thread.
+            provider: The provider. The default is the file's provider, or else ``openai``.
+            api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
 
         Returns:
-            The request body, with a report of content that it can't carry.
+            The request body, with a report of content that the body can't represent.
 
         Raises:
             FormatError: The provider or API is unknown, or the messages can't be sent to it.
@@ -433,9 +433,9 @@ class Prompty(LoadedPrompty):
         return self.prompter.request(self.prompter.fill(inputs, history), provider, api)
 
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
-        """Render the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+        """Render one prompt per row, one row at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
-        Whole requests have the file's model and options.
+        Complete requests include the file's model and options.
 
         Args:
             rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
@@ -446,15 +446,15 @@ class Prompty(LoadedPrompty):
         return render_batch(self, rows, **more)
 
     def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
-        """Parse an answer: text, an object if the file has outputs, tool calls, vectors or an image.
+        """Parse a response into text, an object if the file has outputs, tool calls, vectors or an image.
 
         Args:
-            response: The answer, as a dict or as an object of the provider's official client.
-            provider: The provider; None is the file's, or else ``openai``.
+            response: The response, as a dict or as an object from the provider's official client.
+            provider: The provider. The default is the file's provider, or else ``openai``.
             api: The API; see :meth:`request`.
 
         Raises:
-            FormatError: The response isn't an answer of this provider.
+            FormatError: The response isn't in the format of this provider.
         """
         return read_answer(response, *sent_to(self.spec, provider, api), structured=bool(self.outputs))
 
@@ -470,30 +470,30 @@ class Prompty(LoadedPrompty):
         """Convert a prompter to a prompt file; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
 
         Args:
-            prompter: The prompter.
+            prompter: The prompter to convert.
             name: The prompt's name.
             description: The prompt's description.
             model: The prompt's model.
 
         Raises:
-            FormatError: A file can't express the prompter.
+            FormatError: The prompter can't be expressed as a prompt file.
         """
         from lazyprompt.files.writing.from_prompter import text_of  # noqa: PLC0415 - rarely used
 
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
     def with_fields(self, **changes: Unpack[Changes]) -> Self:
-        """Return a copy with other fields; the rest of the text stays as written.
+        """Return a copy with changed fields and otherwise unchanged text.
 
         Args:
-            changes: New values of ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``;
+            changes: New values for ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``;
                 None removes a field.
 
         Returns:
             The changed copy.
 
         Raises:
-            PromptFileError: A value is invalid, or can't be written in this file.
+            PromptFileError: A value is invalid or can't be written to this file.
         """
         from lazyprompt.files.writing.rewriting import checked_copy, rewrite_fields  # noqa: PLC0415 - rarely used
 
@@ -506,16 +506,16 @@ class Prompty(LoadedPrompty):
         """Return the text of the file.
 
         Args:
-            to: The dialect to convert to; see :func:`lazyprompt.convert`. None returns the text as read.
+            to: The dialect to convert to; see :func:`lazyprompt.convert`. If None, the text is returned unchanged.
 
         Raises:
-            FormatError: The dialect can't express the whole file; ``convert`` returns as much as it can.
+            FormatError: The dialect can't express the whole file. ``convert`` returns the parts that it can express.
         """
         if to is None:
             return self.text
         made, read = convert(self, to), {*map(str, self.notes)}
         if lost := [note for note in made.notes if note not in read]:
-            raise FormatError(f"{to} can't express the whole file; convert() returns the rest: {'; '.join(lost)}")
+            raise FormatError(f"{to} can't express the whole file (convert() returns the rest): {'; '.join(lost)}")
         return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:
@@ -535,8 +535,8 @@ class Prompty(LoadedPrompty):
 def convert(prompty: Prompty, to: str) -> Converted:
     """Convert a prompt file to another dialect.
 
-    References stay references, so that no secret is written. Parts that are the same in both dialects stay as written,
-    with their comments.
+    References are not resolved, so no secret is written. Parts that are the same in both dialects are copied unchanged,
+    including comments.
 
     Args:
         prompty: The prompt file.
@@ -546,7 +546,7 @@ def convert(prompty: Prompty, to: str) -> Converted:
         The text, and notes on the parts that the dialect can't express.
 
     Raises:
-        FormatError: The dialect is unknown, or lacks a section of the template; the message names the line.
+        FormatError: The dialect is unknown or doesn't support a section of the template. The message contains the line.
     """
     from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - rarely used
 
