@@ -1,11 +1,11 @@
-"""Sections of a prompt file, which begin with role lines such as ``user[name="Ada"]:``.
+"""The sections of a prompt file, which begin with role lines such as ``user[name="Ada"]:``.
 
-Role lines are found in the filled template, with each value replaced by one character. So a value can't begin a section
-or add an attribute. If the template writes a value as a role (``{{ turn.role }}:``) or as an attribute's value, it is
-used only there.
+Role lines are searched for in the filled template after each value is replaced by one character. A value therefore
+can't begin a section or add an attribute. A template can still use a value as a role (``{{ turn.role }}:``) or as an
+attribute's value.
 Lines inside a closed code fence (``` or ~~~) aren't role lines.
 
-Source: Prompty's specification, section 6; agent definitions have additional roles.
+Source: the Prompty specification, section 6. Agent definitions have additional roles.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Scanned:
     """A filled template as searchable text.
 
     Args:
-        parts: The template's own text, and values.
+        parts: The template's own text and the values, in order.
 
     Attributes:
-        text: The text, with :data:`PLACE` for each value.
+        text: The text, in which :data:`PLACE` replaces each value.
     """
 
     __slots__ = ("_begins", "_parts", "text")
@@ -51,16 +51,16 @@ class Scanned:
         self._begins = [0, *accumulate(map(len, texts))]
 
     def is_blank(self, begin: int, end: int) -> bool:
-        """Return True if there is only white space between two indexes."""
+        """Return True if the text between two indexes contains only white space."""
         return not self.text[begin:end].strip()
 
     def value_at(self, at: int) -> Value:
-        """Return the value at an index."""
+        """Return the value at an index of the text."""
         part = self._parts[bisect_right(self._begins, at) - 1]
         return part if isinstance(part, Value) else Value(part)
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the parts between two indexes."""
+        """Return the parts between two indexes of the text."""
         found: list[str] = []
         index = bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -78,18 +78,18 @@ _ATTRIBUTES = r"\[(?:\w++\s*+=\s*+(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\"',\]\n]*+)\s*+
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\"',\]]*))")
 _FENCE = re.compile(r"^[^\S\n]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# All characters that some parser treats as a line end.
+# All characters that any parser treats as a line ending.
 _LINE_ENDS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _WORDS = {"true": True, "false": False}
 
 
 class Section(NamedTuple):
-    """A part of a filled template under one role.
+    """A section of a filled template: one role, and the contents below its role line.
 
     Attributes:
-        role: The role, in lower case; ``""`` before the first role line.
+        role: The role in lower case, or ``""`` for the part before the first role line.
         attributes: The attributes of the role line.
-        parts: The contents: the template's own text, and values.
+        parts: The template's own text and the values in the section, in order.
     """
 
     role: str
@@ -101,10 +101,10 @@ class Boundary(NamedTuple):
     """A line that some parser could read as the start of a section.
 
     Attributes:
-        role: The role.
-        line: The line, without surrounding white space.
-        begin: The start of the line in the text.
-        end: The end of the role and colon.
+        role: The role that the line begins with.
+        line: The text of the line, without surrounding white space.
+        begin: The index in the text where the line starts.
+        end: The index in the text after the role and colon.
     """
 
     role: str
@@ -116,18 +116,19 @@ class Boundary(NamedTuple):
 def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
     """Yield the lines that some parser could read as the start of a section.
 
-    This is stricter than :func:`role_lines`: text may follow the colon, and all Unicode line ends count.
+    This function finds more lines than :func:`role_lines`: text may follow the colon, and any Unicode line
+    ending is accepted.
 
     Args:
-        text: Untrusted text.
+        text: Untrusted text to search.
         roles: The role names.
     """
     _, pattern = _patterns(tuple(roles))
-    # Treat the placeholder of values as a blank.
+    # Treat the placeholder for values as a space.
     plain = text.replace(PLACE, " ")
     begin = 0
     for line in plain.splitlines(keepends=True):
-        # Match across line ends: what ends a line for one parser is white space for another.
+        # Match across line endings, because a line ending for one parser is white space for another.
         match = pattern.match(plain, begin)
         if match is not None:
             yield Boundary(match["role"].lower(), line.strip(), begin, match.end())
@@ -135,14 +136,14 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
 
 
 def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section]:
-    """Split a filled template into sections, ignoring blank text before the first one.
+    """Split a filled template into sections, ignoring blank text before the first section.
 
     Args:
-        parts: The template's own text, and values.
+        parts: The template's own text and the values, in order.
         roles: The role names.
 
     Raises:
-        SlotError: A value is used as a role, but isn't one.
+        SlotError: A value is used as a role but isn't a role name.
     """
     filled = Scanned(parts)
     found: list[Section] = []
@@ -153,7 +154,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
             found.append(Section(role, attributes, filled.between(begin, end)))
 
     for match in role_lines(filled, roles):
-        # In the YAML of a tool call, this is a key. A value can't turn a section into tool calls.
+        # In the YAML of a tool call, ``function:`` is a key. A value can't turn a section into tool calls.
         if calls and match[0].strip() == "function:":
             continue
         end_section(match.start())
@@ -166,10 +167,10 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
 
 
 class SectionLayout(NamedTuple):
-    """The sections of a template whose values can't change them.
+    """The sections of a template whose values can't change the sections.
 
     Attributes:
-        sections: The role, attributes and parts of each section. A part is text, or the index of a value.
+        sections: The role, attributes and parts of each section. Each part is text or the index of a value.
     """
 
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
@@ -178,7 +179,7 @@ class SectionLayout(NamedTuple):
         """Return the sections of a filled template.
 
         Args:
-            parts: The template's own text and values, as many as in the outline.
+            parts: The template's own text and the values, with as many parts as the outline.
         """
         return [
             Section(role, {**attributes}, tuple([parts[each] if isinstance(each, int) else each for each in pieces]))
@@ -190,7 +191,7 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLa
     """Return the sections of a template, or None if a value in a role line could change them.
 
     Args:
-        outline: The parts of the template, with each value's index as its text.
+        outline: The template's parts, with each value's index as the value's text.
         roles: The role names.
     """
     if any(PLACE in match[0] for match in role_lines(Scanned(outline), roles)):
@@ -201,17 +202,17 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLa
 
 
 def attributes_in(text: str) -> dict[str, Json]:
-    """Parse attributes such as ``name="Ada", age=7``; quoted ones are text."""
+    """Parse attributes such as ``name="Ada", age=7``; quoted values are text."""
     return _attributes(Scanned([text]), 0, len(text))
 
 
 def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -> Iterator[re.Match[str]]:
-    """Yield the role lines of a filled template.
+    """Yield the role lines in a filled template.
 
     Args:
         filled: The filled template.
         roles: The role names.
-        fenced: True for the lines inside code fences, which are text, instead.
+        fenced: True to yield the lines inside code fences instead, which are treated as text.
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     begins = [begin for begin, _ in fences]
@@ -234,13 +235,14 @@ def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
     value = filled.value_at(match.start("role"))
     role = value.strip().lower()
     if role not in roles:
-        given = f"{value.source} is used as a role, but is {str.__str__(value)!r}"
-        raise SlotError(f"{given}; the roles are {', '.join(roles)}")
+        raise SlotError(
+            f"{value.source} is used as a role, but is {str.__str__(value)!r}; expected one of {', '.join(roles)}"
+        )
     return role
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """Parse the attributes between two indexes: quoted ones are text, others may be numbers, true or false."""
+    """Parse the attributes between two indexes. Quoted values are text; others may be numbers, true or false."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -263,7 +265,8 @@ def closed_fences(text: str) -> Iterator[tuple[int, int]]:
     opened, begin = "", 0
     for match in _FENCE.finditer(text):
         fence, behind = match[1], match[2]
-        if not opened and fence[0] not in behind:  # an info string may follow, without fence characters
+        # The opening fence may be followed by an info string without fence characters.
+        if not opened and fence[0] not in behind:
             opened, begin = fence, match.start()
         elif opened and fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
             yield begin, match.end()
@@ -272,10 +275,10 @@ def closed_fences(text: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=8)
 def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of role lines, and of lines that some parser could read as one."""
+    """Return a pattern for role lines, and a pattern for lines that some parser could read as role lines."""
     names = "|".join(sorted(roles, key=len, reverse=True))
     line = rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)"
-    # The start of attributes is enough, even if they end on another line.
+    # The start of the attributes is enough, because they may end on another line.
     rest = r":|\[\w++\s*+=|\[[^\]\n]*+\][^\S\n]*+:"
     boundary = rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})"
     return re.compile(line, re.IGNORECASE | re.MULTILINE), re.compile(boundary, re.IGNORECASE)
@@ -289,8 +292,8 @@ class TemplateSegment:
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
-        source: The input or variable, if the expression is one; None for other expressions and for own text.
-        strict: True if the value is from a strict input, which must not contain role lines.
+        source: The input or variable that the expression consists of, or None for other expressions and own text.
+        strict: True if the value comes from a strict input, which must not contain role lines.
     """
 
     kind: Literal["literal", "interp"]
@@ -300,7 +303,7 @@ class TemplateSegment:
 
 
 def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
-    """Raise an error if a strict input contains a role line, at any depth.
+    """Raise an error if a strict input contains a role line at any nesting depth.
 
     Args:
         inputs: All inputs.
@@ -319,19 +322,19 @@ def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
 def segments_of(
     parts: Sequence[str], strict: Collection[str], inputs: Collection[str], marked: Callable[[Value], str]
 ) -> list[TemplateSegment]:
-    """Return a filled template as segments.
+    """Convert a filled template to segments.
 
     Args:
-        parts: The template's own text, and values.
+        parts: The template's own text and the values, in order.
         strict: The names of the strict inputs.
         inputs: The names of all inputs.
-        marked: Function that returns a placeholder for a thread or medium.
+        marked: The function that returns a placeholder for a thread or media input.
 
     Raises:
-        SafetyError: A strict value forms a role line with the text around it.
+        SafetyError: A strict value forms a role line with the surrounding text.
     """
     found: list[TemplateSegment] = []
-    # The spans of values to check in the whole text, and the text with harmless words in their place.
+    # The spans of the values to check, and the whole text with these values replaced by harmless words.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0
@@ -339,7 +342,7 @@ def segments_of(
         if isinstance(part, Value):
             text = shown = marked(part) if part.held is not None else str.__str__(part)
             found.append(TemplateSegment("interp", text, part.root or None, part.root in strict))
-            # Filters and loops hide the input's name, so check these values too.
+            # Filters and loops hide an input's name, so check values of unknown origin too.
             unknown = part.root not in inputs and not names_role(part.source) and part.held is None
             if part.root in strict or unknown:
                 spans.append((at, at + len(text), part.root or "an expression"))
@@ -358,11 +361,12 @@ def segments_of(
 
 
 def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
-    """Raise an error for a role line that a strict input is, or may be, a part of."""
+    """Raise an error if a strict input may be part of a role line, or changes the sections."""
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
-            raise _strict_error(f"{whose}, with the text around it,", line)
+            where = f"{whose}, with the surrounding text,"
+            raise _strict_error(where, line)
     if _roles(whole) != _roles(calm):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
@@ -371,7 +375,7 @@ def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) 
 
 
 def _roles(text: str) -> list[str]:
-    """Return the roles of the sections that a parser finds in text."""
+    """Return the roles of the sections that a parser finds in a text."""
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
@@ -382,7 +386,7 @@ def _strict_error(where: str, line: Boundary) -> SafetyError:
 
 
 def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
-    """Yield all texts in a value, each with its path."""
+    """Yield each text in a value with its path."""
     if isinstance(value, str):
         yield value, where
     elif is_mapping(value):
