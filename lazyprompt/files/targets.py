@@ -1,8 +1,8 @@
-"""Whole requests of prompt files, and the answers to them.
+"""Complete requests for prompt files, and the parsing of the responses.
 
-A target is data: the request fields of a prompt file's options for one API of a provider, and the API's other
-properties. Formatters write messages and tools; a target names their profile and the rules that Prompty's specification
-(section 7) changes. The payload's report lists everything that a request can't carry.
+A target describes one API of a provider: the request fields for a prompt file's options, and other properties of the
+API. Formatters write messages and tools. A target selects a formatter's profile and changes its rules according to the
+Prompty specification (section 7). The payload's report lists everything that a request can't represent.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import WrittenTurn
 
 Place: TypeAlias = tuple[str, ...]
-"""A path in a request: its keys, outermost first."""
+"""A path in a request, as a sequence of keys from the outermost to the innermost."""
 
 
 def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
-    """Return the request paths of options.
+    """Return the request path for each option.
 
     Args:
-        same: The options with the same name in the request, in snake_case.
+        same: The options whose request field has the same name in snake_case.
         holder: The request field that contains the options; ``""`` for the request itself.
-        **names: The provider's names of other options, which may be dotted paths.
+        **names: The provider's names for other options. A name may be a dotted path.
     """
     within = (holder,) if holder else ()
     return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
@@ -64,17 +64,17 @@ _CHAT = partial(
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """An API of a provider.
+    """An API of a provider, as the target of requests.
 
     Args:
-        profile: The name of the formatter that writes its messages.
+        profile: The name of the formatter profile for the messages.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
-        options: The request paths of a prompt file's options; other options can't be sent.
+        options: The request path for each option of a prompt file; other options can't be sent.
         defaults: Required request fields, with the values to use if the file doesn't set them.
         changes: The profile's rules that differ for prompt files.
-        structured: The request field for an output schema; ``""`` if there is none.
-        text_content: True if content with only text is a string; otherwise, content is always a list of blocks.
-        strict_tools: True if strict schemas are requested for tools.
+        structured: The request field for an output schema, or ``""`` if the API supports no output schema.
+        text_content: True if content with only text is sent as a string, False if content is always a list of blocks.
+        strict_tools: True if the setting ``strict`` is sent for tools.
     """
 
     profile: str
@@ -87,34 +87,34 @@ class RequestTarget:
     strict_tools: bool = True
 
     def own_profile(self) -> Profile:
-        """Return the rules of its messages."""
+        """Return the profile with the changes for prompt files."""
         return profile_of(self.profile).but(**self.changes)
 
     def passes_on(self, block: Block) -> bool:
-        """Return True if the URL of a medium is sent although the provider itself accepts only data."""
+        """Return True if a media block's URL is sent although the provider itself accepts only data."""
         kind = cast("MediaKind", block.kind)
         ours, its = (profile.media.get(kind) for profile in (self.own_profile(), profile_of(self.profile)))
         return ours is not None and ours.url and (its is None or not its.url)
 
 
 class _FilePart(UrlPart):
-    """A file as a content part: as data, or by its URL, which Prompty allows but OpenAI doesn't."""
+    """A writer for file parts that also accepts URLs, which Prompty allows but OpenAI doesn't."""
 
     __slots__ = ()
 
     def __call__(self, block: MediaBlock) -> JsonObject:
-        """Return the part of a block."""
+        """Return the content part for a block."""
         by_address = isinstance(block, FileBlock) and isinstance(block.source, URLSource)
         return super().__call__(block) if by_address else write_part(block)
 
 
 class _InstructedForm(ResponsesForm):
-    """The Responses form with the system text as ``instructions``, as in Prompty's test vectors."""
+    """The format of the Responses API with the system text as ``instructions``, as in Prompty's test vectors."""
 
     __slots__ = ()
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write turns as ``instructions`` and ``input``."""
+        """Write turns as the fields ``instructions`` and ``input``."""
         payload = super().write(turns, profile, model)
         role, _, content, _ = turns[0]
         if role != "system" or not isinstance(content, str) or len(turns) == 1:
@@ -123,7 +123,7 @@ class _InstructedForm(ResponsesForm):
 
 
 def _close_schema(schema: Json) -> Json:
-    """Return a schema whose objects allow no additional properties."""
+    """Return a copy of a schema whose objects forbid additional properties."""
     if isinstance(schema, list):
         return [_close_schema(each) for each in schema]
     if not isinstance(schema, dict):
@@ -156,7 +156,7 @@ _ROWS = (
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
-            # Section 7.1.2 sends files by URL, and audio of any format.
+            # Section 7.1.2 of the specification sends files by URL, and audio in any format.
             "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
@@ -184,7 +184,7 @@ _ROWS = (
         defaults={"max_tokens": 4096},
         structured="output_config",
         text_content=False,
-        # Anthropic supports strict tools, but Prompty's specification doesn't send them.
+        # Anthropic supports strict tools, but the Prompty specification doesn't send the setting.
         strict_tools=False,
     ),
     RequestTarget(
@@ -197,12 +197,12 @@ _ROWS = (
         options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
     ),
-    # DeepSeek supports JSON output, but no schema.
+    # DeepSeek supports JSON output, but not an output schema.
     replace(_LIKE_OPENAI, profile="deepseek", structured=""),
     *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
 )
 _TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
-# Services with the API of another provider.
+# Names of services that use the API of another provider.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
     **dict.fromkeys(("googleai", "vertexai"), "gemini"),
@@ -210,14 +210,14 @@ _OTHER_NAMES = {
 
 
 def target_of(provider: str | None = None, api: str | None = None) -> RequestTarget:
-    """Return the target of a request.
+    """Return the target for a provider and an API.
 
     Args:
-        provider: The provider, as a prompt file names it; None is ``openai``.
-        api: The API; see :class:`RequestTarget`. None is ``chat``.
+        provider: The provider's name in a prompt file. The default is ``openai``.
+        api: The API; see :class:`RequestTarget`. The default is ``chat``.
 
     Raises:
-        FormatError: The provider is unknown, or has no such API.
+        FormatError: The provider is unknown or doesn't support the API.
     """
     name, kind = provider or "openai", api or "chat"
     if name == "openai-responses" and kind == "chat":
@@ -227,9 +227,11 @@ def target_of(provider: str | None = None, api: str | None = None) -> RequestTar
         return _TARGETS[family, kind]
     kinds = [each for owner, each in _TARGETS if owner == family]
     if kinds:
-        raise FormatError(f"{name} has no API {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
+        raise FormatError(
+            f"{name} doesn't support the {kind!r} API{did_you_mean(kind, kinds)}; expected one of {', '.join(kinds)}"
+        )
     known = sorted({each for each, _ in _TARGETS})
-    what = "does not support whole requests" if family in PROVIDERS else "is unknown"
+    what = "does not support complete requests" if family in PROVIDERS else "is unknown"
     near = did_you_mean(family, known)
     raise FormatError(f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}")
 
@@ -244,20 +246,20 @@ def request(
     report: Report = (),
     guard: MessageGuard | None = None,
 ) -> Payload:
-    """Return the request of a prompt file, with a report of options, tools and blocks that it can't carry.
+    """Build the request for a prompt file, with a report of options, tools and blocks that it can't represent.
 
     Args:
-        spec: The front matter.
-        messages: The messages.
-        provider: The provider; None is the file's, or else ``openai``.
-        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the file's, or else ``chat``.
-        tools: Additional functions, in OpenAI's form.
-        report: Report entries about parts of the file that the messages and tools lack.
-        guard: The neutralizer of control sequences in messages and tools; None leaves them as they are.
+        spec: The front matter of the prompt file.
+        messages: The messages to send.
+        provider: The provider. The default is the file's provider, or else ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
+        tools: Additional functions, in OpenAI's format.
+        report: Report entries for parts of the file that the messages and tools don't include.
+        guard: The neutralizer for control sequences in messages and tools. If None, both are sent unchanged.
 
     Raises:
         FormatError: The provider or API is unknown, or the messages can't be sent to it.
-        MediaError: A medium can't be sent.
+        MediaError: A media block can't be sent.
     """
     model = spec.model
     target = target_of(*sent_to(spec, provider, api))
@@ -278,16 +280,16 @@ def request(
 
 
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
-    """Return the provider and API of a request: the given ones, or else the file's."""
+    """Return the provider and API for a request: the arguments, or else the file's settings."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
-    # Only OpenAI has the Responses API; send a file that names it to another provider's chat API.
+    # Only OpenAI has the Responses API, so a file that selects it uses the chat API of any other provider.
     if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
         own = None
     return provider or named, api or own
 
 
 class _RequestBuilder(NamedTuple):
-    """The contents of a request, and the notes on parts that it can't carry."""
+    """A builder for the contents of a request, with notes on parts that the request can't represent."""
 
     spec: Spec
     messages: Sequence[Msg]
@@ -309,7 +311,7 @@ class _RequestBuilder(NamedTuple):
                     message["content"] = [{"type": "text", "text": message["content"]}]
         silent = {each.name for each in spec.tools if each.strict is None}
         for tool in body.get("tools", ()):
-            # The Responses formatter always writes strict; omit it if the file doesn't set it.
+            # The Responses formatter always writes ``strict``, so remove it if the file doesn't set it.
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
         if spec.outputs and not target.structured:
@@ -327,7 +329,7 @@ class _RequestBuilder(NamedTuple):
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
-            # Tools aren't strict by default in the chat API, but are in the Responses API.
+            # By default, tools are strict in the Responses API but not in the chat API.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
         return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
@@ -338,7 +340,7 @@ class _RequestBuilder(NamedTuple):
         return {"input": texts[0] if len(texts) == 1 else texts}
 
     def image(self) -> dict[str, Any]:
-        """Return the image prompt: the user's last message, or the last message if there is none."""
+        """Return the image prompt: the last user message, or the last message if there is no user message."""
         users = [at for at, message in enumerate(self.messages) if message.role == "user"]
         last = users[-1] if users else len(self.messages) - 1
         self._note_unused()
@@ -354,7 +356,7 @@ class _RequestBuilder(NamedTuple):
                 self.notes.add(name, name, "left out", f"the {self.target.api!r} API supports no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """Return the texts of messages, for an API that accepts only text."""
+        """Return the texts of messages for an API that accepts only text."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
@@ -368,7 +370,7 @@ def _join_text(blocks: Sequence[Block]) -> str:
 
 
 def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes) -> None:
-    """Report media URLs that Prompty's specification sends although the provider refuses them."""
+    """Report media URLs that the Prompty specification sends although the provider refuses them."""
     why = f"{target.profile} refuses URLs here, but Prompty sends them: pass data, or use api='responses'"
     for at, message in enumerate(messages):
         for index, given in enumerate(message.blocks):
@@ -409,28 +411,29 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
             body[name] = deepcopy(value)
 
 
-# The keys of the values in an answer's data.
+# Keys that contain the result in the data of a response, by API.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 
 def read_answer(
     response: object, provider: str | None = None, api: str | None = None, *, structured: bool = False
 ) -> Json:
-    """Parse an answer.
+    """Parse a provider's response.
 
     Args:
-        response: The answer, as a dict or as an object of the provider's official client.
-        provider: The provider; None is ``openai``.
-        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is ``chat``.
+        response: The response, as a dict or as an object from the provider's official client.
+        provider: The provider. The default is ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is ``chat``.
         structured: True to parse the text as JSON, for prompt files with outputs.
 
     Returns:
         The tool calls as a list of ``{id, name, arguments}``, with the arguments as JSON text, if there are any.
-        Otherwise the text or refusal; if ``structured`` is true, the parsed JSON, or the text if it isn't valid JSON.
-        For embeddings, the vector or a list of vectors. For images, the URL or base64 data, or a list of these.
+        Without tool calls, the text or refusal is returned. If ``structured`` is true, text that is valid JSON is
+        returned as parsed JSON. For embeddings, the vector or a list of vectors is returned. For images, the URL or the
+        base64 data is returned, or a list of these.
 
     Raises:
-        FormatError: The response isn't an answer of this provider, or contains no vector or image.
+        FormatError: The response isn't in the provider's format, or contains no vector or image.
     """
     target = target_of(provider, api)
     answer = dict(as_dict(response))
@@ -457,7 +460,7 @@ def read_answer(
 
 
 def _call(call: ToolUseBlock, written: object) -> Json:
-    """Return a tool call; arguments that were text stay as written."""
+    """Return a tool call; arguments that the response contains as text are kept as written."""
     if not isinstance(written, str):
         compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
         written = compact if call.raw_input is None else call.raw_input
@@ -465,23 +468,23 @@ def _call(call: ToolUseBlock, written: object) -> Json:
 
 
 def _written_arguments(answer: Fields) -> list[object]:
-    """Return the arguments of tool calls from an OpenAI answer, usually as text."""
+    """Return the arguments of the tool calls in an OpenAI response, usually as text."""
     calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
     items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
     return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
 
 
 def _items(answer: Fields, target: RequestTarget) -> Json:
-    """Return the vectors or images of an answer; a single one isn't in a list."""
+    """Return the vectors or images in a response as a list, or a single one by itself."""
     fault = answer.get("error")
     if fault:
-        raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")
+        raise FormatError(f"{target.profile} returned an error: {fields_of(fault).get('message') or fault}")
     given = [*map(fields_of, _list(answer.get("data")))]
-    # Sort vectors by index, in the order of the embedded texts.
+    # Sort vectors by index to restore the order of the embedded texts.
     given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)
     found = [next(filter(None, map(item.get, _ITEMS[target.api])), None) for item in given]
     if not found or None in found:
-        raise FormatError(f"not an answer of the {target.api!r} API: its data has no {target.api}")
+        raise FormatError(f"not a response from the {target.api!r} API: its data contains no {target.api}")
     return cast("Json", found[0] if len(found) == 1 else found)
 
 

@@ -150,20 +150,24 @@ def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
     ("answer", "whose", "says"),
     [
         (chat(content="x"), ("opnai", None), r"provider 'opnai' is unknown \(did you mean 'openai'\?\)"),
-        (chat(content="x"), ("anthropic", "embedding"), "anthropic has no API 'embedding'; it has chat"),
+        (
+            chat(content="x"),
+            ("anthropic", "embedding"),
+            "anthropic doesn't support the 'embedding' API; expected one of chat",
+        ),
         ({"error": {"message": "boom"}}, ("openai", "chat"), "boom"),
         (
             responses(error={"code": "server_error", "message": "boom"}, status="failed"),
             ("openai", "responses"),
             "boom",
         ),
-        ({"error": {"message": "boom"}}, ("openai", "embedding"), "openai answered with an error: boom"),
+        ({"error": {"message": "boom"}}, ("openai", "embedding"), "openai returned an error: boom"),
         (
             {"object": "list", "data": []},
             ("openai", "embedding"),
-            "not an answer of the 'embedding' API",
+            "not a response from the 'embedding' API",
         ),
-        ({"data": [{"url": None}]}, ("openai", "image"), "not an answer of the 'image' API"),
+        ({"data": [{"url": None}]}, ("openai", "image"), "not a response from the 'image' API"),
         ({}, ("openai", "chat"), "choices"),
         (3, ("openai", "chat"), "int"),
     ],

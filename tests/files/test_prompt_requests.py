@@ -253,15 +253,23 @@ class TestWhoIsSent:
             (
                 "model: m",
                 {"provider": "dashscope"},
-                "provider 'dashscope' does not support whole requests; prompt files can",
+                "provider 'dashscope' does not support complete requests; prompt files can",
             ),
             (
                 "model: m",
                 {"api": "chta"},
-                r"openai has no API 'chta' \(did you mean 'chat'\?\); it has chat, resp",
+                r"openai doesn't support the 'chta' API \(did you mean 'chat'\?\); expected one of chat, resp",
             ),
-            ("model: m", {"provider": "anthropic", "api": "image"}, "anthropic has no API 'image'; it has chat"),
-            ("model: {provider: gemini, apiType: embedding}", {}, "gemini has no API 'embedding'; it has chat"),
+            (
+                "model: m",
+                {"provider": "anthropic", "api": "image"},
+                "anthropic doesn't support the 'image' API; expected one of chat",
+            ),
+            (
+                "model: {provider: gemini, apiType: embedding}",
+                {},
+                "gemini doesn't support the 'embedding' API; expected one of chat",
+            ),
         ],
     )
     def test_one_who_has_no_such_interface(self, fields: str, asked: dict[str, Any], says: str) -> None:
@@ -295,7 +303,7 @@ class TestWhoIsSent:
     def test_a_model_is_named_by_text(self) -> None:
         assert prompt_of("model: {id: 4.1}").request()["model"] == "4.1"
         for part in ("id", "provider", "apiType"):
-            with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{part} is a list, and must be text"):
+            with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{part} must be text, not a list"):
                 prompt_of(f"model: {{{part}: [a]}}")
 
     def test_options_of_the_provider_are_a_mapping(self) -> None:
@@ -387,7 +395,7 @@ class TestToolsOfTheText:
 
     def test_none_may_be_given_beside_them(self) -> None:
         for text in (NAMED, "---\ntools: [{name: own}]\n---\n" + NAMED):
-            with pytest.raises(ToolsError, match="defines tools in its text, so a call may not pass any; got x"):
+            with pytest.raises(ToolsError, match="defines tools in its text, so a call can't pass any; got x"):
                 Prompty.loads(text).generate_prompt(
                     {"n": "find"}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
                 )

@@ -150,7 +150,7 @@ class TestRequests:
     def test_a_realtime_file_loads(self) -> None:
         prompt = Prompty.loads("---\nmodel: {api: realtime, configuration: {type: openai}}\n---\nuser:\nhi")
         assert messages(prompt) == [("user", "hi")]
-        with pytest.raises(FormatError, match="openai has no API 'realtime'"):
+        with pytest.raises(FormatError, match="openai doesn't support the 'realtime' API"):
             prompt.request()
 
     def test_tools_in_another_file_convert(self, tmp_path: Path) -> None:
