@@ -1,7 +1,7 @@
-"""The turns of a filled template (text, media, tool calls and results), and their conversion to messages.
+"""The turns in a filled template (text, media, tool calls and results), and their conversion to messages.
 
-A turn keeps the template's own text and values separate, so that trust is known. The report of a request lists
-attributes and tools that messages can't carry.
+A turn keeps values separate from the template's own text, because only the own text is trusted. A request's report
+lists the attributes and tools that messages can't represent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TextItem:
     """Text in a turn.
 
     Args:
-        parts: The template's own text, and values.
+        parts: The template's own text and the values, in order.
     """
 
     parts: tuple[str, ...]
@@ -45,11 +45,11 @@ class TextItem:
 
 @dataclass(frozen=True, slots=True)
 class MediaItem:
-    """An image, audio, video or file in a turn.
+    """An image, an audio clip, a video or a file in a turn.
 
     Args:
-        block: The block.
-        attributes: The attributes in the template.
+        block: The media block.
+        attributes: The attributes written in the template.
     """
 
     block: MediaBlock
@@ -61,7 +61,7 @@ class CallItem:
     """A tool call in a turn.
 
     Args:
-        call: The call as written: ``id``, ``type``, ``function`` with ``name`` and ``arguments``.
+        call: The call as written, with ``id``, ``type`` and ``function``, which contains ``name`` and ``arguments``.
     """
 
     call: JsonObject
@@ -72,14 +72,14 @@ class ResultItem:
     """A tool result in a turn.
 
     Args:
-        text: The result.
+        text: The text of the result.
     """
 
     text: str
 
 
 _BREAKS = "\n"
-# Neither group matches brackets, so that the search takes linear time.
+# Neither group can match its own closing bracket, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
@@ -87,12 +87,12 @@ Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn of a prompt.
+    """A turn in a prompt.
 
     Args:
-        role: The role.
-        items: The contents.
-        attributes: The attributes of the section; ``name`` is the speaker's name.
+        role: The turn's role.
+        items: The turn's contents.
+        attributes: The section's attributes. ``name`` contains the speaker's name.
     """
 
     role: str
@@ -101,7 +101,7 @@ class Turn:
 
     @property
     def only_text(self) -> TextItem | None:
-        """The turn's text, or None if it has other contents."""
+        """The turn's text, or None if the turn has other contents."""
         first = self.items[0] if self.items else TextItem(())
         return first if len(self.items) <= 1 and isinstance(first, TextItem) else None
 
@@ -111,19 +111,19 @@ Step: TypeAlias = "Turn | Thread"
 
 
 def steps_of(section: Section) -> Iterator[Step]:
-    """Yield the turns and threads of a section.
+    """Yield the turns and threads in a section.
 
     Args:
-        section: The section.
+        section: The section to convert.
 
     Yields:
-        The threads, and a turn for the text and media before, between and after them.
+        The threads, and one turn for each run of text and media around the threads.
     """
     role = section.role or "system"
     run: list[str] = []
     items: list[Item] = []
     has_threads = False
-    # Strip all white space next to a thread, and line breaks elsewhere.
+    # Strip all white space next to a thread, but only line breaks elsewhere.
     before: str | None = _BREAKS
     for part in section.parts:
         held = part.held if isinstance(part, Value) else None
@@ -141,25 +141,25 @@ def steps_of(section: Section) -> Iterator[Step]:
         elif isinstance(held, MediaInput):
             items.append(MediaItem(held.block))
     items += text_items(run, before)
-    # A section without contents is an empty turn.
+    # A section without contents becomes an empty turn.
     if items or not has_threads:
         yield Turn(role, tuple(items), section.attributes)
 
 
 def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
-    """Return parts as one text item without surrounding line breaks of the template, or nothing if they are empty.
+    """Strip the template's surrounding line breaks from parts, and return one text item, or none if nothing is left.
 
     Args:
-        parts: The template's own text, and values.
-        before: The characters to strip from the start; None strips all white space.
-        behind: The characters to strip from the end; None strips all white space.
+        parts: The template's own text and the values, in order.
+        before: The characters to strip from the start, or None to strip all white space.
+        behind: The characters to strip from the end, or None to strip all white space.
     """
     left = _strip_parts(parts, before, behind)
     return [TextItem(tuple(left))] if left else []
 
 
 def _strip_parts(parts: Iterable[str], before: str | None, behind: str | None) -> list[str]:
-    """Strip characters from the template's own text at both ends; values stay as they are."""
+    """Strip characters from the template's own text at both ends, and leave values unchanged."""
     left = [part for part in parts if part]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
         while left and not isinstance(end := left[at], Value):
@@ -171,12 +171,12 @@ def _strip_parts(parts: Iterable[str], before: str | None, behind: str | None) -
 
 
 def attributes_without_type(section: Section) -> dict[str, Json]:
-    """Return the attributes of a section except ``type``."""
+    """Return a section's attributes except ``type``."""
     return {key: value for key, value in section.attributes.items() if key != "type"}
 
 
 def result_turn(section: Section) -> Turn:
-    """Return the turn of a section with a tool result."""
+    """Convert a section that contains a tool result to a turn."""
     text = "".join(item.text for item in text_items(section.parts))
     return Turn("tool", (ResultItem(text),), attributes_without_type(section))
 
@@ -187,12 +187,12 @@ _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 def steps_with_media(
     section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
 ) -> Iterator[Step]:
-    """Yield the steps of a section, with Markdown media in its own text as blocks; Markdown in values stays text.
+    """Yield the turns and threads in a section, with Markdown media links outside values converted to blocks.
 
     Args:
-        section: The section.
-        medium: Function that returns the kind and attributes of a medium from its label and URL, or None for text.
-        address_of: Function that converts a URL as written to a plain URL.
+        section: The section to convert.
+        medium: A function that returns a media link's kind and attributes from its label and URL, or None for text.
+        address_of: A function that converts a URL as written to a plain URL.
     """
     for step in steps_of(section):
         yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium, address_of)))
@@ -215,7 +215,7 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
-    """Return the index of the unnamed thread, which marks the position of the history, or None."""
+    """Return the index of the unnamed thread that marks the position of the history, or None."""
     return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
 
 
@@ -224,8 +224,8 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 
     Args:
         steps: The turns and threads.
-        history: The messages. They replace the unnamed thread; otherwise they precede a final user turn or are
-            appended.
+        history: The messages of the history, which replace the unnamed thread. Without such a thread, the messages are
+            placed before a final user turn or appended.
     """
     made = [*steps]
     at = place_of_history(made)
@@ -238,18 +238,18 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 
 
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
-    """Convert a conversation to messages; ``name`` is the speaker's name, other attributes become metadata.
+    """Convert a conversation to messages. The attribute ``name`` is the speaker's name; others become metadata.
 
     Args:
         steps: The turns and threads.
 
     Raises:
-        PromptFileError: A tool call has no name, or a result has no id.
+        PromptFileError: A tool call has no name, or a tool result has no id.
     """
     return [message for step in steps for message in (step.messages if isinstance(step, Thread) else (_message(step),))]
 
 
-# The attributes that messages can carry: the speaker's name; for a tool result, the call's id and the tool's name.
+# Attributes that a message can represent, by role. Tool results also have the call's id and the tool's name.
 _PLACES = {"tool": frozenset(("name", "tool_call_id", "id"))}
 _PLACES_OF_OTHERS = frozenset(("name",))
 
@@ -269,7 +269,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            # The attribute may also be called quality.
+            # The template may name this attribute ``quality`` instead of ``detail``.
             detail = attributes.get("detail", attributes.get("quality"))
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
         case MediaItem(block):
@@ -296,11 +296,11 @@ def _call(call: JsonObject) -> ToolUseBlock:
 
 
 def functions_of(specs: Sequence[ToolSpec], notes: Notes) -> list[JsonObject]:
-    """Return the function tools of a front matter in OpenAI's form; providers don't support other kinds.
+    """Return the front matter's function tools in OpenAI's format; providers don't support other kinds of tools.
 
     Args:
-        specs: The tools.
-        notes: The report to add other kinds of tools to.
+        specs: The tools in the front matter.
+        notes: The report, which receives an entry for each tool of another kind.
     """
     for at, spec in enumerate(specs):
         if spec.kind != "function":
@@ -309,11 +309,11 @@ def functions_of(specs: Sequence[ToolSpec], notes: Notes) -> list[JsonObject]:
 
 
 def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[JsonObject]:
-    """Return the function tools that a template's text defines, in OpenAI's form.
+    """Return the function tools defined in a template's text, in OpenAI's format.
 
     Args:
-        tools: The tools of the text.
-        notes: The report to add other kinds of tools to.
+        tools: The tools defined in the text.
+        notes: The report, which receives an entry for each tool of another kind.
     """
     found: list[JsonObject] = []
     for tool in tools:
@@ -331,11 +331,11 @@ def _note_tool(where: str, kind: str, name: str, notes: Notes) -> None:
 
 
 def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
-    """Return steps without the attributes that messages can't carry.
+    """Return steps without the attributes that messages can't represent.
 
     Args:
         steps: The turns and threads.
-        notes: The report to add the dropped attributes to.
+        notes: The report, which receives an entry for each dropped attribute.
     """
     found: list[Step] = []
     at = 0
@@ -357,14 +357,14 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
 
 
 def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
-    """Convert a conversation to Prompty's neutral form.
+    """Convert a conversation to Prompty's neutral format.
 
     Args:
         steps: The turns and threads.
 
     Returns:
-        A dict for each message with ``role``, its attributes, and ``content`` as text or typed parts. Thinking blocks
-        of threads are omitted.
+        One dict per message, with ``role``, the turn's attributes, and ``content`` as text or typed parts. Thinking
+        blocks in threads are omitted.
     """
     turns = (turn for step in steps for turn in (map(_turn_of, step.messages) if isinstance(step, Thread) else (step,)))
     return [*map(_neutral, turns)]
@@ -373,13 +373,13 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
 def _neutral(turn: Turn) -> JsonObject:
     only = turn.only_text
     content: Json = only.text if only is not None else [_part(item) for item in turn.items]
-    # The tool's name is already in the call.
+    # Omit the tool's name, because the tool call already contains it.
     kept = {key: value for key, value in turn.attributes.items() if turn.role != "tool" or key != "name"}
     return {**deepcopy(kept), "role": turn.role, "content": content}
 
 
 def _turn_of(message: Msg) -> Turn:
-    """Convert a message of a thread to the equivalent turn."""
+    """Convert a message in a thread to the equivalent turn."""
     attributes: JsonObject = {}
     if message.role != "tool" and message.name not in ("", message.role):
         attributes["name"] = message.name
