@@ -269,7 +269,7 @@ def test_a_pipe_is_not_waited_for(base: Path, way: Callable[[Path, str], str]) -
     # A library shows none.
     os.mkfifo(base / "pipe.prompty")
     assert "pipe" not in PromptLibrary(base).keys()  # noqa: SIM118 - no dict
-    with pytest.raises(PromptFileError, match="there is no prompt 'pipe'"):
+    with pytest.raises(PromptFileError, match="no prompt 'pipe'"):
         PromptLibrary(base).get("pipe")
 
 
@@ -314,7 +314,7 @@ def test_a_key_of_a_library_is_no_path(base: Path) -> None:
     for key in ("../secret", f"{base.parent}/secret", "in/../../secret", "in\\..\\..\\secret", "~/secret", "secret\0"):
         if key == "../secret":
             assert naive(base, f"{key}.prompty") == HIDDEN
-        with pytest.raises(PromptFileError, match="there is no prompt"):
+        with pytest.raises(PromptFileError, match="no prompt"):
             library.get(key)
 
 

@@ -1,1 +1,1 @@
-"""Prompt libraries: files found by key, language and version. Read library.py first."""
+"""Prompt libraries, in which files are found by key, language and version. Read library.py first."""

@@ -1,7 +1,6 @@
-"""The layers of a library (directories, packages, packages in archives), and a cache of values read from files.
+"""The layers of a library (directories, packages, packages in archives), and a cache for values read from files.
 
-The cache compares the modification time, size and inode of a file, and of every other file that was read or searched
-for.
+To detect changes, the cache compares the modification time, size and inode of every file that was read or searched for.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Stamp: TypeAlias = tuple[int, int, int] | None
 Made = TypeVar("Made")
 
-# A file younger than this may change again without a new modification time (clock resolution of file systems).
+# Minimum age of a file to cache. A newer file could change again without getting a new modification time.
 _UNSETTLED_NS: Final = 50_000_000
 
 
@@ -54,13 +53,13 @@ class Trace:
         self.variables: dict[str, str | None] = {}
 
     def file(self, path: Path | str) -> None:
-        """Record a file, before it is read."""
+        """Record the stamp of a file before the file is read."""
         name = str(path)
         if name not in self.files:
             self.files[name] = stamp_of(name)
 
     def variable(self, name: str, value: str | None) -> None:
-        """Record an environment variable."""
+        """Record the value of an environment variable."""
         self.variables[name] = value
 
     def __getstate__(self) -> dict[str, object]:
@@ -83,10 +82,10 @@ class _State(NamedTuple):
 
 
 class FileCache(Generic[Made]):
-    """A thread-safe cache of values that are made from files.
+    """A thread-safe cache for values created from files.
 
     Args:
-        most: The maximum number of values; the oldest is dropped first.
+        most: The maximum number of cached values; the oldest value is dropped first.
     """
 
     def __init__(self, most: int) -> None:
@@ -95,11 +94,11 @@ class FileCache(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Trace], Made]) -> Made:
-        """Return the value of a key; make it again if a file has changed.
+        """Return the value for a key, and create it again if a file has changed.
 
         Args:
-            key: The key.
-            make: Function that makes the value, and records each file in the trace before reading it.
+            key: The key of the value.
+            make: The function that creates the value, and records each file in the trace before reading it.
         """
         kept = self._kept.get(key)
         if kept is not None and kept[1].is_current():
@@ -121,20 +120,20 @@ MAX_FILES: Final = 10_000
 """The maximum number of files in a package in an archive."""
 
 MAX_TOTAL: Final = 100_000_000
-"""The maximum total size of these files, in bytes."""
+"""The maximum total size of a package in an archive, in bytes."""
 
 _MAX_DEPTH = 20
 
 
 class Layers:
-    """The directories of a library's files.
+    """The directories that contain a library's files.
 
     Args:
-        given: Directories, package names, or values of ``importlib.resources.files``, highest priority first.
+        given: Directories, package names, or results of ``importlib.resources.files``, highest priority first.
 
     Attributes:
-        paths: The directories. A package in an archive is copied to a temporary directory, which is deleted with this
-            object.
+        paths: The directories, highest priority first. A package in an archive is copied to a temporary directory,
+            which is deleted with this object.
 
     Raises:
         PromptFileError: A layer is not a directory or package, or is too large.
@@ -149,27 +148,26 @@ class Layers:
         if isinstance(given, (str, os.PathLike)):
             path = Path(given)
             if not path.is_dir():
-                what = f"{path}: a library must be a directory or a package, but this"
+                what = f"{path}: a library must be a directory or a package"
                 if path.exists():
-                    raise PromptFileError(f"{what} is a file; see Prompty.load")
-                raise PromptFileMissingError(f"{what} does not exist")
+                    raise PromptFileError(f"{what}, not a file; for files, use Prompty.load")
+                raise PromptFileMissingError(f"{what}, but the path does not exist")
             return [path]
         return self._resource(given)
 
     def _package(self, name: str) -> list[Path]:
-        """Return the directories of a package; a namespace package may have several."""
-        missing = f"{name}: there is no such directory, and"
+        """Return the directories of a package; a namespace package can have several directories."""
         try:
             spec = _spec_of(name)
         except (ImportError, ValueError) as error:
-            raise PromptFileMissingError(f"{missing} no such package: {error}") from error
+            raise PromptFileMissingError(f"{name}: no such directory, and no such package: {error}") from error
         if spec is None or spec.submodule_search_locations is None:
-            what = "no such package" if spec is None else "the module of that name is not a package"
-            raise PromptFileMissingError(f"{missing} {what}")
+            what = "no such package" if spec is None else "the module with this name is not a package"
+            raise PromptFileMissingError(f"{name}: no such directory, and {what}")
         found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
         if found:
             return found
-        # Pass an unexecuted module; files(name) would import it.
+        # Pass an unexecuted module, because files(name) would import the package.
         return self._resource(files(module_from_spec(spec)))
 
     def _resource(self, given: Traversable) -> list[Path]:
@@ -197,17 +195,17 @@ def _spec_of(name: str) -> ModuleSpec | None:
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # Search by the last name: with the full name, a namespace package looks up its parents in sys.modules.
+        # Search for the last part only: given a full name, namespace packages look up their parents in sys.modules.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 
 
 def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
-    """Copy files out of an archive, within limits."""
+    """Copy the files out of an archive, within limits on their number and size."""
     for each in given.iterdir():
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
-            raise PromptFileError(f"{given}: a package in an archive may have at most {MAX_FILES} files")
+            raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
         # Archive members can have any name.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
@@ -222,17 +220,17 @@ def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
             continue
         left[1] -= size
         if left[1] < 0:
-            raise PromptFileError(f"{given}: a package in an archive may have at most {MAX_TOTAL} bytes")
+            raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_TOTAL} bytes")
 
 
 def _extract(member: Traversable, path: Path) -> int | None:
-    """Extract an archive member; return the number of bytes read, or None for a directory."""
+    """Extract an archive member, and return the number of bytes read or None for a directory."""
     if member.is_dir():
         path.mkdir()
         return None
     with member.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
-    if len(data) <= MAX_BYTES:  # larger files are neither prompts nor valid references
+    if len(data) <= MAX_BYTES:  # larger files can't be prompts or referenced files
         with path.open("xb") as made:
             made.write(data)
     return len(data)

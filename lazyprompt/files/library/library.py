@@ -1,9 +1,9 @@
-"""A library of prompts: a tree of files, found by key, language and version.
+"""Prompt libraries: trees of files that are found by key, language and version.
 
-A key's file is chosen by the nearest language (zh-CN, zh, then the default), then by layer, then by version, newest
-first. So a team's file replaces all versions of a package's file with the same key and language, but a Chinese reader
-gets the package's Chinese prompt if the team only replaced the default one.
-A file without a version in its name is older than all versions.
+A key's file is selected first by language (zh-CN, zh, then the default), then by layer, then by version, newest first.
+A team's file therefore replaces every version of a package's file with the same key and language. If the team replaced
+only the default language, Chinese readers still get the package's Chinese prompt.
+A file without a version in its name is treated as older than all versions.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
-# Names that begin with a dot or an underscore aren't prompts, so no key can leave the tree.
+# Matches keys. Names that begin with a dot or an underscore aren't prompts, so no key can lead out of the tree.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
-# The maximum number of names in an error.
+# Maximum number of names listed in an error message.
 _LISTED = 12
 
 
 class PromptLibrary:
-    """Prompts by key; :mod:`lazyprompt.files.library.names` describes the file names.
+    """A collection of prompts, looked up by key; see :mod:`lazyprompt.files.library.names` for the file names.
 
-    Files are read on demand, and again after changes. Libraries are thread-safe.
+    Files are read on demand, and read again after they change. Libraries are thread-safe.
 
     Args:
-        path: A directory, a package name, or a value of ``importlib.resources.files``. A directory takes precedence
+        path: A directory, a package name, or a result of ``importlib.resources.files``. A directory takes precedence
             over a package with the same name.
         layers: Additional directories or packages that override ``path``, such as a team's own prompts, highest
             priority first.
-        params: The values of ``${params:name}``.
+        params: The values for ``${params:name}`` references, by name.
         allowed_roots: Additional directories that files may refer to.
-        undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
-        environment: The values of ``${env:NAME}``; None uses the process environment.
+        undefined: ``error`` to raise for undefined template variables, or ``empty`` to render them as empty text.
+        environment: The values for ``${env:NAME}`` references. If None, the process environment is used.
 
     Raises:
         PromptFileError: A directory or package doesn't exist.
@@ -80,7 +80,7 @@ class PromptLibrary:
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
-        # Pickled as its arguments, because locks can't be pickled.
+        # A library is pickled as its arguments, because locks can't be pickled.
         self._remade = partial(
             PromptLibrary,
             path,
@@ -101,16 +101,17 @@ class PromptLibrary:
 
         Args:
             key: The key, such as ``support/refund``.
-            lang: The language, with fallback to wider languages and the default; None is the default.
+            lang: The language, with fallback to less specific languages and the default language. If None, the default
+                language is used.
             version: A version, or a range such as ``^1.2``, ``~1.2``, ``1.x`` or ``>=1 <2``, which selects the newest
-                match; None is the newest release, or the file without a version.
+                match. If None, the newest release or the file without a version is used.
 
         Returns:
-            The prompt; the same object until one of its files changes.
+            The prompt, which is the same object until one of its files changes.
 
         Raises:
-            PromptFileError: There is no such prompt, two files have the same name, or the file is invalid or a YAML
-                prompt file (use :meth:`prompter`).
+            PromptFileError: The prompt doesn't exist, two files have the same name, the file is invalid, or the file is
+                a YAML prompt file (use :meth:`prompter`).
         """
         made = self._loaded(self.entry(key, lang, version))
         if isinstance(made, PromptFile):
@@ -121,19 +122,19 @@ class PromptLibrary:
         return made
 
     async def aget(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
-        """Async version of :meth:`get`: files are read in a thread."""
+        """Async version of :meth:`get`, which reads files in a thread."""
         return await asyncio.to_thread(self.get, key, lang, version)
 
     def prompter(self, key: str, lang: str | None = None, version: str | None = None) -> Prompter:
-        """Return the prompter of a prompt, from a ``.prompty`` or a YAML file.
+        """Return the prompter for a prompt, from a ``.prompty`` file or a YAML file.
 
         Args:
             key: The key; see :meth:`get` for all arguments.
-            lang: The language.
-            version: The version or range.
+            lang: The language of the prompt.
+            version: The version or range of versions.
 
         Raises:
-            PromptFileError: There is no such prompt, or the file is invalid.
+            PromptFileError: The prompt doesn't exist, or the file is invalid.
         """
         return self._loaded(self.entry(key, lang, version)).prompter
 
@@ -142,18 +143,18 @@ class PromptLibrary:
 
         Args:
             key: The key; see :meth:`get` for all arguments.
-            lang: The language.
-            version: The version or range.
+            lang: The language of the prompt.
+            version: The version or range of versions.
 
         Raises:
-            PromptFileError: There is no such file, or two files have the same name.
+            PromptFileError: The file doesn't exist, or two files have the same name.
         """
         wanted = None if version is None else Range.read(version)
         entries = self.entries(key)
         languages = fallbacks(lang)
         for tag in languages:
             for layer in self._layers.paths:
-                # Compare layers by identity: comparing paths costs as much as everything else here.
+                # Compare layers by identity, because comparing paths takes as long as everything else here.
                 found = [
                     each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
@@ -162,10 +163,10 @@ class PromptLibrary:
         raise PromptFileMissingError(_explain_missing(key, lang, version, entries, languages))
 
     def entries(self, key: str) -> tuple[LibraryEntry, ...]:
-        """Return all files of a key, sorted by layer, language (default first) and version (oldest first).
+        """Return all files for a key, sorted by layer, language (default first) and version (oldest first).
 
         Raises:
-            PromptFileError: There is no such key, or two files of a layer have the same name.
+            PromptFileError: The key doesn't exist, or two files in a layer have the same name.
         """
         directory, slash, _ = key.rpartition("/")
         plain = _KEY.fullmatch(key)
@@ -179,7 +180,7 @@ class PromptLibrary:
             # If a file name was passed, suggest its key.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
-                f"there is no prompt {key!r}{near}; in {self._where} there are {_join_names(keys)}"
+                f"no prompt {key!r}{near} in {self._where}; available prompts: {_join_names(keys)}"
             )
         if len(found) == 1:
             return found
@@ -193,7 +194,7 @@ class PromptLibrary:
         return found
 
     def keys(self) -> tuple[str, ...]:
-        """Return all keys, sorted.
+        """Return all keys in sorted order.
 
         Raises:
             PromptFileError: A file name is invalid.
@@ -202,10 +203,10 @@ class PromptLibrary:
         return tuple(sorted({key for place in places for key in self._listing(*place)}))
 
     def __getitem__(self, name: str) -> Prompty:
-        """Return a prompt by file name without suffix: ``support/refund``, ``support/refund.zh@1.0.0``.
+        """Return a prompt by its file name without the suffix, such as ``support/refund.zh@1.0.0``.
 
         Args:
-            name: ``key[.language][@version]``; the version may be a range.
+            name: The name as ``key[.language][@version]``; the version may be a range.
 
         Raises:
             PromptFileError: See :meth:`get`.
@@ -220,7 +221,7 @@ class PromptLibrary:
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over all keys, sorted."""
+        """Iterate over all keys in sorted order."""
         return iter(self.keys())
 
     def __len__(self) -> int:
@@ -240,37 +241,37 @@ class PromptLibrary:
         return key, lang or None, version if at else None
 
     def versions(self, key: str, lang: str | None = None) -> tuple[str, ...]:
-        """Return the versions of a prompt, newest last, ignoring files without a version.
+        """Return the versions of a prompt, oldest first, ignoring files without a version.
 
         Args:
-            key: The key.
-            lang: The language, without fallbacks; None includes all languages.
+            key: The key of the prompt.
+            lang: The language, without fallbacks. If None, all languages are included.
 
         Raises:
-            PromptFileError: There is no such key.
+            PromptFileError: The key doesn't exist.
         """
         tag = None if lang is None else fallbacks(lang)[0]
         found = {each.version for each in self.entries(key) if each.version and tag in (None, each.lang)}
         return tuple(map(str, sorted(found)))
 
     def languages(self, key: str) -> tuple[str, ...]:
-        """Return the languages of a prompt, sorted, without the default.
+        """Return the languages of a prompt in sorted order, without the default language.
 
         Raises:
-            PromptFileError: There is no such key.
+            PromptFileError: The key doesn't exist.
         """
         return tuple(sorted({each.lang for each in self.entries(key) if each.lang}))
 
     def hash(self, key: str, lang: str | None = None, version: str | None = None) -> str:
-        """Return the SHA-256 of a prompt's contents; see :attr:`lazyprompt.Prompty.hash`.
+        """Return the SHA-256 hash of a prompt's contents; see :attr:`lazyprompt.Prompty.hash`.
 
         Args:
             key: The key; see :meth:`get` for all arguments.
-            lang: The language.
-            version: The version or range.
+            lang: The language of the prompt.
+            version: The version or range of versions.
 
         Raises:
-            PromptFileError: There is no such prompt, or the file is invalid.
+            PromptFileError: The prompt doesn't exist, or the file is invalid.
         """
         entry = self.entry(key, lang, version)
         made = self._loaded(entry)
@@ -282,10 +283,10 @@ class PromptLibrary:
         """Compare the inputs, tools, settings and sections of two versions of a prompt.
 
         Args:
-            key: The key.
+            key: The key of the prompt.
             a: The first version; see :meth:`get`.
-            b: The second version.
-            lang: The language of both.
+            b: The second version; see :meth:`get`.
+            lang: The language of both versions.
 
         Raises:
             PromptFileError: A version doesn't exist, or a file is invalid.
@@ -313,13 +314,13 @@ class PromptLibrary:
         return Prompty.of_file(path, references, self._undefined, text=text)
 
     def text(self, entry: LibraryEntry) -> str:
-        """Read the text of a file, refusing links that lead out of the library.
+        """Read the text of a file, and refuse symbolic links that lead out of the library.
 
         Args:
-            entry: The file.
+            entry: The file to read.
 
         Raises:
-            PromptFileError: The file is outside the library, or can't be read.
+            PromptFileError: The file is outside the library or can't be read.
         """
         return text_in_place(entry.path, (*self._references.roots, *self._layers.paths), entry.layer)
 
@@ -337,7 +338,7 @@ class PromptLibrary:
 
 
 def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
-    """Return the files of a directory by key."""
+    """Return the files in a directory, grouped by key."""
     found: dict[str, list[LibraryEntry]] = {}
     for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _sort_key(one))):
         found.setdefault(each.key, []).append(each)
@@ -351,7 +352,7 @@ def _fits(version: Version | None, wanted: Range | None) -> bool:
 
 
 def _sort_key(entry: LibraryEntry) -> tuple[bool, Version]:
-    """Return a sort key by version; a file without a version comes first."""
+    """Return a key for sorting files by version; files without a version come first."""
     return entry.version is not None, entry.version or Version((0, 0, 0))
 
 
@@ -364,18 +365,18 @@ def _label(entry: LibraryEntry) -> str:
 def _explain_missing(
     key: str, lang: str | None, version: str | None, entries: tuple[LibraryEntry, ...], languages: tuple[str, ...]
 ) -> str:
-    """Explain why a key has no file with this language and version."""
+    """Explain why there is no file for a key with this language and version."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:
         known = dict.fromkeys(each.lang for each in entries)
         asked = f"in the language {lang!r} or the default language" if lang else "in the default language"
         names = _join_names(known)
-        return f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; pass lang=, one of {names}"
+        return f"no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; pass lang=, one of {names}"
     known = dict.fromkeys(str(each.version) for each in in_them if each.version)
-    there = f"there are {_join_names(known)}" if known else "its file has no version in its name"
+    there = f"available versions: {_join_names(known)}" if known else "its file has no version in its name"
     if version is None:
-        return f"there is no released version of the prompt {key!r}; {there}: pass version="
-    return f"there is no version {version!r} of the prompt {key!r}{did_you_mean(version, known)}; {there}"
+        return f"no released version of the prompt {key!r}; {there}; pass version="
+    return f"no version {version!r} of the prompt {key!r}{did_you_mean(version, known)}; {there}"
 
 
 def _join_names(names: Iterable[str]) -> str:

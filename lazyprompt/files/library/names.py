@@ -1,18 +1,19 @@
-"""File names in a library: ``key[.language][@version]`` and a suffix.
+"""The names of files in a library: ``key[.language][@version]`` followed by a suffix.
 
-An example is ``support/refund.zh-CN@1.2.0.prompty``.
+A complete file name is, for example, ``support/refund.zh-CN@1.2.0.prompty``.
 
-- The version after ``@`` is ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (short for 2.0.0).
+- The version after ``@`` is written as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (short for 2.0.0).
 - The word after the last dot is a language if it is a BCP 47 tag such as ``zh``, ``pt-BR`` or ``zh_Hant_TW``. Because
   many short words are language codes, a tag without script or region must be one of :data:`LANGUAGES`; write other
   languages with a script or region (``refund.tlh-Latn.prompty``). Any other word is part of the key:
   ``refund.v2.prompty``, ``refund.old.prompty``.
 - The suffix is ``.prompty``, ``.yaml`` or ``.yml``.
 - ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests, not prompts.
-- Files and directories whose names begin with a dot or an underscore aren't prompts: ``_tone.md`` can be included.
-- Links to directories aren't followed.
+- Files and directories whose names begin with a dot or an underscore aren't prompts, but files such as ``_tone.md`` can
+  be included.
+- Symbolic links to directories aren't followed.
 
-Versions follow Semantic Versioning 2.0.0 (precedence: semver.org, section 11); ranges such as ``^1.2`` follow npm's
+Versions follow Semantic Versioning 2.0.0 (precedence: semver.org, section 11). Ranges such as ``^1.2`` follow npm's
 documented grammar.
 """
 
@@ -53,8 +54,8 @@ class Version:
     """A semantic version.
 
     Args:
-        numbers: Major, minor and patch.
-        pre: The parts of a pre-release, such as ``("rc", "1")``; empty for a release.
+        numbers: The major, minor and patch numbers.
+        pre: The parts of the pre-release, such as ``("rc", "1")``; empty for a release.
     """
 
     numbers: tuple[int, int, int]
@@ -79,7 +80,7 @@ class Version:
 
     @cached_property
     def _order(self) -> tuple[object, ...]:
-        # Numbers come before words, and pre-releases before their release.
+        # Numbers sort before words, and pre-releases sort before their release.
         marks = tuple((0, int(each), "") if each.isdigit() else (1 if each else -1, 0, each) for each in self.pre)
         return (self.numbers, not self.pre, marks)
 
@@ -99,8 +100,8 @@ class Range:
     """A range of versions.
 
     Args:
-        text: The range as it is written.
-        choices: The alternatives; a version must satisfy all bounds of one of them.
+        text: The text of the range as written.
+        choices: The alternatives. A version must satisfy all bounds of one alternative.
     """
 
     text: str
@@ -120,7 +121,10 @@ class Range:
         return cls(text, _choices(text))
 
     def holds(self, version: Version) -> bool:
-        """Return True if a version matches; a pre-release matches only if a bound names one of the same release."""
+        """Return True if a version matches the range.
+
+        A pre-release matches only if a bound is a pre-release of the same version.
+        """
         for choice in self.choices:
             named = any(bound.pre and bound.pre != _LOWEST and bound.numbers == version.numbers for _, bound in choice)
             if (not version.pre or named) and all(_HOLDS[sign](version, bound) for sign, bound in choice):
@@ -147,7 +151,7 @@ def _choice(text: str, whole: str) -> tuple[_Bound, ...]:
         bounds += _bounds(found)
         at = found.end() + len(text[found.end() :]) - len(text[found.end() :].lstrip())
     if at < len(text) or not text:
-        raise PromptFileError(f"{whole!r} is not a version or a range of versions; write {_RANGES}")
+        raise PromptFileError(f"invalid version or range {whole!r}; expected something like {_RANGES}")
     return tuple(bounds)
 
 
@@ -161,7 +165,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
     sign = found[1] or "="
     pre = tuple(found[5].split(".")) if found[5] and len(given) == _PARTS else ()
     if not given:
-        # A wildcard matches any version; with < or >, it matches none.
+        # A wildcard matches any version, but with < or > it matches none.
         return [("<", _version([0], _LOWEST))] if sign in ("<", ">") else [(">=", _version([0]))]
     low, whole = _version(given, pre), len(given) == _PARTS
     fixed = {"^": next((at + 1 for at, number in enumerate(given) if number), len(given)), "~": min(len(given), 2)}
@@ -188,7 +192,7 @@ SUFFIXES: Final = (".prompty", ".yaml", ".yml")
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 """The file name suffixes of YAML prompt files."""
 
-# All of ISO 639-1.
+# All codes in ISO 639-1.
 _SHORT_CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
     "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja "
@@ -196,7 +200,7 @@ _SHORT_CODES = (
     "nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq "
     "sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
 )
-# The languages of ISO 639-3 without a shorter code that software is translated to, except common English words.
+# ISO 639-3 codes for languages that have no shorter code and that software is translated to, except English words.
 _LONG_CODES = (
     "apc arn ars ary arz ast bho brx ceb chr ckb cmn crh csb doi dsb fil fur gsw hak haw hil hmn hsb ilo kab kmr kok "
     "lij lmo lus mai mni nan nds nqo nso pap pcm sah sat scn sco sma smj smn sms szl tcy tpi tzm vec wuu yue zgh "
@@ -210,14 +214,14 @@ _MAX_DEPTH = 20
 
 
 class LibraryEntry(NamedTuple):
-    """A prompt file of a library.
+    """A prompt file in a library.
 
     Attributes:
         key: The prompt's key.
-        lang: The language, such as ``zh-CN``; ``""`` for the default.
+        lang: The language, such as ``zh-CN``, or ``""`` for the default language.
         version: The version in the file name, if any.
-        path: The path.
-        layer: The directory of its layer.
+        path: The path of the file.
+        layer: The directory of the layer that contains the file.
     """
 
     key: str
@@ -228,7 +232,7 @@ class LibraryEntry(NamedTuple):
 
 
 def language(tag: str) -> str:
-    """Return a language tag in canonical form: ``zh_cn`` becomes ``zh-CN``.
+    """Return the canonical spelling of a language tag; for example, ``zh_cn`` becomes ``zh-CN``.
 
     Raises:
         PromptFileError: The tag is invalid.
@@ -236,7 +240,7 @@ def language(tag: str) -> str:
     if not _LANGUAGE.fullmatch(tag):
         raise PromptFileError(f"invalid language {tag!r}; expected something like zh, pt-BR or zh-Hant-TW")
     first, *rest = tag.replace("_", "-").split("-")
-    made = {2: str.upper, 4: str.title}  # regions and scripts, by their length
+    made = {2: str.upper, 4: str.title}  # a region has two letters, and a script has four
     return "-".join([first.lower(), *(made.get(len(each), str.lower)(each) for each in rest)])
 
 
@@ -252,20 +256,20 @@ def fallbacks(lang: str | None) -> tuple[str, ...]:
 
 
 def is_test(name: str) -> bool:
-    """Return True for the file name of a prompt's tests."""
+    """Return True if a file with this name contains a prompt's tests."""
     return name.rpartition(".")[0].lower().endswith((".test", ".test.snapshots"))
 
 
 def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
-    """Parse a file name; return None if it isn't a prompt's.
+    """Parse a file name, or return None if the file isn't a prompt.
 
     Args:
-        name: The name, without directories.
+        name: The file name, without directories.
         directory: The directory in the layer, such as ``support/``; ``""`` for the layer's root.
         layer: The directory of the layer.
 
     Raises:
-        PromptFileError: The version is invalid, or there is no key.
+        PromptFileError: The version is invalid, or the key is missing.
     """
     stem, dot, ending = name.rpartition(".")
     if f"{dot}{ending.lower()}" not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
@@ -275,14 +279,14 @@ def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
     try:
         version = Version.read(numbers) if at else None
     except PromptFileError as error:
-        raise PromptFileError(f"{path}:1:1: file names have the form key[.language][@version]: {error}") from error
+        raise PromptFileError(f"{path}:1:1: invalid file name; expected key[.language][@version]: {error}") from error
     key, _, tag = own.rpartition(".")
     # Any other word after a dot is part of the key.
     is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
     if not key or not is_language:
         key, tag = own, ""
     if not key:
-        raise PromptFileError(f"{path}:1:1: file names have the form key[.language][@version]; this one has no key")
+        raise PromptFileError(f"{path}:1:1: invalid file name; expected key[.language][@version], but the key is empty")
     return LibraryEntry(directory + key, language(tag) if tag else "", version, path, layer)
 
 
@@ -290,9 +294,9 @@ def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None
     """Return the key and version of a prompt file.
 
     Args:
-        path: The file; any name is accepted.
-        layers: The directories of a library's layers. The key is relative to the first one that contains the file, or
-            to the file's own directory.
+        path: The path of the file, which may have any name.
+        layers: The directories of a library's layers. The key is relative to the first layer that contains the file, or
+            else to the file's own directory.
     """
     layer = next((each for each in layers if path.is_relative_to(each)), None)
     within = "." if layer is None else path.parent.relative_to(layer).as_posix()
@@ -306,7 +310,7 @@ def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None
 
 
 def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry, ...]:
-    """Return the prompt files of one directory of a layer.
+    """Return the prompt files in one directory of a layer.
 
     Args:
         layer: The directory of the layer.
@@ -323,12 +327,13 @@ def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry,
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except (OSError, ValueError) as error:
-        raise PromptFileError(f"{place}:1:1: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise PromptFileError(f"{place}:1:1: the directory cannot be read: {why}") from error
     return tuple(found for name in names if (found := entry_of(name, directory, layer)) is not None)
 
 
 def directories(layer: Path) -> Iterator[str]:
-    """Yield the directories of a layer, such as ``support/``, beginning with its root, ``""``."""
+    """Yield the directories in a layer, such as ``support/``, starting with the root ``""``."""
     for place, names, _ in os.walk(layer):
         within = Path(place).relative_to(layer)
         depth = len(within.parts)
@@ -337,7 +342,7 @@ def directories(layer: Path) -> Iterator[str]:
 
 
 def visible_files(directory: Path) -> Iterator[Path]:
-    """Yield the visible files below a directory, sorted by path."""
+    """Yield the files in a directory tree that aren't hidden, sorted by path."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
             yield path

@@ -1,4 +1,4 @@
-"""The differences between two prompts of a library: inputs, outputs, tools, settings and sections."""
+"""The differences between two prompts in a library: inputs, outputs, tools, settings and sections."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _NOT_SETTINGS: Final = (*_NAMED, "instructions", "kind")
 GROUPS: Final = (*_NAMED, "settings", "sections")
 """The groups of parts that a diff compares."""
 Outline: TypeAlias = "Mapping[str, Sequence[Part]]"
-"""The parts of a prompt by group."""
-# May contain keys: a diff reports only that it changed.
+"""The parts of a prompt, by group."""
+# A setting that may contain API keys, so a diff reports only that it changed.
 _HIDDEN = "model.connection"
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class PromptDiff:
-    """The differences between two prompts; false if there are none.
+    """The differences between two prompts. A diff is falsy if the prompts are equal.
 
     Args:
         a: The name of the first prompt.
         b: The name of the second prompt.
-        inputs: Changed inputs.
-        outputs: Changed outputs.
-        tools: Changed tools.
-        settings: Changes of the name, the model, its options and all other fields.
-        sections: Changed sections of the template.
+        inputs: The inputs that changed.
+        outputs: The outputs that changed.
+        tools: The tools that changed.
+        settings: Changes to the name, the model, its options and all other fields.
+        sections: The template sections that changed.
     """
 
     a: str
@@ -58,7 +58,7 @@ class PromptDiff:
         return any(changes for _, changes in self._groups())
 
     def to_dict(self) -> JsonObject:
-        """Return the differences as JSON; each change has ``name``, ``state`` and ``lines``."""
+        """Return the differences as a JSON-serializable dict; each change has ``name``, ``state`` and ``lines``."""
         groups: JsonObject = {
             group: [{"name": each.name, "state": each.state, "lines": [*each.lines]} for each in changes]
             for group, changes in self._groups()
@@ -103,7 +103,7 @@ def diff_of(a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
 
 
 def _flatten(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
-    """Flatten nested mappings to dotted names; lists stay as they are."""
+    """Flatten nested mappings to dotted names, and leave lists unchanged."""
     found: dict[str, Json] = {}
     for name, item in value.items():
         path = f"{before}{name}"
@@ -158,12 +158,12 @@ _TEXTS: Final = ("instruction", "system")
 
 
 def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
-    """Return the parts of a YAML prompt file that a diff compares: texts as sections, slots as inputs.
+    """Return the parts of a YAML prompt file that a diff compares, with texts as sections and slots as inputs.
 
     Args:
         text: The text of the file.
-        name: The file's name in errors.
-        prompt: The loaded file.
+        name: The file's name in error messages.
+        prompt: The loaded prompt file.
 
     Raises:
         PromptFileError: The file is invalid.

@@ -94,15 +94,20 @@ def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: st
     ("key", "lang", "version", "says"),
     [
         ("refnd", None, None, "no prompt 'refnd' (did you mean 'refund'?)"),
-        ("support", None, None, "there are refund, refund.v2, support/bill, support/deep/er"),
+        ("support", None, None, "available prompts: refund, refund.v2, support/bill, support/deep/er"),
         ("../lib/refund", None, None, "no prompt '../lib/refund'"),
         ("/etc/passwd", None, None, "no prompt '/etc/passwd'"),
         ("a\0b", None, None, "no prompt"),
         ("", None, None, "no prompt ''"),
-        ("refund", None, "1.3.0", "no version '1.3.0' of the prompt 'refund' (did you mean '1.2.0'?); there are 1.0.0"),
-        ("refund", None, "^3", "there are 1.0.0, 1.2.0, 2.0.0-rc.1"),
+        (
+            "refund",
+            None,
+            "1.3.0",
+            "of the prompt 'refund' (did you mean '1.2.0'?); available versions: 1.0.0",
+        ),
+        ("refund", None, "^3", "available versions: 1.0.0, 1.2.0, 2.0.0-rc.1"),
         ("support/bill", None, "1.0.0", "its file has no version in its name"),
-        ("refund", None, "newest", "not a version or a range"),
+        ("refund", None, "newest", "invalid version or range"),
         ("refund", "no language", None, "invalid language 'no language'"),
     ],
 )
@@ -120,7 +125,9 @@ def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
         library.get("a")
     with pytest.raises(PromptFileMissingError, match="or the default language.*one of fr, zh"):
         library.get("a", "de")
-    with pytest.raises(PromptFileMissingError, match="no released version of the prompt 'b'; there are 1.0.0-rc.1"):
+    with pytest.raises(
+        PromptFileMissingError, match="no released version of the prompt 'b'; available versions: 1.0.0-rc.1"
+    ):
         library.get("b")
 
 

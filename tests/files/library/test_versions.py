@@ -67,7 +67,7 @@ def test_ranges(text: str, inside: str, outside: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "latest", ">=", "^", "1.2.3.4", "1 - 2", "||", ">=1<2", "1 || "])
 def test_what_is_no_range(text: str) -> None:
-    with pytest.raises(PromptFileError, match="not a version or a range"):
+    with pytest.raises(PromptFileError, match="invalid version or range"):
         Range.read(text)
 
 
