@@ -1,7 +1,7 @@
 """Conversion of prompt files to Prompty v2, with references kept as written.
 
-Tools before the text move to the front matter, a thread section becomes a slot, and a Markdown medium becomes an input.
-Line numbers don't change, so that errors name the lines of the original file.
+Tools before the text move to the front matter, a thread section becomes a slot, and a media link becomes an input. Line
+numbers don't change, so that errors refer to the lines of the original file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
-"""A Markdown medium: its label, and its URL, which may be a slot."""
+"""A Markdown media link with its label and its URL, which may be a slot."""
 
 _ROLES: Final = {"agentschema": AGENT_ROLES, "v1": V1_ROLES}
 _SLOT: Final = re.compile(r"\{\{-?\s*([^\W\d]\w*)\s*-?\}\}")
@@ -56,7 +56,7 @@ class Original:
     """A prompt file to convert.
 
     Args:
-        prompty: The file.
+        prompty: The file to convert.
     """
 
     prompty: LoadedPrompty
@@ -73,42 +73,42 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The front matter in the fields of Prompty v2, with the unchanged body.
+        """The front matter translated to Prompty v2 fields, with the unchanged body.
 
         Raises:
-            FormatError: Translating the dialect requires the value of a reference.
+            FormatError: The translation requires the value of a reference.
         """
-        # The result is written to a file, so don't resolve variables of the environment in referenced files.
+        # The result is written to a file, so don't resolve environment variables in referenced files.
         references = replace(self.prompty.references, environment={})
         reading = DialectFile(self.source, dict(self.parts.fields or {}), self.parts.body, references)
         try:
             return dialect_named(self.prompty.dialect).read(reading)
         except PromptFileError as error:
             raise FormatError(
-                f"{error}\nTo convert this file, replace the reference there with its value: references are not "
-                "resolved, so that no secret is written"
+                f"{error}\nTo convert this file, replace that reference with its value: references are not resolved, "
+                "so that no secret is written"
             ) from error
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """Convert an index of the body, or of one with the same lines, to a line and column."""
+        """Convert an index in the body, or in a body with the same lines, to a line and column in the file."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
     def fault(self, body: str, at: int, what: str) -> FormatError:
-        """Return an error at an index of the body; see :meth:`place`."""
+        """Create an error at an index in the body; see :meth:`place`."""
         line, column = self.place(body, at)
         return FormatError(f"{self.source.name}:{line}:{column}: {what}")
 
     def offset(self, body: str, at: int) -> int:
-        """Convert an index of the body to one of the file, which may have CRLF line ends."""
+        """Convert an index in the body to an index in the file, which may have CRLF line endings."""
         return self.parts.body_at + at + (body.count("\n", 0, at) if "\r\n" in self.source.text else 0)
 
     def rewrite(self, fields: Mapping[str, Json], body: str) -> str:
-        """Return the file with new fields and a new body; unchanged parts stay as written.
+        """Return the file's text with new fields and a new body; unchanged parts are kept as written.
 
         Args:
-            fields: All new fields.
-            body: The new body.
+            fields: The complete set of new fields.
+            body: The new body, with LF line endings.
         """
         raw = self.parts.fields or {}
         gone: dict[str, Json] = {name: None for name in raw if name not in fields}
@@ -124,7 +124,8 @@ class Original:
         """The front matter and body in Prompty v2.
 
         Raises:
-            FormatError: The file has tool turns, which Prompty v2 lacks, or invalid tools; the message has a position.
+            FormatError: The file contains invalid tools, or tool turns, which Prompty v2 doesn't support. The message
+                contains the position.
         """
         making = _V2Conversion(self)
         body = making.with_inputs(making.without_sections(self.in_v2.body))
@@ -132,7 +133,7 @@ class Original:
 
 
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
-    """Return the kind and attributes of a Markdown medium, or None if the Markdown is text.
+    """Return the kind and attributes of a Markdown media link, or None if the Markdown is text.
 
     Args:
         match: A match of :data:`MEDIUM`.
@@ -144,7 +145,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 
 
 class _V2Conversion:
-    """The conversion of one file to Prompty v2: its new fields and the notes."""
+    """The conversion of one file to Prompty v2, with the new fields and the notes."""
 
     def __init__(self, original: Original) -> None:
         self._original = original
@@ -157,7 +158,7 @@ class _V2Conversion:
         self.notes.append(Note(*self._original.place(body, at), text))
 
     def without_sections(self, body: str) -> str:
-        """Return the body without the sections that Prompty v2 lacks."""
+        """Return the body without the sections that Prompty v2 doesn't support."""
         matches = [*role_lines(Scanned([body]), _ROLES[self._dialect])]
         ends = [match.start() for match in matches[1:]] + [len(body)]
         kept = [body[: matches[0].start()] if matches else body]
@@ -165,11 +166,11 @@ class _V2Conversion:
             begin, line, role, attributes = match.start(), match[0], match["role"].lower(), match["attributes"] or ""
             fault = ""
             if role == "thread" and not _TAG.search(body, match.end(), end):
-                fault = "no section for the history; declare an input of kind thread and use its slot"
+                fault = "history sections; declare an input of kind thread and use its slot"
             elif role in ("tool", "function") or attributes_in(attributes).get("type") == "tool_call":
-                fault = "no tool turns; make the conversation an input of kind thread, and pass the tool turns in it"
+                fault = "tool turns; make the conversation an input of kind thread, and pass the tool turns in it"
             if fault:
-                raise self._original.fault(body, begin, f"{line.strip()!r}: Prompty v2 has {fault}")
+                raise self._original.fault(body, begin, f"{line.strip()!r}: Prompty v2 doesn't support {fault}")
             gone = {"tools": body[begin:end], "thread": line}.get(role, "")
             if gone and attributes:
                 self._note(body, begin, f"{attributes} of {role} is dropped: v2 has no such section")
@@ -179,7 +180,7 @@ class _V2Conversion:
         return "".join(kept)
 
     def _take_tools(self, body: str, line: int, begin: int, end: int) -> None:
-        """Move the tools of a section to the front matter."""
+        """Move the tools in a section to the front matter."""
         if _TAG.search(body, begin, end):
             self._note(body, line, "these tools are dropped: tools in v2 can't contain values; write the values out")
             return
@@ -192,7 +193,8 @@ class _V2Conversion:
         made = [] if listed is None else listed.value
         found = [] if node is None else node.value
         if not isinstance(made, list) or not isinstance(found, list):
-            raise self._original.fault(body, line, "the tools of the text and of the front matter must both be lists")
+            what = "the tools in the text and the tools in the front matter must both be lists"
+            raise self._original.fault(body, line, what)
         tools = [*made]
         for item in found:
             if not isinstance(item.value, dict):
@@ -204,7 +206,7 @@ class _V2Conversion:
         self.fields["tools"] = to_node(tools, listed or self._place)
 
     def with_inputs(self, body: str) -> str:
-        """Return the body with slots in place of media, and add an input for each slot."""
+        """Replace media links in the body with slots, and add an input for each slot."""
         found = [(match, medium) for match in MEDIUM.finditer(body) if (medium := medium_in(match, self._dialect))]
         names = [slot[1] for match, _ in found if (slot := _SLOT.fullmatch(match[2].strip()))]
         uses = Counter(re.findall(r"\w+", " ".join(_TAG.findall(body))))
@@ -224,7 +226,7 @@ class _V2Conversion:
         return "".join((*kept, body[end:]))
 
     def _input(self, kind: str, address: str, slots: Collection[str], used: Collection[str]) -> str | None:
-        """Add an input for a medium and return its name, or None if it can't be an input."""
+        """Add an input for a media link and return the input's name, or None if the link can't become an input."""
         slot = _SLOT.fullmatch(address)
         if kind not in RICH or (slot[1] not in slots if slot else "{" in address or not address):
             return None
@@ -241,7 +243,7 @@ class _V2Conversion:
 
 
 def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: Node) -> Node:
-    """Return inputs, in their form (list or mapping), with an input added or changed."""
+    """Return the inputs, still as a list or mapping, with one input added or changed."""
     given = None if inputs is None else inputs.value
     if isinstance(given, list):
         items = [

@@ -47,9 +47,9 @@ class _Part(NamedTuple):
     """A part of an instruction.
 
     Attributes:
-        pieces: The text and slots.
-        unless_empty: A Jinja condition that is true if the part has text; ``""`` if it always has text.
-        setting: Jinja code before the turn that assigns the part to a variable.
+        pieces: The text and the slots, in order.
+        unless_empty: A Jinja condition that is true if the part contains text, or ``""`` if it always contains text.
+        setting: Jinja code that assigns the part to a variable before the turn.
     """
 
     pieces: list[TurnPiece]
@@ -67,11 +67,11 @@ def text_of(
     """Convert a prompter to the text of a prompt file in Prompty v2.
 
     With the same values, the file renders the same OpenAI messages as the prompter. The file contains the prompter's
-    current system text. The messages of the initial history become the template's own text and are therefore trusted.
-    A file doesn't contain the layout of flat text, markers or the safety policy.
+    current system text. The messages in the initial history become the template's own text and are therefore trusted.
+    The file doesn't store the flat text layout, the markers or the safety policy.
 
     Args:
-        prompter: The prompter, with an instruction in slots or Jinja.
+        prompter: The prompter, whose instruction must use slots or Jinja.
         name: The prompt's name.
         description: The prompt's description.
         model: The prompt's model.
@@ -81,7 +81,7 @@ def text_of(
 
     Raises:
         FormatError: The prompter has hooks, a budget, tools that aren't functions or a custom instruction class, or
-            the name of a slot has a meaning in Jinja.
+            a slot's name has another meaning in Jinja.
     """
     made = prompter.made_of
     _check(prompter, made)
@@ -91,7 +91,7 @@ def text_of(
     for slot in slots:
         if not is_input(slot):
             raise FormatError(
-                f"the slot {slot!r} cannot be an input of a prompt file: the name has another meaning in Jinja"
+                f"the slot {slot!r} cannot be an input in a prompt file: its name has another meaning in Jinja"
             )
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
@@ -122,27 +122,29 @@ def text_of(
 
 
 def _check(prompter: Prompter, made: MadeOf) -> None:
-    """Raise an error for a prompter that a file can't express."""
+    """Raise an error if a prompt file can't express the prompter."""
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
     own = own or kind is MessagesTemplate or type(prompter).fill is not Prompter.fill
     for fault, advice in (
         (made.has_functions, "functions such as a pre_hook; convert the prompter without them"),
         (made.has_budget, "a budget; remove it with with_budget(None)"),
-        (own, f"an instruction of the class {kind.__name__}, with its own way of filling"),
+        (own, f"an instruction of the class {kind.__name__}, which fills templates in its own way"),
     ):
         if fault:
-            raise FormatError(f"cannot convert this {type(prompter).__name__} to a prompt file: it has {advice}")
+            raise FormatError(
+                f"cannot convert this {type(prompter).__name__} to a prompt file: the prompter has {advice}"
+            )
 
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:
-    """Return the slots of slot templates; Jinja variables can have any kind and need no declaration."""
+    """Return the slots in slot templates. Jinja variables can have any kind and need no declaration."""
     texts = [template for template in instruction.templates if isinstance(template, SlotTemplate)]
     return [slot for slot in instruction.slots if any(slot in template.slots for template in texts)]
 
 
 def _part(template: SlotSyntax, variable: str) -> _Part:
-    """Convert a template of the instruction to a part."""
+    """Convert one of the instruction's templates to a part."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
         pieces: list[TurnPiece] = [template.literals[0]]
@@ -153,13 +155,13 @@ def _part(template: SlotSyntax, variable: str) -> _Part:
     text = template.text
     if not text:
         return _Part([])
-    # Assign the whole text to a variable: as a value, it can't begin a section or a fence.
+    # Assign the whole text to a variable, because a value can't begin a section or a code fence.
     inner = free_name(variable, (text,))
     return _Part([InputSlot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 
 
 def _system_turn(system: str, part: _Part) -> list[TurnPiece]:
-    """Return the system turn, or nothing if it is empty."""
+    """Return the system turn, or an empty list if the system text is empty."""
     pieces: list[TurnPiece] = ["\n", *part.pieces] if system and part.pieces else part.pieces
     if not part.unless_empty:
         return turn("system", [safe([system, *pieces])]) if system or pieces else []
@@ -170,7 +172,7 @@ def _system_turn(system: str, part: _Part) -> list[TurnPiece]:
 
 
 def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[TurnPiece]:
-    """Return the user turn, or nothing if there is no text and the history awaits the assistant."""
+    """Return the user turn, or an empty list if there is no text and the history awaits the assistant."""
     made = turn("user", [safe([*part.pieces, *([InputSlot(_INPUT)] if takes_input else [])])])
     if not waits or (part.pieces and not part.unless_empty):
         return [*part.setting, *made]
@@ -181,7 +183,7 @@ def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[TurnPiece
 
 
 def _is_plain(message: Msg) -> bool:
-    """Return True for a message that a section can express: a role and text."""
+    """Return True if a section can express a message, which requires a known role and plain text."""
     named = message.name == message.role or bool(_LABEL.fullmatch(message.name))
     return message.role in ROLES and isinstance(message.content, str) and not message.metadata and named
 
@@ -191,7 +193,7 @@ def _tool(tool: JsonObject, index: int) -> JsonObject:
     if tool.get("type") != "function" or not isinstance(function, dict) or not function.keys() <= _FUNCTION:
         has = ", ".join(function if isinstance(function, dict) else tool)
         raise FormatError(
-            f"tools[{index}] has type {tool.get('type')!r} and the fields {has}; a tool of a prompt file must be a "
+            f"tools[{index}] has type {tool.get('type')!r} and the fields {has}; a tool in a prompt file must be a "
             f"function with {', '.join(sorted(_FUNCTION))}"
         )
     check_references(function, f"tools[{index}]")

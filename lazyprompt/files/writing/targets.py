@@ -24,10 +24,10 @@ def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
     """Convert a prompt file to another dialect; see :func:`lazyprompt.convert`.
 
     Raises:
-        FormatError: The dialect is unknown, or can't express the file.
+        FormatError: The dialect is unknown or can't express the file.
     """
     if to not in TARGETS:
-        raise FormatError(f"cannot convert to {to!r}{did_you_mean(to, TARGETS)}; choose one of {', '.join(TARGETS)}")
+        raise FormatError(f"cannot convert to {to!r}{did_you_mean(to, TARGETS)}; expected one of {', '.join(TARGETS)}")
     if to == prompty.dialect:
         return Converted(prompty.text)
     return TARGETS[to](Original(prompty))
@@ -35,7 +35,7 @@ def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
 
 def _to_v2(original: Original) -> Converted:
     made = original.as_v2
-    # Remove the blank lines that replace the tools before the text.
+    # Remove the blank lines that replaced the tools before the text.
     body = made.body if made.body == original.parts.body else made.body.lstrip("\n")
     return _rewrite(original, _values(made), body, made.notes)
 
@@ -44,14 +44,17 @@ def _to_agentschema(original: Original) -> Converted:
     given, dialect = original.in_v2, original.prompty.dialect
     body = given.body
     notes = [*given.notes]
-    # v1 also has tool results as turns.
+    # In v1, sections with the role ``function`` contain tool results.
     known = (*ROLES, "function") if dialect == "v1" else ROLES
     for match in role_lines(Scanned([body]), AGENT_ROLES):
         if match["role"].lower() not in known:
-            what = f"{match[0].strip()!r} is text in this file, but would begin a section of an agent definition"
-            raise original.fault(body, match.start(), f"{what}; add other text to the line")
+            what = (
+                f"{match[0].strip()!r} is text in this file, but would begin a section in an agent definition; add "
+                "other text to the line"
+            )
+            raise original.fault(body, match.start(), what)
     if dialect == "v1":
-        # An image in v1 can have any label.
+        # In v1, an image can have any label.
         body = MEDIUM.sub(lambda match: f"![image]({match[2]})" if medium_in(match, "v1") else match[0], body)
     else:
         notes += [
@@ -78,4 +81,4 @@ TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
     "v2": _to_v2,
     "agentschema": _to_agentschema,
 }
-"""The converters by dialect."""
+"""The functions that convert a file, by dialect."""

@@ -134,7 +134,9 @@ def test_what_was_read_otherwise_is_no_loss() -> None:
 def test_what_a_function_gave_back_has_no_place() -> None:
     # In v2 it was text of the turn before it.
     prompt = Prompty.loads("---\nsample: {}\n---\nuser:\nhi\nfunction[tool_call_id=1]:\n42")
-    with pytest.raises(FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 has no tool turns"):
+    with pytest.raises(
+        FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 doesn't support tool turns"
+    ):
         convert(prompt, "v2")
     assert Prompty.loads(prompt.dumps("agentschema")).messages() == prompt.messages()
 
@@ -181,7 +183,7 @@ def test_a_union_keeps_its_word() -> None:
         assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()
     with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has both oneOf and anyOf; remove one"):
         Prompty.loads("---\ninputs: [{name: u, kind: union, oneOf: [], anyOf: []}]\n---\n{{ u }}")
-    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf is text, and must be a list of choices"):
+    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf must be a list of choices, not text"):
         Prompty.loads("---\ninputs: [{name: u, kind: union, anyOf: string}]\n---\n{{ u }}")
 
 

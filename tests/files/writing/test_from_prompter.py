@@ -182,7 +182,7 @@ def test_what_a_file_cannot_say() -> None:
         def fill(self, input: object = None) -> object:  # type: ignore[override]
             return super().fill(input)
 
-    with pytest.raises(FormatError, match="of the class Own, with its own way of filling"):
+    with pytest.raises(FormatError, match="of the class Own, which fills templates in its own way"):
         Prompty.from_prompter(Prompter(Own("A"), ChatPrompter().prompt_template))
     with pytest.raises(FormatError, match="of the class _FileInstruction"):
         Prompty.from_prompter(Prompty.loads("hi").prompter)

@@ -135,7 +135,7 @@ def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
     prompty = Prompty.loads(text, base_dir=tmp_path)
     assert "${file:c.json}" in prompty.with_fields(model={**prompty.model, "id": "b"}).dumps()
     connection = {**prompty.model["connection"], "endpoint": "https://x"}  # type: ignore[dict-item]
-    with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} can't be changed partly"):
+    with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} can't be changed in part"):
         prompty.with_fields(model={"id": "a", "connection": connection})
 
 
@@ -169,7 +169,7 @@ def test_what_one_parser_reads_and_the_other_does_not() -> None:
 def test_yaml_that_can_be_read_and_not_changed() -> None:
     prompty = Prompty.loads("---\nname: a\nx:\tb\n---\nhi")
     assert prompty.with_fields(name="b").metadata == {"x": "b"}
-    with pytest.raises(PromptFileError, match="x: this YAML can be read, but not changed"):
+    with pytest.raises(PromptFileError, match="x: this YAML can be read but not changed"):
         prompty.with_fields(metadata={"x": "c"})
 
 
@@ -295,7 +295,7 @@ def test_sections_of_agents_in_v2() -> None:
         "10:1: [x=1] of thread is dropped: v2 has no such section",
     )
     assert made.text.endswith("---\nsystem:\nhi\n\n{{h}}\nuser:\n{{ image }}")
-    with pytest.raises(FormatError, match=r":3:1: 'tool\[id=1\]:': Prompty v2 has no tool turns"):
+    with pytest.raises(FormatError, match=r":3:1: 'tool\[id=1\]:': Prompty v2 doesn't support tool turns"):
         convert(Prompty.loads("system:\nhi\ntool[id=1]:\nx"), "v2")
 
 
