@@ -1,1 +1,1 @@
-"""Writing of prompt files: edited fields, and other dialects. Read conversion.py first."""
+"""Writing prompt files: editing fields, and converting to other dialects. Read conversion.py first."""

@@ -1,4 +1,4 @@
-"""Editing of fields in a prompt file; the rest of its text stays as written, with comments and references."""
+"""Field editing for prompt files. The rest of the text is kept as written, with comments and references."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     AnyPrompty = TypeVar("AnyPrompty", bound=LoadedPrompty)
 
 
-# The same loader as the reader's: PyYAML's Python loader refuses some YAML that libyaml accepts, such as {a: b?, c: d}.
+# The reader's loader is used, because PyYAML's Python loader rejects some YAML that libyaml accepts: {a: b?, c: d}.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def edit_fields(
     text: str, at: int, fields: Mapping[str, Field], changes: Mapping[str, Json], safe: Callable[[str], str] = str
 ) -> str:
-    """Change fields of a YAML mapping.
+    """Change fields in a YAML mapping.
 
     Args:
-        text: The YAML.
-        at: The index of the YAML in the file, which the positions of fields refer to.
-        fields: The current fields.
-        changes: The new values of fields; None removes one.
-        safe: Function that replaces secrets in new text with references.
+        text: The text of the YAML mapping.
+        at: The index of the YAML in the file, which the fields' positions refer to.
+        fields: The current fields, by name.
+        changes: The new values of fields, by name; None removes a field.
+        safe: The function that replaces secrets in new text with references.
 
     Returns:
-        The changed YAML. References with unchanged values stay references.
+        The changed YAML. References whose values are unchanged are kept.
 
     Raises:
-        PromptFileError: A change would write the value of a reference.
+        PromptFileError: A change would write the value of a reference to the file.
         MissingExtraError: ruamel.yaml isn't installed.
     """
     wanted = {
@@ -68,7 +68,7 @@ def edit_fields(
 
 
 def dump_yaml(value: JsonObject) -> str:
-    """Render a mapping as YAML; an empty mapping is ``""``.
+    """Render a mapping as YAML; an empty mapping is rendered as ``""``.
 
     Raises:
         MissingExtraError: ruamel.yaml isn't installed.
@@ -83,7 +83,7 @@ def _writer(text: str, safe: Callable[[str], str]) -> YamlWriter:
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
-    """Split YAML into the lines of each field, with its name, and the lines between fields.
+    """Split YAML into pieces: the named lines of each field, and the unnamed lines between fields.
 
     Return None if a field doesn't begin on its own line, or if the YAML has anchors.
     """
@@ -108,7 +108,7 @@ def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str |
 
 
 def _is_between(line: str, column: int) -> bool:
-    """Return True for a line between fields: blank, or a comment with at most the fields' indentation."""
+    """Return True if a line is blank, or is a comment that isn't indented deeper than the fields."""
     bare = line.lstrip()
     return not bare or (bare.startswith("#") and len(line) - len(bare) <= column)
 
@@ -121,7 +121,7 @@ def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
 
 
 class Changes(TypedDict, total=False):
-    """The fields to change, with their new values; None removes one."""
+    """The new values of the fields to change; None removes a field."""
 
     name: str | None
     description: str | None
@@ -134,7 +134,7 @@ class Changes(TypedDict, total=False):
 _NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
-# Shorter values, such as numbers, can equal a secret by chance and aren't replaced.
+# Minimum length of secrets to replace. Shorter values, such as numbers, can occur in other text by chance.
 _SECRET: Final = 8
 
 
@@ -143,10 +143,10 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
 
     Args:
         prompty: The prompt file.
-        changes: The new values.
+        changes: The new values of fields, by name.
 
     Returns:
-        The text; after loading it, pass the result to :func:`checked_copy`.
+        The changed text. Load the text and pass the result to :func:`checked_copy`.
 
     Raises:
         TypeError: A field is unknown.
@@ -155,7 +155,7 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
     for name in changes:
         if name not in _KNOWN:
             raise TypeError(
-                f"with_fields() can't change {name!r}{did_you_mean(name, _KNOWN)}; it can change {', '.join(_KNOWN)}"
+                f"with_fields() can't change {name!r}{did_you_mean(name, _KNOWN)}; expected one of {', '.join(_KNOWN)}"
             )
     source = SourceText(prompty.text, name_of(prompty))
     if prompty.dialect == "v1":
@@ -184,8 +184,8 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
     """Return a changed prompt after checking that it has the requested values.
 
     Args:
-        made: The prompt, loaded from its changed text.
-        changes: The requested values.
+        made: The prompt loaded from the changed text.
+        changes: The requested values of fields, by name.
 
     Raises:
         PromptFileError: A value differs, because the dialect can't express it.
@@ -195,7 +195,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
     for name in changes:
         wanted = _canonical(name, changes[name])  # type: ignore[literal-required]  # as above
         own = {key: plain(node) for key, node in raw.items() if key in (name, _SCHEMA) or key not in FIELDS}
-        # Skip references: their values may have changed, and must not appear in an error.
+        # Skip references, because their values may have changed and must not appear in an error.
         if got.get(name) != wanted and "${" not in str(own):
             what = f"{name} can't be set to {wanted!r} in the dialect {made.dialect}; it would be {got.get(name)!r}"
             raise PromptFileError(f"{name_of(made)}: {what}")
@@ -208,10 +208,10 @@ def assemble(
     """Return the text of a file with changed fields and a new body.
 
     Args:
-        source: The file.
-        parts: The parts of the file.
-        fields: The current fields.
-        wanted: The new values of fields; None removes one.
+        source: The file to change.
+        parts: The front matter and body of the file.
+        fields: The current fields, by name.
+        wanted: The new values of fields, by name; None removes a field.
         body: The new body.
     """
     begin, end = parts.yaml_at
@@ -225,13 +225,13 @@ def assemble(
     front = edit_fields(source.text[begin:end], begin, fields, wanted, safe)
     if parts.fields is not None:
         return source.text[:begin] + front + source.text[end : parts.body_at] + body
-    # Add an empty front matter if the body would be read as one.
+    # Add empty front matter if the body would otherwise be read as front matter.
     needed = front or split(SourceText(body, source.name)).fields is not None
     return f"---\n{front}---\n{body}" if needed else body
 
 
 def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
-    """Map texts from the environment to their references, longest first."""
+    """Map texts from environment variables to their references, longest first."""
     texts = [node.value for field in fields.values() for node in field.seen.within()]
     found = {text: text.reference for text in texts if isinstance(text, SecretText) and len(text) >= _SECRET}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
@@ -246,7 +246,7 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the new metadata; unknown top-level fields, which count as metadata, stay at the top level."""
+    """Return the new metadata. Unknown top-level fields are part of the metadata but stay at the top level."""
     checked_value = _json(value, "metadata")
     given = checked_value if isinstance(checked_value, dict) else {}
     own = fields["metadata"].seen.value if "metadata" in fields else None
@@ -256,7 +256,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return inputs in the form of the file (list or mapping); unchanged ones stay as written."""
+    """Return inputs as a list or mapping, as in the file; unchanged inputs are kept as written."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None
@@ -286,7 +286,7 @@ def _listed(value: object, node: Node | None) -> Json:
 
 
 def _properties(value: object) -> tuple[Property, ...]:
-    """Parse new inputs as a file's inputs."""
+    """Parse new inputs in the same way as the inputs in a file."""
     if value is None:
         return ()
     if is_mapping(value):
@@ -308,7 +308,7 @@ _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Js
 
 
 def _canonical(name: str, value: object) -> Json:
-    """Return a new value in the form of :meth:`Prompty.to_dict`."""
+    """Convert a new value to the format of :meth:`Prompty.to_dict`."""
     if value is None:
         return None
     if name == "model" and isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Turns of a prompt file, with their text escaped.
+"""The rendering of turns in a prompt file, with escaped text.
 
-A value can't begin a section or a code fence, and keeps its line breaks. So each special character is written as a
-variable that the template sets itself.
+A value can't begin a section or a code fence, and its line breaks are kept. Special characters are therefore written as
+variables that the template sets.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {"\n": "newline", ":": "colon", "`": "tick", "~": "tilde"}
-# Lines that may begin a section or a fence; escaping too much is harmless.
+# Matches lines that may begin a section; escaping too many lines is harmless.
 _ROLE_LINE: Final = re.compile(
     rf"^([^\S\n]*+(?:#[^\S\n]*+)?(?:{'|'.join(AGENT_ROLES)}|{PLACE})[^\n]*?)(:)(?=[^\S\n]*$)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^([^\S\n]*)([`~])(?=\2\2)", re.MULTILINE)
-# Characters with a meaning in Jinja, and those that a file can't contain.
+# Matches characters that have a meaning in Jinja or that a file can't contain.
 _SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
 
 
 class InputSlot(NamedTuple):
-    """The slot of an input."""
+    """A slot for an input."""
 
     name: str
 
 
 class EscapedCharacter(NamedTuple):
-    """A special character, written as a variable."""
+    """A special character that is written as a variable."""
 
     character: str
 
 
 class Code(NamedTuple):
-    """Jinja code, written unchanged."""
+    """Jinja code that is written unchanged."""
 
     text: str
 
@@ -56,10 +56,10 @@ TurnPiece: TypeAlias = "str | InputSlot | EscapedCharacter | Code"
 
 
 def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
-    """Return the pieces of a turn.
+    """Return the pieces that make up a turn.
 
     Args:
-        role: The role, with attributes.
+        role: The role, followed by its attributes.
         runs: The contents, escaped by :func:`safe`.
     """
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
@@ -84,13 +84,13 @@ def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # If the pieces leave a fence open, a later fence closes it and hides the role line between them.
+    # If the pieces leave a fence open, a later fence closes it and hides the role line between the two fences.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
 
 def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Escape every line that may begin a section or a fence."""
+    """Escape each line that may begin a section or a fence."""
     text = "".join(piece.replace(PLACE, " ") if isinstance(piece, str) else PLACE for piece in pieces)
     places = {match.start(2) for pattern in (_ROLE_LINE, _FENCE) for match in pattern.finditer(text)}
     found: list[TurnPiece] = []
@@ -110,12 +110,12 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Escape the first and last line break, which a file would strip, even next to slots that may be empty."""
+    """Escape the first and last line breaks, which a file would strip, even next to slots that may be empty."""
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
         return found
-    # Change the last one first, so that its index stays valid.
+    # Escape the last line break first, so that the index of the last piece stays valid.
     if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
         found[own[-1] : own[-1] + 1] = [last[:-1], EscapedCharacter("\n")]
     if isinstance(first := found[own[0]], str) and first.startswith("\n"):
@@ -124,7 +124,7 @@ def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def body_of(turns: Sequence[Sequence[TurnPiece]], slots: Sequence[str]) -> str:
-    """Return the template of the turns."""
+    """Render turns as a template."""
     pieces = [piece for turn in turns for piece in turn]
     taken = (*slots, *(piece.text for piece in pieces if isinstance(piece, Code)))
     names = {sign: free_name(name, taken) for sign, name in _NAMES.items()}
@@ -142,7 +142,7 @@ def _written(piece: TurnPiece, names: Mapping[str, str]) -> str:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that occurs in none of the texts, by appending underscores."""
+    """Append underscores to a name until it occurs in none of the texts."""
     texts = [*taken]
     while any(name in text for text in texts):
         name += "_"
@@ -150,7 +150,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def is_input(name: str) -> bool:
-    """Return True if a name can be an input's: it has no other meaning in Jinja."""
+    """Return True if an input can have this name, because the name has no other meaning in Jinja."""
     try:
         return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
     except TemplateError:
@@ -158,11 +158,11 @@ def is_input(name: str) -> bool:
 
 
 def check_references(value: Json, where: str) -> None:
-    """Raise an error for text that a prompt file would resolve as a reference.
+    """Raise an error if text contains a reference that a prompt file would resolve.
 
     Args:
-        value: The value of a field.
-        where: The field's name in errors.
+        value: The value to check.
+        where: The field's name in error messages.
 
     Raises:
         FormatError: The value contains a reference.

@@ -1,7 +1,7 @@
-"""Editing of YAML in the style of the surrounding lines.
+"""YAML editing in the style of the surrounding lines.
 
-ruamel.yaml rewrites the lines of changed fields. If fields share lines, as in flow mappings, or use aliases, it
-rewrites the whole YAML.
+ruamel.yaml rewrites the lines of changed fields. If fields share lines, as in flow mappings, or use aliases, the whole
+YAML is rewritten.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _WIDTH: Final = 1_000_000
 _BREAK: Final = re.compile(r"\r\n|\r")
 _LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
 _NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
-# Text that a literal block (|) can express; other text is quoted.
+# Matches text that a literal block (|) can express; other text is quoted.
 _LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
 _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
-# Characters that ruamel.yaml writes as line breaks without double quotes, and "?", which begins a key in some parsers.
+# Characters that ruamel.yaml writes as line breaks unless double-quoted, and "?", which can begin a key.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
-# A ruamel.yaml node; its type hints are incomplete.
+# A node of ruamel.yaml, whose type hints are incomplete.
 _Tree: TypeAlias = Any
 
 
 class _AsWritten(VersionedResolver):
-    """Resolves scalars as text, so that they are written unchanged: prompt files have other numbers than YAML 1.2."""
+    """A resolver that treats all scalars as text, because prompt files and YAML 1.2 recognize different numbers."""
 
     def resolve(self, kind: object, value: object, implicit: object) -> object:
         own: Any = super()
@@ -54,17 +54,17 @@ class _AsWritten(VersionedResolver):
 
 
 class YamlWriter:
-    """Writes values in the style of the surrounding YAML: its line breaks and indentation.
+    """A writer that uses the line breaks and indentation of the surrounding YAML.
 
     Args:
-        text: The YAML.
-        safe: Function that replaces secrets in a text with references.
+        text: The surrounding YAML.
+        safe: The function that replaces secrets in a text with references.
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
-        self._yaml: Any = YAML()  # its type hints are incomplete
+        self._yaml: Any = YAML()  # the type hints of ruamel.yaml are incomplete
         self._yaml.Resolver = _AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
@@ -75,7 +75,7 @@ class YamlWriter:
         self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
 
     def rewrite(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
-        """Return YAML with changed fields, with the line breaks of the file."""
+        """Return YAML with changed fields, using the line breaks of the file."""
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
         try:
@@ -83,7 +83,7 @@ class YamlWriter:
         except YAMLError as error:
             fault = " ".join(str(error).split())
             raise PromptFileError(
-                f"{', '.join(changes)}: this YAML can be read, but not changed: {fault}; put text with special "
+                f"{', '.join(changes)}: this YAML can be read but not changed: {fault}; put text with special "
                 "characters in quotes"
             ) from error
         tree = {} if tree is None else _without_gaps(tree)
@@ -99,7 +99,7 @@ class YamlWriter:
         return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
 
     def _changed(self, tree: _Tree, field: Field, new: Json) -> _Tree:
-        """Return the node of a changed value, keeping unchanged parts with their comments."""
+        """Return the node for a changed value, keeping unchanged parts with their comments."""
         seen = plain(field.seen)
         if is_same(seen, new):
             return tree
@@ -118,13 +118,13 @@ class YamlWriter:
             return tree
         if isinstance(raw, str) and isinstance(value, dict | list) and _texts_in(seen) & _texts_in(new):
             raise PromptFileError(
-                f"{raw} can't be changed partly, because its value must not be written here; change the referenced "
-                "file, or set a value that shares no text with it"
+                f"{raw} can't be changed in part, because the referenced value must not be written here; change the "
+                "referenced file, or set a value that shares no text with the referenced value"
             )
         return self._new(new)
 
     def _change_items(self, tree: _Tree, items: list[Field], new: list[Json]) -> None:
-        """Change a list, matching items by name if all have one, and by index otherwise."""
+        """Change a list, matching items by name if all items have a name, and by index otherwise."""
         names, wanted = _pair_items([plain(item.seen) for item in items], new)
         by_name = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
@@ -137,7 +137,7 @@ class YamlWriter:
                 tree.insert(index, self._new(value))
 
     def _new(self, value: Json) -> _Tree:
-        """Return the node of a new value."""
+        """Return the node for a new value."""
         if isinstance(value, str):
             text = self._safe(value)
             return LiteralScalarString(text) if _BLOCK.fullmatch(text) else _key(text)
@@ -145,13 +145,13 @@ class YamlWriter:
             return [self._new(item) for item in value]
         if isinstance(value, dict):
             return {_key(key): self._new(item) for key, item in value.items()}
-        # The resolver treats every scalar as text, so write it plain to avoid quotes.
+        # The resolver treats every scalar as text, so write the value plain to avoid quotes.
         return PlainScalarString(json.dumps(value))
 
 
 def _key(text: str) -> _Tree:
-    """Return text as one line, in quotes if a parser could read it as another type."""
-    # Use explicit scalar classes: a plain str would get the quotes of the scalar it replaces.
+    """Return a one-line scalar, in quotes if a parser could read the text as another type."""
+    # Use explicit scalar classes, because a plain str would get the quotes of the scalar that it replaces.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
@@ -162,7 +162,7 @@ def _is_odd(text: str) -> bool:
 
 
 def _without_gaps(tree: _Tree) -> _Tree:
-    """Write null for empty values, which would become empty text in flow mappings."""
+    """Replace empty values with null, because they would become empty text in flow mappings."""
     items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
     for key, item in items:
         if isinstance(item, dict | list):
@@ -173,7 +173,7 @@ def _without_gaps(tree: _Tree) -> _Tree:
 
 
 def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """Return keys for old and new items: their names if all have one in the same order, otherwise their indexes."""
+    """Return keys that pair old and new items: their names if all items are named in the same order, else indexes."""
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
     named = len({*own}) == len(names) and len({*asked}) == len(wanted)
@@ -183,7 +183,7 @@ def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str 
 
 
 def _texts_in(value: Json) -> set[str]:
-    """Return all texts in a value."""
+    """Return all texts that a value contains."""
     if isinstance(value, str):
         return {value}
     within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
