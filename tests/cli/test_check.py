@@ -52,8 +52,8 @@ def test_plain(run: Run) -> None:
         b"wrong.prompty:4:8: LP052 there is no filter 'lowr' (did you mean 'lower'?); use one of Jinja's\n"
         b"    {{ a | lowr }}\n"
         b"           ^\n"
-        b"doubtful.prompty:3:1: LP030 'asistant' is not a role (did you mean 'assistant'?): the line is text, and "
-        b"begins no section; write assistant:\n"
+        b"doubtful.prompty:3:1: LP030 'asistant' is not a role (did you mean 'assistant'?): the line is text and "
+        b"doesn't begin a section; write assistant:\n"
         b"1 error, 1 warning in 2 files\n",
         "",
     )

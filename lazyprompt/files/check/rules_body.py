@@ -63,7 +63,7 @@ _SHORT: Final = 4096
 # The effect of an empty section, by role. An empty thread section is valid: it marks the position of the history.
 _EMPTY: Final[Mapping[str, str]] = {
     "thread": "",
-    "tools": "defines no tool",
+    "tools": "defines no tools",
 }
 _STAND_IN: Final[Mapping[str, Json]] = {
     "integer": 0,
@@ -124,12 +124,12 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
             fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault
-            what = f"{fault}: the line is text, and begins no section"
+            what = f"{fault}: the line is text and doesn't begin a section"
             yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, f"write {near}:")
 
 
 def _nearest_role(word: str) -> str | None:
-    """Return the role that a word spells, misspells or is an alias for, or None."""
+    """Return the role that a word matches exactly, by typo or by alias, or None."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
     for role, slip in _SLIPS.items():
@@ -142,7 +142,7 @@ def _nearest_role(word: str) -> str | None:
 def fenced_roles(subject: Subject) -> Iterator[Hit]:
     """Report role lines inside code fences."""
     for line in _lines_of_roles(subject, fenced=True):
-        what = f"{line.text.strip()!r} is inside a code fence: it is text, and begins no section"
+        what = f"{line.text.strip()!r} is inside a code fence: the line is text and doesn't begin a section"
         yield Hit(subject.in_body(line.role_at), what, "if a section is meant, close the fence before it")
 
 
@@ -159,7 +159,7 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
     # A single capitalized word before a colon can be prose, unless a space precedes the colon.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
-        what = f"'{found[1]}:' is followed by text: the line is text, and begins no section"
+        what = f"'{found[1]}:' is followed by text: the line is text and doesn't begin a section"
         yield Hit(subject.in_body(own.in_body(found.start(1))), what, "move the text to the next line")
 
 
@@ -171,7 +171,7 @@ def empty_sections(subject: Subject) -> Iterator[Hit]:
         content = _COMMENT.sub("", subject.template[line.end : end]).strip()
         effect = _EMPTY.get(line.role, "is sent as an empty message")
         if not content and effect:
-            what = f"the section {line.text.strip()!r} is empty, and {effect}"
+            what = f"the section {line.text.strip()!r} is empty and {effect}"
             yield Hit(subject.in_body(line.role_at), what, "add its text, or remove it")
 
 
@@ -194,7 +194,7 @@ def late_system(subject: Subject) -> Iterator[Hit]:
     behind = False
     for line in _lines_of_roles(subject):
         if line.role == "system" and behind:
-            what = "a system section after a user turn: many models refuse it, or read it as if it came first"
+            what = "a system section after a user turn: many models reject it, or read it as if it came first"
             yield Hit(subject.in_body(line.role_at), what, "move it to the start, or into the user's turn")
         behind = behind or line.role == "user"
 
@@ -309,7 +309,7 @@ def too_long(subject: Subject) -> Iterator[Hit]:
     for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
             advice = "shorten it, or use a model with a larger context window"
-            yield Hit(_place_of_model(subject), f"{length}; {name} takes {context}", advice)
+            yield Hit(_place_of_model(subject), f"{length}; {name} accepts {context}", advice)
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
@@ -322,8 +322,8 @@ def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
         options = subject.spec.model.get("options")
         limit = options.get("maxOutputTokens") if isinstance(options, dict) else None
         own, answer = tokens_of(subject), limit if isinstance(limit, int) else 0
-        kept = f", and {answer} are reserved for the answer" if answer else ""
-        length = f"with defaults and examples the prompt has about {own} tokens{kept}"
+        kept = f", and {answer} are reserved for the response" if answer else ""
+        length = f"with defaults and examples, the prompt contains about {own} tokens{kept}"
         yield given, context_of(given), own + answer, length
 
 

@@ -38,7 +38,7 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
     """Report the first line ending that differs from the file's first line ending."""
     ends = [*_END.finditer(subject.text)]
     if other := next((each for each in ends if each[0] != ends[0][0]), None):
-        names = f"{_NAMES_OF_ENDS[other[0]]}, and the lines before it in {_NAMES_OF_ENDS[ends[0][0]]}"
+        names = f"{_NAMES_OF_ENDS[other[0]]}; the lines before it end in {_NAMES_OF_ENDS[ends[0][0]]}"
         what = f"this line ends in {names}"
         yield Hit(subject.place(other.start()), what, "save the file with one kind of line end")
 
@@ -107,8 +107,8 @@ _QUOTES = "if other programs read the file too, put it in quotes"
 # Plain scalars that lazyprompt reads as text but YAML 1.1 reads as another type, with advice.
 _YAML_1_1: Final = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false", "write true or false; or put it in quotes"),
-    (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a number to the base of 60", _QUOTES),
-    (re.compile(r"[-+]?0[0-7]+"), "a number to the base of 8", _QUOTES),
+    (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a base-60 number", _QUOTES),
+    (re.compile(r"[-+]?0[0-7]+"), "an octal number", _QUOTES),
     (re.compile(r"[-+]?\d(?=\d*_)[\d_]+"), "a number", "write the number without _; or put it in quotes"),
 )
 

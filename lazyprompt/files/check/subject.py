@@ -293,7 +293,7 @@ class Subject:
             self.faults.append(hit)
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
-        """Convert a template error to a hit. Most template errors state only a line number."""
+        """Convert a template error to a rule violation. Most template errors state only a line number."""
         its, at = whole.fault(error, ENGINES[self.engine])
         what = str(its).splitlines()[0]
         named = _LINE.match(what)
@@ -366,7 +366,7 @@ class Subject:
 
 
 def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
-    """Convert a prompt file error to a hit.
+    """Convert a prompt file error to a rule violation.
 
     Args:
         error: The error to convert.
