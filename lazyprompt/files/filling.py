@@ -1,6 +1,6 @@
 """Classes that fill prompt files, and the prompter for prompt files.
 
-A filled template is a sequence of own text and values. Only the template's own text can contain role lines.
+A filled template is a sequence of template text and values. Only the template's own text can contain role lines.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Filling:
         )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """Fill the template and return its own text and the values, in order.
+        """Fill the template, and return the template's text and the values in order.
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
@@ -530,7 +530,7 @@ class _FileSource:
 
     @property
     def fills_turns(self) -> bool:
-        """Always True, because values can fill any turn, and loop variables have other names than their inputs."""
+        """Always True, because values can fill any turn, and loop variables and inputs have different names."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
@@ -547,7 +547,7 @@ def _is_empty_user_turn(step: Step) -> bool:
 
 
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
-    """Return the system text and the final user text, each alternating own text and values, and the other turns."""
+    """Return the system text and the final user text as alternating template text and values, and the other turns."""
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
@@ -563,7 +563,7 @@ def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return parts with own text at even indexes and values at odd indexes."""
+    """Return parts with template text at even indexes and values at odd indexes."""
     found = [""]
     for part in parts:
         if isinstance(part, Value):
@@ -574,5 +574,5 @@ def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return each part's input name. Own text, and expressions without an input, get the name ``own``."""
+    """Return each part's input name. Template text, and expressions without an input, get the name ``own``."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

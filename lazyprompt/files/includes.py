@@ -155,7 +155,7 @@ class Expanded:
     pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Find the file that causes an error, because line numbers in the expanded text match no file.
+        """Find the file that causes an error, because line numbers in the expanded text don't refer to a file.
 
         Args:
             error: The error raised for the expanded text.

@@ -221,7 +221,7 @@ class Prompty(LoadedPrompty):
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """Fill the template and return its own text and the values (:class:`~lazyprompt.templates.slots.Value`).
+        """Fill the template and return its text and the values (:class:`~lazyprompt.templates.slots.Value`).
 
         Args:
             inputs: The inputs; see :meth:`validate`.
@@ -244,7 +244,7 @@ class Prompty(LoadedPrompty):
         return "".join(map(display_text, self.parts(inputs)))
 
     def render_segments(self, inputs: object = None, strict: Collection[str] = ()) -> list[TemplateSegment]:
-        """Return the filled template as segments of own text and values.
+        """Return the filled template as segments of template text and values.
 
         Args:
             inputs: The inputs; see :meth:`validate`.

@@ -66,7 +66,7 @@ _OF_VALUE: dict[type, str] = {bool: "boolean", int: "integer", float: "float", l
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """An input, an output, a tool parameter, or a part of one.
+    """An input, an output or a tool parameter, or a property nested in one.
 
     Args:
         name: The property's name, or ``""`` for the items of an array and the choices of a union.

@@ -71,7 +71,7 @@ class References:
 
         Args:
             fields: The fields to resolve.
-            source: The file that contains them.
+            source: The file that contains the fields.
 
         Raises:
             PromptFileError: A reference can't be resolved or isn't allowed; the message contains its position.

@@ -292,7 +292,7 @@ class TemplateSegment:
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
-        source: The input or variable that the expression consists of, or None for other expressions and own text.
+        source: The input or variable that the expression consists of, or None for other expressions and template text.
         strict: True if the value comes from a strict input, which must not contain role lines.
     """
 
@@ -375,7 +375,7 @@ def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) 
 
 
 def _roles(text: str) -> list[str]:
-    """Return the roles of the sections that a parser finds in a text."""
+    """Return the roles of the sections that a parser finds in text."""
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
@@ -386,7 +386,7 @@ def _strict_error(where: str, line: Boundary) -> SafetyError:
 
 
 def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in a value with its path."""
+    """Yield each string in a value, with the string's path."""
     if isinstance(value, str):
         yield value, where
     elif is_mapping(value):

@@ -156,7 +156,7 @@ _ROWS = (
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
-            # Section 7.1.2 of the specification sends files by URL, and audio in any format.
+            # According to section 7.1.2 of the specification, files are sent by URL, and audio in any format.
             "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
@@ -184,7 +184,7 @@ _ROWS = (
         defaults={"max_tokens": 4096},
         structured="output_config",
         text_content=False,
-        # Anthropic supports strict tools, but the Prompty specification doesn't send the setting.
+        # Anthropic supports strict tools, but the Prompty specification omits the setting for Anthropic.
         strict_tools=False,
     ),
     RequestTarget(
@@ -246,7 +246,7 @@ def request(
     report: Report = (),
     guard: MessageGuard | None = None,
 ) -> Payload:
-    """Build the request for a prompt file, with a report of options, tools and blocks that it can't represent.
+    """Build the request for a prompt file, with a report of content that the request can't represent.
 
     Args:
         spec: The front matter of the prompt file.
@@ -370,7 +370,7 @@ def _join_text(blocks: Sequence[Block]) -> str:
 
 
 def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes) -> None:
-    """Report media URLs that the Prompty specification sends although the provider refuses them."""
+    """Report media URLs that are sent according to the Prompty specification although the provider rejects them."""
     why = f"{target.profile} refuses URLs here, but Prompty sends them: pass data, or use api='responses'"
     for at, message in enumerate(messages):
         for index, given in enumerate(message.blocks):

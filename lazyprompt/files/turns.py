@@ -238,7 +238,9 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 
 
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
-    """Convert a conversation to messages. The attribute ``name`` is the speaker's name; others become metadata.
+    """Convert a conversation to messages.
+
+    The attribute ``name`` becomes the speaker's name. All other attributes become metadata.
 
     Args:
         steps: The turns and threads.

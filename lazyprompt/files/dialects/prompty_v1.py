@@ -51,7 +51,7 @@ _PROVIDERS = {
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-# New names for connection settings; all other names are converted from snake_case to camelCase.
+# Prompty v2 names for v1 connection settings; all other names are converted from snake_case to camelCase.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
     **{name: option for option, name in snake_names(OPTIONS).items()},
@@ -359,7 +359,7 @@ def _property(node: Node, where: str, reading: DialectFile) -> Node:
 
 def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
-    # Drop the parameters from Python types such as List[str] and Dict[str, int].
+    # Drop the type arguments from Python types such as List[str] and Dict[str, int].
     plain_name = name.partition("[")[0].strip().lower()
     if plain_name not in _TYPES:
         known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"

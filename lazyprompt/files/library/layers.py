@@ -37,7 +37,7 @@ _UNSETTLED_NS: Final = 50_000_000
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return the stamp of a file or directory, or None if it doesn't exist."""
+    """Return the modification time, size and inode of a path, or None if the path doesn't exist."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call
     except (OSError, ValueError):
@@ -53,7 +53,7 @@ class Trace:
         self.variables: dict[str, str | None] = {}
 
     def file(self, path: Path | str) -> None:
-        """Record the stamp of a file before the file is read."""
+        """Record the current state of a file before the file is read."""
         name = str(path)
         if name not in self.files:
             self.files[name] = stamp_of(name)
@@ -207,7 +207,7 @@ def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
         if left[0] < 0 or depth > _MAX_DEPTH:
             raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
-        # Archive members can have any name.
+        # Archive members can have arbitrary names.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name

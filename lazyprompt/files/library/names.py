@@ -192,7 +192,7 @@ SUFFIXES: Final = (".prompty", ".yaml", ".yml")
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 """The file name suffixes of YAML prompt files."""
 
-# All codes in ISO 639-1.
+# All language codes in ISO 639-1.
 _SHORT_CODES = (
     "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
     "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja "

@@ -183,7 +183,7 @@ def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str 
 
 
 def _texts_in(value: Json) -> set[str]:
-    """Return all texts that a value contains."""
+    """Return all strings in a value."""
     if isinstance(value, str):
         return {value}
     within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
