@@ -149,7 +149,7 @@ def test_what_is_no_text_is_told(root: Path) -> None:
         workspace.read("big.prompty")
     with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
         workspace.save("new.prompty", "x" * 5_000_001, None)
-    with pytest.raises(PromptFileMissingError, match="file not found"):
+    with pytest.raises(PromptFileMissingError, match="there is no such file"):
         workspace.read("support/none.prompty")
 
 
