@@ -1,1 +1,1 @@
-"""Models to ask: at providers, and on local engines. Read online.py first."""
+"""Clients for hosted models and local inference engines. Start with ``online.py``."""

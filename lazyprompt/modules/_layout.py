@@ -1,4 +1,4 @@
-"""The layout of a local model's prompts, the BOS that an engine adds, and the form of the model's answers."""
+"""The prompt layout of a local model, the format of its responses, and the BOS token that an engine adds."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.targets import TextTarget
 
-# Timeout in seconds of the request that asks an engine for its BOS.
-_SOON = 10.0
+# The timeout in seconds for the request that detects an engine's BOS token.
+_BOS_TIMEOUT = 10.0
 
 
 class PromptLayout(NamedTuple):
     """The layout of a model's prompts.
 
     Attributes:
-        template: The chat template; None if markers are used.
+        template: The chat template, or None if markers replace it.
         markers: The markers.
-        answers: The form of the answers, a name of :class:`~lazyprompt.ResponseParser`.
+        answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts.
     """
 
     template: ChatTemplate | None
@@ -46,7 +46,7 @@ class PromptLayout(NamedTuple):
 
     @property
     def bos(self) -> str:
-        """The prompts' beginning-of-text token, or ""."""
+        """The beginning-of-text token of the prompts, or an empty string."""
         if self.template is not None:
             return self.template.special_tokens.get("bos_token", "")
         return self.markers.bos
@@ -56,23 +56,23 @@ class PromptLayout(NamedTuple):
 
         Args:
             rendered: The prompt.
-            as_ids: True if token ids are sent, in which untrusted text never becomes that token.
+            as_ids: True if the prompt is sent as token ids. Untrusted text then never becomes a control token.
         """
         at, opening = next(((at, part) for at, part in enumerate(rendered.parts) if part), (0, ""))
         return bool(self.bos) and opening.startswith(self.bos) and (not as_ids or is_trusted(at, opening))
 
     def target(self, prompter: Prompter) -> TextTarget:
-        """Return the target that renders a prompter's prompts."""
+        """Return the target that renders prompts from a prompter."""
         return prompter.text_target(self.markers if self.template is None else None, self.template)
 
 
 class LayoutSettings(NamedTuple):
-    """A caller's settings of a layout; None is the model's own.
+    """The caller's layout settings; None selects the model's own setting.
 
     Attributes:
-        template: The chat template, its path or its text.
-        markers: The markers, or the family.
-        answers: The form of the model's answers.
+        template: The chat template, its path, or its text.
+        markers: The markers, or the name of a model family.
+        answers: The format of the model's responses.
     """
 
     template: ChatTemplate | str | Path | None
@@ -83,10 +83,10 @@ class LayoutSettings(NamedTuple):
         """Check the settings that don't depend on the model.
 
         Raises:
-            TemplateError: Both a template and markers are given, or the family or form is unknown.
+            TemplateError: Both a template and markers are set, or the model family or response format is unknown.
         """
         if self.template is not None and self.markers is not None:
-            raise TemplateError("chat_template= and markers= both set the layout of prompts; give one of them")
+            raise TemplateError("chat_template= and markers= both set the prompt layout; pass only one of them")
         if isinstance(self.markers, str):
             Markers.for_model(self.markers)
         if self.answers is not None:
@@ -94,18 +94,20 @@ class LayoutSettings(NamedTuple):
 
 
 def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
-    """Return the layout of a model's prompts: the caller's, that of the model's template, or that of its family.
+    """Return the prompt layout of a model.
+
+    The caller's settings take precedence over the model's chat template, and the template over the model family.
 
     Args:
-        base_model: The model's file, directory or name; empty if only a server knows it.
+        base_model: The model's file, directory or name, or an empty string if only the server knows the model.
         given: The caller's settings.
 
     Returns:
-        The layout. A template given as text, or in a file of its own, gets the model's special tokens.
+        The layout. A template passed as text or as a separate file uses the model's special tokens.
 
     Raises:
-        TemplateError: The model has neither a template nor a family, or the template is invalid.
-        TokenizerError: A file cannot be read.
+        TemplateError: The model has no chat template and no known family, or the template is invalid.
+        TokenizerError: A file of the model cannot be read.
     """
     if isinstance(given.template, ChatTemplate):
         return _by_template(given.template, base_model, given.answers)
@@ -119,19 +121,19 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
     if own.templates:
         return _by_template(ChatTemplate(own), base_model, given.answers)
     if not base_model:
-        raise TemplateError("the prompt format of the model is unknown: give base_model, chat_template= or markers=")
+        raise TemplateError("the model's prompt format is unknown; pass base_model, chat_template= or markers=")
     try:
         return _by_markers(base_model, base_model, given.answers)
     except TemplateError as error:
         raise TemplateError(
-            f"the prompt format of {base_model!r} is unknown: it has no chat template, and no model family has its "
-            "name; give chat_template= (the template, or a file that has it) or markers= (a family of `lazyprompt "
-            "list families`, or Markers); an online model is an OnlineChatModule"
+            f"the prompt format of {base_model!r} is unknown: it has no chat template, and its name matches no model "
+            "family; pass chat_template= (the template or its file) or markers= (a family from `lazyprompt list "
+            "families`, or Markers); for an online model, use OnlineChatModule"
         ) from error
 
 
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
-    # The model was trained on the template's own text; its name may be that of another model.
+    # Prefer the template's text to the model's name, which may be that of another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
     return PromptLayout(template, template.markers, answers or form_in(text, _known_form_or_default(base_model)))
 
@@ -143,7 +145,7 @@ def _by_markers(markers: Markers | str, base_model: str, answers: str | None) ->
 
 
 def _known_form_or_default(name: str) -> str:
-    """Return the name if it is a known form of answers, else ``hermes``, the form that lazyprompt writes."""
+    """Return the name if it is a known response format, or ``hermes``, lazyprompt's default format."""
     try:
         ResponseParser(name)
     except TemplateError:
@@ -152,9 +154,9 @@ def _known_form_or_default(name: str) -> str:
 
 
 def ids_before_text(tokenizer: TokenizerLike) -> list[int]:
-    """Return the ids that a tokenizer puts before each text."""
+    """Return the token ids that a tokenizer adds before each text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(backend, "post_processor"):  # only the package tokenizers adds any
+    if not hasattr(backend, "post_processor"):  # only the tokenizers package adds token ids
         return []
     own: tokenizers.Tokenizer = backend
     made = own.encode("a")
@@ -162,14 +164,14 @@ def ids_before_text(tokenizer: TokenizerLike) -> list[int]:
 
 
 def llama_cpp_ids_before_text(url: str, settings: ClientSettings) -> list[int] | None:
-    """Return the ids that llama.cpp puts before each text; None if the server doesn't tell.
+    """Return the token ids that llama.cpp adds before each text, or None if the server doesn't report them.
 
-    An unreachable server is an error of the call that follows.
+    An unreachable server is not an error here, since the next model call reports it.
     """
-    # A given HTTP client must not be closed here.
+    # Don't close an HTTP client that the caller passed.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}
-    # The client requires a base URL; the request has an address of its own.
-    asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _SOON), options=own)
+    # The client requires a base URL, but the request below uses its own URL.
+    asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _BOS_TIMEOUT), options=own)
     client = CompletionsClient(asked, Server())
     try:
         answer = client.post(f"{url}/tokenize", {"content": "", "add_special": True})

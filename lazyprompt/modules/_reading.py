@@ -1,4 +1,4 @@
-"""Reads the answers to one request: whole or streamed, as text or with a requested JSON schema."""
+"""Reads complete and streamed model responses, and parses structured output."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
     from lazyprompt.safety.restoring import Restorer
 
 _ADVICE = {
-    "refusal": "the model refused to answer; its text is in .partial: ask differently",
-    "content_filter": "the provider's content filter withheld the answer; the received part is in .partial: change the "
-    "prompt, or the provider's safety settings",
-    "length": "the answer reached the token limit before any text: give a larger max_tokens",
-    "broken call": "the model wrote a malformed tool call: ask again; the received part is in .partial",
+    "refusal": "the model refused to answer; its text is in .partial; rephrase the prompt",
+    "content_filter": "the provider's content filter withheld the response; the received part is in .partial; change "
+    "the prompt or the provider's safety settings",
+    "length": "the response reached the token limit before any text; increase max_tokens",
+    "broken call": "the model wrote a malformed tool call; the received part is in .partial; repeat the request",
 }
-_EMPTY = "the model's answer is empty: ask again, or differently"
-# The input of such a call is empty, and would run a function with its defaults.
+_EMPTY = "the model's response is empty; repeat the request or rephrase the prompt"
+# The parsed input of a malformed call is empty, so the function would run with its defaults.
 _BROKEN = (
-    "the model called the tool {!r} with arguments that are not a JSON object: {!r:.200}; ask again; the received part "
-    "is in .partial"
+    "the model called the tool {!r} with arguments that are not a JSON object: {!r:.200}; the received part is in "
+    ".partial; repeat the request"
 )
 _CUT_CALL = (
-    "the answer reached the token limit inside a tool call, which may have lost arguments: give a larger max_tokens; "
-    "the received part is in .partial"
+    "the response reached the token limit inside a tool call, so arguments may be missing; increase max_tokens; the "
+    "received part is in .partial"
 )
 
 
 ResponseFormat: TypeAlias = "type[BaseModel] | Mapping[str, Any]"
 
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
-# The first character of JSON, by the schema's type.
+# The first character of a JSON value, by schema type.
 _OPENS = {"object": "{", "array": "["}
 
 
 class AnswerSchema(NamedTuple):
-    """The JSON schema of an answer.
+    """The JSON schema for structured output.
 
     Attributes:
         name: The name.
         schema: The JSON schema.
-        model: The pydantic model; None if only a schema was given.
+        model: The pydantic model, or None if the caller passed a JSON schema.
     """
 
     name: str
@@ -65,16 +65,16 @@ class AnswerSchema(NamedTuple):
 
     @classmethod
     def of(cls, response_format: ResponseFormat) -> AnswerSchema:
-        """Read a pydantic model, or a JSON schema, by itself or in OpenAI's ``response_format``.
+        """Create a schema from a pydantic model, a JSON schema, or OpenAI's ``response_format``.
 
         Raises:
-            FormatError: The argument is neither.
+            FormatError: The argument has none of these types.
         """
         if _is_model(response_format):
             return cls(response_format.__name__, response_format.model_json_schema(), response_format)
         if not is_mapping(response_format):
             raise FormatError(
-                f"response_format is a pydantic model or a JSON schema as a dict, not {response_format!r}"
+                f"response_format must be a pydantic model or a JSON schema as a dict, not {response_format!r}"
             )
         fields = checked_object(response_format, "response_format", FormatError)
         if fields.get("type") == "json_object":
@@ -84,41 +84,45 @@ class AnswerSchema(NamedTuple):
         named = fields["json_schema"]
         schema = named.get("schema") if isinstance(named, dict) else None
         if not isinstance(named, dict) or not isinstance(schema, dict):
-            raise FormatError('the "json_schema" of a response_format is a dict with the schema as its "schema"')
+            raise FormatError('"json_schema" in response_format must be a dict that contains the schema as "schema"')
         return cls(str(named.get("name", "answer")), schema, None)
 
     @property
     def instruction(self) -> str:
-        """The instruction for a model whose provider does not enforce a schema."""
+        """The instruction that describes the schema to a model whose provider does not enforce it."""
         schema = json.dumps(self.schema, ensure_ascii=False)
         return f"Answer with one JSON value and nothing else: no words before or behind it. Its JSON schema:\n{schema}"
 
     def read(self, text: str) -> object:
-        """Parse the JSON of an answer: alone, in a fence, or with text around it.
+        """Parse the JSON in a response, even inside a code fence or other text.
 
         Returns:
-            An object of the pydantic model, or the JSON value, which is not validated against the schema.
+            An instance of the pydantic model, or the JSON value without schema validation if there is no model.
 
         Raises:
-            ValueError: There is no JSON, or the pydantic model refuses it.
+            ValueError: The response contains no JSON, or the JSON fails the pydantic model's validation.
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # Validate JSON, not Python values: strict models refuse dates as strings, and numbers would be rounded.
+        # Validate the JSON text: strict models reject Python date strings, and parsed floats lose digits.
         return json.loads(found) if self.model is None else self.model.model_validate_json(found)
 
 
 def _is_model(value: object) -> TypeGuard[type[BaseModel]]:
-    from pydantic import BaseModel  # noqa: PLC0415 - slow, and only such answers need it
+    from pydantic import BaseModel  # noqa: PLC0415 - slow, and needed only for structured output
 
     return isinstance(value, type) and issubclass(value, BaseModel)
 
 
 def _json_in(text: str, opens: str) -> str:
-    """Return the JSON value in an answer that begins with one of these characters; ``""`` is for any.
+    """Return the JSON value in a response.
+
+    Args:
+        text: The text of the response.
+        opens: The required first character of the value, or an empty string for any value.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The response contains no such value.
     """
     whole = text.strip()
     fenced = (match[1].strip() for match in _FENCED.finditer(text))
@@ -127,14 +131,14 @@ def _json_in(text: str, opens: str) -> str:
         if found is not None:
             return found
         if _is_json(whole):
-            raise ValueError(f"it is JSON, and does not begin with {opens}")
-        # Text surrounds the JSON. Try only the first place: later ones are parts of a broken value.
+            raise ValueError(f"the JSON does not begin with {opens}")
+        # Text surrounds the JSON. Try only the first match: later matches are parts of a malformed value.
         begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:
-            raise ValueError("there is no JSON in it")
+            raise ValueError("the text contains no JSON")
         return text[begin : json.JSONDecoder().raw_decode(text, begin)[1]]
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def _is_json(text: str) -> bool:
@@ -146,15 +150,15 @@ def _is_json(text: str) -> bool:
 
 
 class ReplyReader(NamedTuple):
-    """Reads the answers to one request.
+    """Reads the responses to one request.
 
     Attributes:
-        parse: A function that parses a whole answer, given as a dict.
-        collector: A function that creates a collector of a stream's events.
-        parser: A function that creates the parser of raw text, for a local model; None for a provider.
-        heard: A function called with the events and the message of each complete answer. An answer that is not streamed
-            is its only event.
-        restorer: The restorer of the prompt's neutralised sequences.
+        parse: A function that parses a complete response from a dict.
+        collector: A function that creates a collector for stream events.
+        parser: A function that creates a raw text parser for a local model; None for a provider.
+        heard: A function called with the events and the message of each complete response. Without streaming, the only
+            event is the response itself.
+        restorer: The restorer for the prompt's neutralised control sequences.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
@@ -164,7 +168,7 @@ class ReplyReader(NamedTuple):
     restorer: Restorer = NOTHING
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """Return the message of a whole answer, and the answer as a dict."""
+        """Return the message in a complete response, and the response as a dict."""
         fields = as_dict(answer)
         message = restore_message(self.parse(fields), self.restorer)
         if self.heard is not None:
@@ -175,7 +179,7 @@ class ReplyReader(NamedTuple):
 def text_reader(
     parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer
 ) -> ReplyReader:
-    """Return a reader of the raw text of a local model."""
+    """Return a reader for a local model's raw text."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
         return _with_usage(parser().parse(_raw_text(answer)), answer)
@@ -184,17 +188,17 @@ def text_reader(
 
 
 class CutError(Exception):
-    """A stream that stopped before its final event."""
+    """A stream ended before its final event."""
 
 
 class PartialAnswer:
-    """The received part of an answer.
+    """The received part of a response.
 
     Args:
-        exchange: The request, and the reader of its answer.
+        exchange: The request and its response reader.
 
     Attributes:
-        reply: The whole answer; None before its end.
+        reply: The complete response, or None before it is complete.
         begun: True if an event was received.
     """
 
@@ -208,7 +212,7 @@ class PartialAnswer:
         self.begun = False
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in an event."""
+        """Return the new deltas in an event."""
         self.begun = True
         if self._reader.heard is not None:
             self._events.append(event)
@@ -218,10 +222,10 @@ class PartialAnswer:
         return self._restored.feed(news)
 
     def finish(self) -> list[Delta]:
-        """Return the pieces that were held back until the end.
+        """Return the deltas that were buffered until the end.
 
         Raises:
-            CutError: The stream had no final event.
+            CutError: The stream ended before its final event.
         """
         if not self._collector.complete:
             raise CutError
@@ -231,7 +235,7 @@ class PartialAnswer:
         return [*self._restored.feed(self._text.rest), *self._restored.finish()]
 
     def message(self) -> tuple[Msg, dict[str, Any]]:
-        """Return the message of the answer so far, and the answer as a dict."""
+        """Return the message received so far, and the response as a dict."""
         answer = self._collector.answer()
         parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
         parsed = restore_message(parsed, self._reader.restorer)
@@ -240,18 +244,18 @@ class PartialAnswer:
         return parsed, answer
 
     def partial(self) -> Reply | None:
-        """Return the received part of the answer, or None."""
+        """Return the received part of the response, or None if nothing was received."""
         if self.reply is not None or not self.begun:
             return self.reply
         try:
             return self._exchange.partial(*self.message())
-        except FormatError:  # nothing but its envelope was received
+        except FormatError:  # only metadata was received, without a message
             return None
 
 
-# The paths of an answer's text: OpenAI's completions and Ollama's generate.
+# The paths to the text in a response, for OpenAI's completions API and Ollama's `generate`.
 _TEXTS: tuple[tuple[str | int, ...], ...] = (("choices", 0, "text"), ("response",))
-# The paths of the token counts of prompt and answer.
+# The paths to the prompt and completion token counts.
 _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
     (("usage", "prompt_tokens"), ("usage", "completion_tokens")),
     (("prompt_eval_count",), ("eval_count",)),
@@ -259,20 +263,20 @@ _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
 
 
 def _raw_text(answer: Mapping[str, Any]) -> str:
-    """Return the text of an engine's answer.
+    """Return the text in an engine's response.
 
     Raises:
-        FormatError: The answer has no text.
+        FormatError: The response contains no text.
     """
     for path in _TEXTS:
         found = value_at(answer, path)
         if isinstance(found, str):
             return found
-    raise FormatError(f"not an answer of an engine: it has no text, only {', '.join(map(repr, answer))}")
+    raise FormatError(f"not an engine's response: it contains no text, only {', '.join(map(repr, answer))}")
 
 
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
-    """Return a message with the engine's token counts."""
+    """Add the engine's token counts to a message."""
     for paths in _COUNTS:
         prompt, completion = (value_at(answer, path) for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
@@ -286,16 +290,16 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
 
 
 class Exchange(NamedTuple):
-    """A request, and the reader of its answer.
+    """A request and its response reader.
 
     Attributes:
         request: The request.
-        reader: The reader of its answer.
-        structure: The JSON schema of the answer, or None.
-        user_text: The user's text, or None if the history awaits the answer.
-        trim: The report of the budget, or None without one.
-        report: The report of the payload.
-        tools: The tools that a local model is offered.
+        reader: The response reader.
+        structure: The JSON schema for structured output, or None.
+        user_text: The user's text, or None if the history already ends with a message that awaits a response.
+        trim: The budget's trim report, or None without a budget.
+        report: The payload's report.
+        tools: The tools in a local model's prompt.
     """
 
     request: Request
@@ -307,22 +311,22 @@ class Exchange(NamedTuple):
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
-        """Return an answer, whole or partial, as a reply without checks."""
+        """Return a complete or partial response as a reply without validating it."""
         return Reply(message, raw, parsed, self.user_text, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
-        """Return a whole answer as a reply.
+        """Return a complete response as a reply.
 
         Raises:
-            ModuleError: The answer is refused, filtered or empty, has an incomplete or malformed call, or doesn't fit
-                the requested schema.
+            ModuleError: The response is a refusal, was filtered, is empty, contains an incomplete or malformed tool
+                call, or doesn't match the requested schema.
         """
         reply = self.partial(message, raw)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":
             raise ModuleError(_ADVICE[reply.finish], kind="invalid", partial=reply)
-        # Cut arguments may look complete: the rest can be valid JSON, or empty.
+        # Truncated arguments may look complete, because they can be empty or valid JSON.
         if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
             raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
         free = message.native.custom_calls() if message.native else ()
@@ -331,21 +335,24 @@ class Exchange(NamedTuple):
             raise ModuleError(_BROKEN.format(broken.name, broken.raw_input), kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):
             raise ModuleError(_ADVICE.get(reply.finish or "", _EMPTY), kind="empty", partial=reply)
-        if self.structure is None or reply.tool_calls:  # with calls, the answer comes later
+        if self.structure is None or reply.tool_calls:  # structured output comes after the tool calls
             return reply
         try:
             return self.partial(message, raw, self.structure.read(reply))
         except ValueError as error:
             raise ModuleError(
-                f"the answer is not a {self.structure.name}: {error}; it is in .partial: ask again, or give a larger "
-                "max_tokens if it was cut off",
+                f"the response is not a valid {self.structure.name}: {error}; the response is in .partial; repeat the "
+                "request, or increase max_tokens if the response was truncated",
                 kind="invalid",
                 partial=reply,
             ) from error
 
 
 class _End:
-    """The callbacks for a whole answer. It has no reference to the stream, so a dropped stream closes immediately."""
+    """The callbacks for a complete response.
+
+    Callbacks don't refer to the stream, so an abandoned stream is closed immediately.
+    """
 
     __slots__ = ("reply", "then")
 
@@ -360,27 +367,27 @@ class _End:
 
 
 class _Stream:
-    """A stream with the whole answer at its end."""
+    """A stream that ends with the complete response."""
 
     def __init__(self) -> None:
         self._end = _End()
 
     @property
     def reply(self) -> Reply:
-        """The whole answer.
+        """The complete response.
 
         Raises:
             ModuleError: The stream has not ended.
         """
         if self._end.reply is None:
-            raise ModuleError("the answer is not complete yet: iterate over the stream to its end first")
+            raise ModuleError("the response is not complete yet; iterate over the stream to its end first")
         return self._end.reply
 
     def then(self, call: Callable[[Reply], object]) -> Self:
-        """Register a function to call with the whole answer at the end.
+        """Register a callback for the end of the stream.
 
         Args:
-            call: The function.
+            call: A function called with the complete response.
 
         Returns:
             The stream itself.
@@ -390,12 +397,13 @@ class _Stream:
 
 
 class ReplyStream(_Stream):
-    """A streamed answer: iterate over it for its text, or over :meth:`deltas` for all pieces.
+    """A streamed response.
 
-    Closing it (``with``, or ``close``) before its end closes the connection.
+    Iterate over the stream for its text, or over :meth:`deltas` for all deltas. Closing the stream early, with ``with``
+    or ``close``, closes the connection.
 
     Args:
-        deltas: A function that starts the stream. Its argument is called with the whole answer at the end.
+        deltas: A function that starts the stream. Its argument is a callback for the complete response.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
@@ -403,11 +411,11 @@ class ReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the pieces of the text."""
+        """Yield the text in pieces."""
         return (delta.text for delta in self._deltas if delta.kind == "text")
 
     def deltas(self) -> Iterator[Delta]:
-        """Return the pieces of text, thoughts and calls."""
+        """Return the deltas for text, reasoning and tool calls."""
         return self._deltas
 
     def close(self) -> None:
@@ -425,7 +433,7 @@ class AsyncReplyStream(_Stream):
     """Async version of :class:`ReplyStream`, for ``async for`` and ``async with``.
 
     Args:
-        deltas: A function that starts the stream. Its argument is called with the whole answer at the end.
+        deltas: A function that starts the stream. Its argument is a callback for the complete response.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:
@@ -433,13 +441,13 @@ class AsyncReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the pieces of the text."""
+        """Yield the text in pieces."""
         async for delta in self._deltas:
             if delta.kind == "text":
                 yield delta.text
 
     def deltas(self) -> AsyncIterator[Delta]:
-        """Return the pieces of text, thoughts and calls."""
+        """Return the deltas for text, reasoning and tool calls."""
         return self._deltas
 
     async def aclose(self) -> None:

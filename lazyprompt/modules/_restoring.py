@@ -1,4 +1,4 @@
-"""Restores the prompt's neutralised sequences in answers, whole or streamed."""
+"""Restores the prompt's neutralised control sequences in complete and streamed responses."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ NOTHING: Final = Restorer()
 
 
 def restore_message(message: Msg, restorer: Restorer) -> Msg:
-    """Return an answer with its sequences restored; its native form is unchanged."""
+    """Return a response with its control sequences restored. The provider's native data is unchanged."""
 
-    def restore(text: str, *, behind_text: bool = False) -> str:  # noqa: ARG001 - the signature of a ChangeText
+    def restore(text: str, *, behind_text: bool = False) -> str:  # noqa: ARG001 - ChangeText requires it
         return restorer.restore(text)
 
     return with_texts(message, restore) if restorer else message
 
 
 class RestoredDeltas:
-    """Restores sequences in the deltas of a stream.
+    """Restores control sequences in streamed deltas.
 
-    The end of a delta that may begin a sequence is held back until the next delta of the same text.
+    If the end of a delta may begin a control sequence, it is buffered until the next delta of the same text.
 
     Args:
-        restorer: The restorer of the sequences.
+        restorer: The restorer for the control sequences.
     """
 
     def __init__(self, restorer: Restorer) -> None:
@@ -40,11 +40,11 @@ class RestoredDeltas:
         self._held: Delta | None = None
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas that no later delta can change."""
+        """Return the deltas that are final."""
         return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
 
     def finish(self) -> list[Delta]:
-        """Return the delta that was held back."""
+        """Return the buffered delta in a list, which is empty if none is buffered."""
         held, self._held = self._held, None
         return [] if held is None else [replace(held, text=self._restorer.restore(held.text))]
 

@@ -152,7 +152,7 @@ def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
         (Status(404), r"--source: openai: .*\(HTTP 404\); "),
         (Malformed(page=True), r"--source: openai: "),
         (Answer("no", finish="refusal"), r"--source: the model refused to answer"),
-        (Answer(""), r"--source: the model's answer is empty"),
+        (Answer(""), r"--source: the model's response is empty"),
     ],
 )
 def test_no_answer_is_one_line_and_status_1(
