@@ -1,4 +1,4 @@
-"""Sends requests: limits concurrency, retries, and converts every failure to one kind of error."""
+"""Sends requests with limited concurrency and retries, and converts client errors to lazyprompt errors."""
 
 from __future__ import annotations
 
@@ -26,30 +26,35 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-# Faults to retry. A stream that has begun is never retried: its beginning would be repeated.
+# Faults to retry. A stream that has begun is never retried, because its beginning would be repeated.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
-# Seconds before the first retry, and the maximum before any; there is no retry if a server asks for more.
+# The minimum and maximum delay before a retry, in seconds. If a server requests a longer delay, the call fails.
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _ADVICE: dict[FaultKind, str] = {
-    "key": "give a valid key: api_key=, or the environment variable",
-    "not found": "check the model's name and the server's address",
-    "overflow": "shorten it, or give a budget: budget=Budget(tokens, counter)",
-    "request": "the request breaks a rule of the server; payload(...) shows it",
-    "rate limit": "send less at once (concurrency=), try again later, or raise the quota",
+    "key": "pass a valid key as api_key= or set it in the environment",
+    "not found": "check the model's name and the server's URL",
+    "overflow": "shorten the prompt or set a budget with budget=Budget(tokens, counter)",
+    "request": "the request breaks a rule of the server; inspect it with payload(...)",
+    "rate limit": "reduce concurrency=, try again later, or raise the quota",
     "server": "try again later",
-    "timeout": "try again, or give a larger timeout=",
-    "connection": "check that the server is running, and its address",
-    "cut": "the received part is in .partial; ask again",
-    "malformed": "check that its address is that of such an API",
-    "too large": "give a larger max_answer_bytes= if you expect such answers",
+    "timeout": "try again, or increase timeout=",
+    "connection": "check that the server is running and that its URL is correct",
+    "cut": "the received part is in .partial; repeat the request",
+    "malformed": "check that the URL belongs to the expected API",
+    "too large": "increase max_answer_bytes= if you expect responses of this size",
 }
 _LOG = logging.getLogger("lazyprompt")
-_END = object()  # marks the end of a stream
+_END = object()  # the sentinel for the end of a stream
 
 
 class _Loop(NamedTuple):
-    """The semaphore of an event loop, or None without a limit, and the lock with which its calls take turns."""
+    """The state of an event loop.
+
+    Attributes:
+        places: The semaphore that limits concurrent calls, or None without a limit.
+        turn: The lock that lets calls prepare their requests one at a time.
+    """
 
     places: asyncio.Semaphore | None
     turn: asyncio.Lock
@@ -60,11 +65,11 @@ class Sender:
 
     Args:
         client: The client.
-        source: The name of the source or engine in records and errors.
-        settings: The settings of the client; errors don't contain its key.
-        concurrency: The maximum number of concurrent calls, in threads and in each event loop; None for no limit.
+        source: The name of the source or engine, for call records and error messages.
+        settings: The client's settings. Error messages never contain its key.
+        concurrency: The maximum number of concurrent calls across threads, and in each event loop. None means no limit.
         hooks: Functions called with the record of each call.
-        failed: A function that creates the error, from its message, the fault and the received part of the answer.
+        failed: A function that creates an exception from its message, the fault and the partial reply.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class Sender:
         self._aretry: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
-        # Installed only with clients that don't retry themselves.
+        # Only clients without their own retries install tenacity.
         tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
@@ -97,17 +102,17 @@ class Sender:
         }
 
         def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
-            # Create an object for each call: tasks of one event loop would share its state.
+            # Each call needs its own retry object, because concurrent tasks would share its state.
             waiting: Awaitable[object] = tenacity.AsyncRetrying(**again)(call, asked)
             return waiting
 
         self._retry, self._aretry = tenacity.Retrying(**again), aretrying
 
     def send(self, exchange: Exchange) -> Reply:
-        """Send a request, and return the answer.
+        """Send a request and return the reply.
 
         Raises:
-            ModuleError: The call failed.
+            ModuleError: The model call failed.
         """
         with self._watch(exchange) as answer, self._place:
             whole: object = self._retry(self.client.send, exchange.request)
@@ -124,14 +129,14 @@ class Sender:
             return answer.reply
 
     def stream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> Generator[Delta]:
-        """Send a request, and yield the pieces of the answer.
+        """Send a request and yield the deltas of its response.
 
         Args:
-            exchange: The request, and the reader of its answer.
-            ended: A function called with the whole answer at the end.
+            exchange: The request and its response reader.
+            ended: A function called with the complete reply at the end.
 
         Raises:
-            ModuleError: The call failed; the error has the received part of the answer.
+            ModuleError: The model call failed; the exception contains the received part of the response.
         """
         with self._watch(exchange, streamed=True) as answer, self._place:
             event, events = self._retry(self._begin, exchange)
@@ -160,13 +165,13 @@ class Sender:
         ended(answer.reply)
 
     async def _make_in_turn(self, make: Callable[[], Exchange]) -> Exchange:
-        """Make the requests of an event loop one at a time.
+        """Create the requests of an event loop one at a time.
 
-        Tasks created together all start in one step of their loop: 500 of them blocked it for 0.4 to 1 s while prompts
-        and requests were made, and again when their answers arrived together. With a step for each, the loop was
-        blocked for 15 to 50 ms, and for 120 ms when answers arrived together. With ``concurrency=200``, it was never
-        blocked for more than 25 ms, since httpcore searches all connections for each request. The first request imports
-        the client in a thread, which takes up to two seconds.
+        Tasks created together all start in one step of their event loop. Without turns, 500 tasks blocked the loop for
+        0.4 to 1 s while prompts and requests were created, and again when their responses arrived together. With turns,
+        they blocked the loop for 15 to 50 ms, and for 120 ms when responses arrived together. With ``concurrency=200``,
+        they blocked the loop for at most 25 ms, because httpcore searches all connections for each request. The first
+        request imports the client in a thread, because the import takes up to two seconds.
         """
         async with self._loop().turn:
             if not self._loaded:
@@ -177,7 +182,7 @@ class Sender:
         return make()
 
     def _begin(self, exchange: Exchange) -> tuple[object, Generator[object]]:
-        """Return the first event of a stream, or `_END` if there is none, and the iterator of the others."""
+        """Return the first event of a stream, or `_END` for an empty stream, and an iterator over the other events."""
         events = self.client.stream(exchange.request)
         return next(events, _END), events
 
@@ -187,7 +192,7 @@ class Sender:
 
     @contextmanager
     def _watch(self, exchange: Exchange, *, streamed: bool = False) -> Generator[PartialAnswer]:
-        """Record a call at its end, and convert failures to lazyprompt's errors."""
+        """Record a call when it ends, and convert its exceptions to lazyprompt errors."""
         answer, begun = PartialAnswer(exchange), perf_counter()
         request = exchange.request
         failure: BaseException | None = None
@@ -196,13 +201,13 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # Not in a loop: tracebacks would show its variable.
+                # Two statements, because tracebacks would show the variable of a loop.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:
                     raise
                 raise failure from error
-            except BaseException as error:  # the stream was closed, or the task cancelled
+            except BaseException as error:  # the stream was closed, or the task was cancelled
                 failure = error
                 raise
             finally:
@@ -216,12 +221,12 @@ class Sender:
         for hook in self._hooks:
             try:
                 hook(record)
-            except Exception:  # noqa: BLE001 - a failing hook must not cost the caller the answer
-                _LOG.exception("a hook failed on the record of a call of %s", self._source)
+            except Exception:  # noqa: BLE001 - a failing hook must not discard the reply
+                _LOG.exception("a hook failed on the record of a call to %s", self._source)
 
     def _as_error(self, error: Exception, answer: PartialAnswer) -> Exception:
-        """Convert a client's failure to lazyprompt's error; other errors are returned unchanged."""
-        if isinstance(error, FormatError | RecursionError):  # RecursionError: JSON nested too deeply
+        """Convert a client's exception to a lazyprompt error, or return any other exception unchanged."""
+        if isinstance(error, FormatError | RecursionError):  # too deeply nested JSON raises RecursionError
             fault: Fault | None = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error
@@ -234,7 +239,7 @@ class Sender:
             return error
         if (moved := redirect_target(error)) is not None:
             fault = fault._replace(kind="not found", message=_describe_redirect(moved))
-        # Clients name lost connections differently; the kind depends on whether the answer had begun.
+        # Clients report lost connections differently, so the kind depends on whether the response had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if answer.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""
@@ -242,14 +247,14 @@ class Sender:
         return self._failed(message, fault, answer.partial())
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Return True if a retry may succeed."""
+        """Return True if retrying the call may succeed."""
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is None or (fault.retry_after or 0) > _LONGEST_WAIT:
             return False
         return fault.kind in _PASSING or fault.status in _PASSING_STATUSES
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
-        """Return the seconds to wait: the server's ``Retry-After``, or an exponential back-off."""
+        """Return the delay in seconds, from the server's ``Retry-After`` or by exponential back-off."""
         error = None if state.outcome is None else state.outcome.exception()
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
@@ -280,7 +285,7 @@ class Sender:
 
 
 def _describe_redirect(location: str) -> str:
-    """Describe the target of a redirect, without the parts of the address that could be secret."""
+    """Describe the target of a redirect, without the parts of its URL that may be secret."""
     to = urlsplit(location)
-    place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
-    return f"the server redirects to {place}; redirects are not followed, since they would send the key and prompt on"
+    place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another URL"
+    return f"the server redirects to {place}; redirects are not followed, because they would forward the key and prompt"

@@ -44,23 +44,23 @@ pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)
 # A fault, its kind of an answer, its kind of a stream, and what to do.
 FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
-    (Status(400), "request", "request", "payload(...) shows it"),
-    (Status(401), "key", "key", "give a valid key: api_key="),
-    (Status(403), "key", "key", "give a valid key: api_key="),
-    (Status(404), "not found", "not found", "check the model's name and the server's address"),
-    (Status(408), "timeout", "timeout", "give a larger timeout="),
-    (Status(409), "request", "request", "payload(...) shows it"),
+    (Status(400), "request", "request", "inspect it with payload(...)"),
+    (Status(401), "key", "key", "pass a valid key as api_key="),
+    (Status(403), "key", "key", "pass a valid key as api_key="),
+    (Status(404), "not found", "not found", "check the model's name and the server's URL"),
+    (Status(408), "timeout", "timeout", "increase timeout="),
+    (Status(409), "request", "request", "inspect it with payload(...)"),
     (Status(413), "overflow", "overflow", "give a budget"),
     (Status(429), "rate limit", "rate limit", "concurrency="),
-    (Status(418), "request", "request", "payload(...) shows it"),
+    (Status(418), "request", "request", "inspect it with payload(...)"),
     (Status(500), "server", "server", "try again later"),
     (Status(502), "server", "server", "try again later"),
     (Status(503), "server", "server", "try again later"),
     (Status(529), "server", "server", "try again later"),
     (Cut(0), "connection", "connection", "check that the server is running"),
     (Drop(), "connection", "connection", "check that the server is running"),
-    (Malformed(page=True), "malformed", "malformed", "check that its address is that of"),
-    (Malformed(), "malformed", "malformed", "check that its address is that of"),
+    (Malformed(page=True), "malformed", "malformed", "check that the URL belongs to the expected API"),
+    (Malformed(), "malformed", "malformed", "check that the URL belongs to the expected API"),
 )
 PATIENT = 3
 SHORT = 0.02
@@ -198,7 +198,7 @@ def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) 
         url = f"http://127.0.0.1:{taken.getsockname()[1]}{server.url(source).partition(source)[2]}"
         for error in failures(module(server, source, base_url=url), ASKED):
             assert (error.kind, error.partial) == ("connection", None)
-            assert "check that the server is running, and its address" in str(error)
+            assert "check that the server is running and that its URL is correct" in str(error)
 
 
 @SOME
@@ -206,7 +206,7 @@ def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> N
     url = server.url(source).replace(f"/{source}", "/nowhere")
     for error in failures(module(server, source, base_url=url), ASKED):
         assert error.kind == "not found"
-        assert "check the model's name and the server's address" in str(error)
+        assert "check the model's name and the server's URL" in str(error)
 
 
 @SOME
@@ -214,7 +214,7 @@ def test_an_answer_that_does_not_come_is_a_timeout(server: ModelServer, source: 
     server.faults = lambda _: Slow(first=TIMEOUT)
     for error in failures(module(server, source, timeout=0.15), ASKED):
         assert (error.kind, error.partial) == ("timeout", None)
-        assert "give a larger timeout=" in str(error)
+        assert "increase timeout=" in str(error)
 
 
 @SOME

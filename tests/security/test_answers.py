@@ -106,7 +106,7 @@ def test_an_answer_has_a_most_of_bytes(client: tuple[Any, str], body: str, codin
     ):
         assert error.kind == "too large"
         assert f"the answer has more than max_answer_bytes={LIMIT}" in str(error)
-        assert "give a larger max_answer_bytes=" in str(error)
+        assert "increase max_answer_bytes=" in str(error)
 
 
 @CLIENTS
