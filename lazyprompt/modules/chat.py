@@ -37,32 +37,32 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
     class HasPrompter(Protocol):
-        """A prompt in a file."""
+        """A prompt loaded from a file."""
 
         @property
         def prompter(self) -> Prompter:
-            """The prompt as a prompter."""
+            """The prompter that renders the prompt."""
             ...
 
     PrompterLike = Prompter | HasPrompter | str | Mapping[str, str] | None
 
 Step: TypeAlias = "Delta | Reply | ToolResultBlock"
-"""A step of a conversation with tools: a piece of an answer, an answer, or a tool result."""
+"""A step of a conversation with tools: a delta of a reply, a complete reply, or a tool result."""
 
 _FORMAT = "lazyprompt.chat/1"
-# The size limit of a saved conversation, in bytes.
+# The maximum size of a saved conversation, in bytes.
 _MOST = 1_073_741_824
 
 
 class CallOptions(NamedTuple):
-    """The arguments of a call.
+    """The arguments of a model call.
 
     Attributes:
         input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
         history: The earlier messages.
         tools: The tools that the model may call.
-        response_format: A pydantic model or JSON schema for the answer.
-        params: Other parameters of this call.
+        response_format: A pydantic model or JSON schema for structured output.
+        params: Other parameters for this call.
     """
 
     input: object
@@ -76,8 +76,8 @@ class ChatModule(ABC):
     """A model with a prompter attached.
 
     Args:
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a string or a list) and
-            ``seed``, or parameters of the client.
+        params: Default parameters for every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a string or a
+            list) and ``seed``, or parameters of the official client.
     """
 
     _unshared: ClassVar[tuple[str, ...]] = ("_client", "_connection")
@@ -92,7 +92,7 @@ class ChatModule(ABC):
         self._history = EMPTY_HISTORY
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy, without the connection and, in a pickle, without the key."""
+        """Return the state for a copy or pickle, which excludes the connection. A pickle also excludes the key."""
         return {name: value for name, value in vars(self).items() if name not in self._unshared}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -101,10 +101,10 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Prepare a connection; copies don't share it."""
+        """Prepare a new connection, which copies don't share."""
 
     def close(self) -> None:
-        """Close the connections of threads; the module can be used again.
+        """Close the connections used by threads; later calls open new ones.
 
         Calls in progress may time out.
         """
@@ -112,49 +112,50 @@ class ChatModule(ABC):
             sender.client.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the connections used by the running event loop."""
         if (sender := self._connection.sender) is not None:
             await sender.client.aclose()
 
     def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Attach a prompter; it is not changed, so it can serve many modules.
+        """Attach a prompter, which many modules can share because it is never modified.
 
         Args:
-            prompter: A prompter; a prompt file, whose outputs become the ``response_format``; an instruction as text or
-                as ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for an
-                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text unchanged, with control sequences.
-            history: Messages at the beginning of every conversation.
+            prompter: A prompter, a prompt file or an instruction. The outputs of a prompt file become the
+                ``response_format``. An instruction, as text or as ``{"system": ..., "user": ...}``, creates a
+                :class:`~lazyprompt.ChatPrompter`. None creates an :class:`~lazyprompt.EmptyPrompter`, which sends the
+                caller's text unchanged, including control sequences.
+            history: Messages that begin every conversation.
 
         Returns:
             The module itself.
 
         Raises:
-            TemplateError: The argument is no prompter, or the instruction is invalid.
-            HistoryError: The history has a wrong form.
+            TemplateError: The prompter has an unsupported type, or the instruction is invalid.
+            HistoryError: The history has an invalid format.
         """
-        # One statement: an error leaves the module unchanged.
+        # A single statement, so that an error leaves the module unchanged.
         self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
     def share(self, prompt: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Return a module with its own prompter on the same client or running engine.
+        """Return a new module with its own prompter that shares this module's client or running engine.
 
-        Both modules use the same connections and limits, and either can start and stop the engine.
+        Both modules share connections and limits, and either module can start and stop the engine.
 
         Args:
             prompt: A prompter, as in :meth:`prompt`; None keeps this module's prompter.
-            history: Messages at the beginning of every conversation of the new module. None keeps this module's if the
-                prompter is kept.
+            history: Messages that begin every conversation with the new module. If both arguments are None, the new
+                module keeps this module's history.
 
         Returns:
             The new module.
 
         Raises:
-            TemplateError: The argument is no prompter, or the instruction is invalid.
-            HistoryError: The history has a wrong form.
+            TemplateError: The prompter has an unsupported type, or the instruction is invalid.
+            HistoryError: The history has an invalid format.
         """
         shared = object.__new__(type(self))
-        # Not copy.copy: a copy gets a new connection.
+        # Don't use copy.copy, which would create a new connection.
         vars(shared).update(vars(self))
         if prompt is not None:
             return shared.prompt(prompt, history)
@@ -174,21 +175,24 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Reply:
-        """Ask the model.
+        """Call the model.
 
         Args:
             input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
             history: The earlier messages.
-            tools: The tools that the model may call. Functions are described, never run; calls are in the reply.
-            response_format: A pydantic model or JSON schema for the answer, which is then in ``reply.parsed``.
-            params: Other parameters of this call.
+            tools: The tools that the model may call. Functions are described to the model but never run. The model's
+                tool calls are in the reply.
+            response_format: A pydantic model or JSON schema for structured output, which is parsed into
+                ``reply.parsed``.
+            params: Other parameters for this call.
 
         Returns:
-            The answer.
+            The model's reply.
 
         Raises:
-            ModuleError: The call failed: the error has the ``kind`` of failure, and the received part as ``partial``.
-            EngineError: The call of a local engine failed.
+            ModuleError: The call failed. The exception's ``kind`` is the kind of failure, and its ``partial`` is the
+                received part of the reply.
+            EngineError: The call to a local engine failed.
             LazyPromptError: The prompt is invalid.
         """
         if not self._streams:
@@ -207,7 +211,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Reply:
-        """Async version of a call; cancelling it closes the connection."""
+        """Async version of a call; cancelling the task closes the connection."""
         if not self._streams:
             call = CallOptions(input, history, tools, response_format, params)
             return await self._sender().asend(lambda: self._exchange(call))
@@ -225,18 +229,18 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> ReplyStream:
-        """Ask the model, and return its answer as a stream.
+        """Call the model and return a streamed reply.
 
         Args:
-            input: The input, as in a call.
+            input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
             history: The earlier messages.
             tools: The tools that the model may call.
-            response_format: A pydantic model or JSON schema for the answer.
-            params: Other parameters of this call.
+            response_format: A pydantic model or JSON schema for structured output.
+            params: Other parameters for this call.
 
         Returns:
-            An iterator of pieces of text, whose ``reply`` is the whole answer at the end. The request is sent with the
-            first iteration.
+            An iterator over pieces of text. After the iteration, its ``reply`` attribute is the complete reply. The
+            first iteration sends the request.
         """
         exchange = self._exchange(CallOptions(input, history, tools, response_format, params))
         sender = self._sender()
@@ -251,7 +255,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> AsyncReplyStream:
-        """Async version of :meth:`stream`, for ``async for``; iteration also renders the prompt."""
+        """Async version of :meth:`stream`, for ``async for``. The first iteration also renders the prompt."""
         call = CallOptions(input, history, tools, response_format, params)
         sender = self._sender()
         return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
@@ -265,17 +269,17 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Payload:
-        """Return the payload of a call with these arguments; nothing is sent.
+        """Return the payload for a call with these arguments, without sending it.
 
         Args:
-            input: The input, as in a call.
+            input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
             history: The earlier messages.
             tools: The tools that the model may call.
-            response_format: A pydantic model or JSON schema for the answer.
-            params: Other parameters of this call.
+            response_format: A pydantic model or JSON schema for structured output.
+            params: Other parameters for this call.
 
         Returns:
-            The arguments of the client's call, with the formatter's report.
+            The arguments for the official client, with the formatter's report.
         """
         request = self._exchange(CallOptions(input, history, tools, response_format, params)).request
         made = request.payload
@@ -284,7 +288,7 @@ class ChatModule(ABC):
         return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
-        """Return a module for one conversation, which can reuse the state that the engine caches."""
+        """Return a module for one conversation, which can reuse the engine's cached state."""
         return self
 
     def chat(
@@ -299,40 +303,40 @@ class ChatModule(ABC):
         Args:
             history: The earlier messages.
             tools: The tools that the model may call.
-            values: Values for slots of the prompter, as in :meth:`lazyprompt.Prompter.partial`.
+            values: Values for the prompter's slots, as in :meth:`lazyprompt.Prompter.partial`.
 
         Raises:
-            SlotError: The prompter has no slot for a value.
+            SlotError: A value has no matching slot in the prompter.
         """
         module = self if not values else self.share(self._prompter.partial(**values), self._history.messages)
         return Chat(module, history, tools)
 
     @abstractmethod
     def _sender(self) -> Sender:
-        """Return the sender of requests; the first call creates it."""
+        """Return the request sender, which the first call creates."""
 
     @abstractmethod
     def _exchange(self, call: CallOptions) -> Exchange:
-        """Return the request of a call, and the reader of its answer."""
+        """Return the request for a call, and its response reader."""
 
     def _fill(self, prompter: Prompter, call: CallOptions) -> Prompt:
-        """Return the prompt of a call."""
+        """Return the prompt for a call."""
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
     def _past(self, history: PastLike) -> PastLike:
-        """Return the module's history followed by that of the call."""
+        """Return the module's history followed by the call's history."""
         return self._history + History.of(history) if self._history else history
 
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the module's parameters updated by those of a call, with ``stop`` as a list."""
+        """Merge a call's parameters into the module's parameters, with ``stop`` as a list."""
         given = {**self._params, **params}
         if "llm_chat_history" in given:
-            raise ModuleError("'llm_chat_history' is LazyLLM's name for the earlier messages; give them as history=")
+            raise ModuleError("'llm_chat_history' is LazyLLM's name for the earlier messages; pass them as history=")
         stop: object = given.pop("stop", None) or ()
         own = [stop] if isinstance(stop, str) else stop
         texts = [each for each in own if isinstance(each, str)] if is_sequence(own) else []
         if not is_sequence(own) or len(texts) < len(own):
-            raise ModuleError(f"stop is a string or a list of strings, not {stop!r}")
+            raise ModuleError(f"stop must be a string or a list of strings, not {stop!r}")
         all_stops = [*texts, *stops]
         return {
             **{name: value for name, value in given.items() if value is not None},
@@ -340,7 +344,7 @@ class ChatModule(ABC):
         }
 
     def _asked(self, call: CallOptions) -> tuple[Prompter, AnswerSchema | None, dict[str, Any]]:
-        """Return the prompter of a call, the schema of its answer, and the parameters that request it."""
+        """Return the prompter for a call, the schema for its output, and the parameters that request this schema."""
         form = self._prompter.response_format if call.response_format is None else call.response_format
         structure = None if form is None else AnswerSchema.of(form)
         asked = None if structure is None else self._client.structured(structure.schema, structure.name)
@@ -354,10 +358,10 @@ class ChatModule(ABC):
 
 
 class Chat:
-    """A conversation: each call is a turn, and the history is kept.
+    """A conversation that records each turn in its history.
 
-    A failed call leaves the history unchanged. A budget of the module or its prompter trims the payload, never the
-    history. Not thread-safe.
+    A failed call leaves the history unchanged. The budget of the module or its prompter trims the payload, never the
+    history. Conversations are not thread-safe.
 
     Args:
         module: The model.
@@ -365,8 +369,8 @@ class Chat:
         tools: The tools that the model may call.
 
     Raises:
-        HistoryError: The history has a wrong form.
-        ToolsError: A tool cannot be described.
+        HistoryError: The history has an invalid format.
+        ToolsError: The schema of a tool can't be generated.
     """
 
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
@@ -374,38 +378,38 @@ class Chat:
         self._asked = module.continued()
         self._runner = ToolRunner.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
-        # The last turn's values for slots outside the user's text; a call without input uses them again.
+        # The last turn's values for slots outside the user's text. A call without input reuses them.
         self._values: Mapping[str, object] = {}
 
     @property
     def history(self) -> Sequence[Msg]:
-        """The messages so far, without the system text and the history of every conversation of the module."""
+        """The messages so far, without the system text and the module's own history."""
         return self._history
 
     def __call__(self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any) -> Reply:
-        """Send the user's text, and return the answer.
+        """Send the user's text and return the model's reply.
 
         Args:
-            input: The input, as in a call of the module; None if the history already awaits the answer, such as after
+            input: The input, as in a call of the module. Pass None if the history already awaits a reply, such as after
                 tool results.
-            response_format: A pydantic model or JSON schema for the answer.
-            params: Other parameters of this call.
+            response_format: A pydantic model or JSON schema for structured output.
+            params: Other parameters for this call.
 
         Raises:
-            ModuleError: The call failed; the history is unchanged.
+            ModuleError: The call failed, and the history is unchanged.
         """
         return self._ask(input, self._runner, response_format, params)
 
     async def acall(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> Reply:
-        """Async version of a call."""
+        """Async version of a call to the conversation."""
         return await self._aask(input, self._runner, response_format, params)
 
     def stream(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> ReplyStream:
-        """Return the answer of a call as a stream; the turn joins the history at its end."""
+        """Call the model and return a streamed reply. The turn is added to the history when the stream ends."""
         return self._stream(input, self._runner, response_format, params)
 
     def astream(
@@ -423,25 +427,25 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Reply:
-        """Send the user's text, run the functions that the model calls, and return its answer.
+        """Send the user's text, run the functions that the model calls, and return its final reply.
 
-        Calls of one answer run in parallel threads. A failing function doesn't end the run: the model gets its error as
-        the result. All calls and results join the history.
+        The tool calls in one reply run in parallel threads. A failing function doesn't end the run, because its error
+        is sent to the model as the tool result. All tool calls and results are added to the history.
 
         Args:
-            input: The input, as in a call.
+            input: The input, as in a call of the module.
             tools: Python functions and other tools that the model may call; None for the tools of the chat.
-            max_rounds: The maximum number of answers whose calls are run.
-            response_format: A pydantic model or JSON schema for the answer.
-            params: Other parameters of each call of the model.
+            max_rounds: The maximum number of replies whose tool calls are run.
+            response_format: A pydantic model or JSON schema for structured output.
+            params: Other parameters for each model call.
 
         Returns:
-            The first answer without calls, or with a call of a tool that is not a Python function.
+            The first reply without tool calls, or with a call to a tool that is not a Python function.
 
         Raises:
-            ModuleError: A call of the model failed, or it still calls tools after ``max_rounds``.
-            ToolsError: A tool cannot be described, or is async.
-            HistoryError: The output of a function is no text, no list of blocks and no JSON value.
+            ModuleError: A model call failed, or the model still calls tools after ``max_rounds``.
+            ToolsError: The schema of a tool can't be generated, or a tool is async.
+            HistoryError: A function's output is neither text, a list of blocks nor a JSON value.
         """
         call = CallOptions(input, None, tools, response_format, params)
         *_, reply = (step for step in self._steps(call, max_rounds, streams=False) if isinstance(step, str))
@@ -456,7 +460,7 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Reply:
-        """Async version of :meth:`run`: async functions are awaited, others run in threads."""
+        """Async version of :meth:`run`. Async functions are awaited, and other functions run in threads."""
         call = CallOptions(input, None, tools, response_format, params)
         *_, reply = [step async for step in self._asteps(call, max_rounds, streams=False) if isinstance(step, str)]
         return reply
@@ -470,18 +474,18 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Iterator[Step]:
-        """Run as :meth:`run` does, and yield each step.
+        """Send the user's text, run the functions that the model calls, and yield each step.
 
         Args:
-            input: The input, as in a call.
+            input: The input, as in a call of the module.
             tools: Python functions and other tools that the model may call; None for the tools of the chat.
-            max_rounds: The maximum number of answers whose calls are run.
-            response_format: A pydantic model or JSON schema for the answer.
-            params: Other parameters of each call of the model.
+            max_rounds: The maximum number of replies whose tool calls are run.
+            response_format: A pydantic model or JSON schema for structured output.
+            params: Other parameters for each model call.
 
         Returns:
-            The steps of each round: the pieces of the answer (:class:`Delta`), the answer (:class:`Reply`), and the
-            results of its calls (:class:`ToolResultBlock`).
+            An iterator over the steps. Each round consists of the deltas of a reply (:class:`Delta`), the complete
+            reply (:class:`Reply`), and the results of its tool calls (:class:`ToolResultBlock`).
         """
         return self._steps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
@@ -498,21 +502,21 @@ class Chat:
         return self._asteps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
-        """Add the result of a tool call; ``chat()`` then continues the conversation.
+        """Add the result of a tool call. After the last result, ``chat()`` continues the conversation.
 
         Args:
-            call: The call, from ``reply.tool_calls``.
-            output: Its output: text, a list of blocks, or a JSON value.
+            call: The tool call, from ``reply.tool_calls``.
+            output: The tool's output: text, a list of blocks, or a JSON value.
 
         Raises:
-            HistoryError: The output has another type, or no such call awaits a result.
+            HistoryError: The output has an unsupported type, or the tool call doesn't await a result.
         """
         if not isinstance(cast("object", call), ToolUseBlock):
-            raise HistoryError(f"the call is a {type(call).__name__}; give one of reply.tool_calls")
+            raise HistoryError(f"call must be one of reply.tool_calls, not {type(call).__name__}")
         waiting = OpenCalls(self._history)
         if call.id not in waiting:
             known = ", ".join(f"{call_id!r} ({name})" for call_id, name in waiting.items()) or "none"
-            raise HistoryError(f"no call {call.id!r} ({call.name}) waits for a result; waiting are {known}")
+            raise HistoryError(f"tool call {call.id!r} ({call.name}) does not await a result; calls that do: {known}")
         self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name))])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -529,13 +533,13 @@ class Chat:
         write_whole(Path(path), text.encode(), 0o600)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Replace the history by the conversation in a file of :meth:`save`.
+        """Replace the history with a conversation that :meth:`save` wrote.
 
         Args:
             path: The file.
 
         Raises:
-            HistoryError: The file contains no conversation.
+            HistoryError: The file is not a saved conversation, or has an unsupported format.
             OSError: The file cannot be read.
         """
         name = os.fspath(path)
@@ -547,7 +551,7 @@ class Chat:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise HistoryError(f"{name} is not a conversation saved by Chat.save: {error}") from error
         if form != _FORMAT:
-            raise HistoryError(f"{name} is a conversation in the format {form!r}; this version reads {_FORMAT!r}")
+            raise HistoryError(f"{name} is a conversation in the format {form!r}; this version reads only {_FORMAT!r}")
 
     def _stream(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
@@ -617,7 +621,7 @@ class Chat:
         return reply
 
     def _input_or_values(self, input: object) -> object:
-        """Return the input of a call; without one, the values of the last turn."""
+        """Return the input of a call, or the values of the last turn if there is no input."""
         return input if input is not None else self._values or None
 
     def _keeper(self, input: object) -> Callable[[Reply], None]:
@@ -635,18 +639,18 @@ class Chat:
 
 
 def _check_rounds(left: int, most: int, reply: Reply) -> None:
-    """Raise an error if no round is left for the calls of an answer."""
+    """Raise an error if no round remains for the tool calls in a reply."""
     if not left:
         names = ", ".join(call.name for call in reply.tool_calls)
         raise ModuleError(
-            f"the model still calls tools ({names}) after {most} rounds; give more as max_rounds=",
+            f"the model still calls tools ({names}) after {most} rounds; increase max_rounds=",
             kind="rounds",
             partial=reply,
         )
 
 
 class Connection:
-    """The connection of a module and those that share it; the first call opens it."""
+    """A connection that modules can share; the first call opens it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -654,11 +658,11 @@ class Connection:
 
 
 def check_settings(settings: ClientSettings, concurrency: int | None, error: type[ModuleError]) -> ClientSettings:
-    """Check the settings of clients, and return them."""
+    """Validate client settings and return them."""
     if not _is_positive(settings.timeout):
-        raise error(f"timeout is in seconds, and more than 0, not {settings.timeout!r}")
-    if "api_key" in settings.options:  # reprs and logs would show it
-        raise error("a key is given as api_key=, not among the options")
+        raise error(f"timeout must be a positive number of seconds, not {settings.timeout!r}")
+    if "api_key" in settings.options:  # reprs and logs would show the key
+        raise error("pass the key as api_key=, not in options=")
     _check_number("retries", settings.retries, 0, error)
     _check_number("concurrency", 1 if concurrency is None else concurrency, 1, error)
     _check_number("max_answer_bytes", settings.max_answer_bytes, 1, error)
@@ -667,9 +671,9 @@ def check_settings(settings: ClientSettings, concurrency: int | None, error: typ
 
 def _check_number(name: str, value: object, least: int, error: type[ModuleError]) -> None:
     if not isinstance(value, int):
-        raise error(f"{name} is a whole number, not {value!r}")
+        raise error(f"{name} must be an integer, not {value!r}")
     if value < least:
-        raise error(f"{name} is {least} or more, not {value}")
+        raise error(f"{name} must be at least {least}, not {value}")
 
 
 def _is_positive(value: object) -> bool:
@@ -677,21 +681,21 @@ def _is_positive(value: object) -> bool:
 
 
 def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: type[ModuleError]) -> Mapping[str, Any]:
-    """Check that no parameter replaces the prompt or the model, and return the parameters."""
+    """Check that no parameter overrides the prompt or the model, and return the parameters."""
     for name in params:
         if name in ("model", "stream") or name in payload:
             raise error(
-                f"{name!r} is not a parameter of a call: the prompter renders {' and '.join(payload)}, the module has "
-                "the model, and module.stream(...) streams"
+                f"{name!r} cannot be a call parameter: the prompter renders {' and '.join(payload)}, the module sets "
+                "the model, and module.stream(...) streams the response"
             )
     return params
 
 
 def _prompter_of(prompter: PrompterLike) -> Prompter:
-    """Return a prompter.
+    """Convert a prompter, prompt file or instruction to a prompter.
 
     Raises:
-        TemplateError: The argument is no prompter and no instruction.
+        TemplateError: The argument has another type.
     """
     if isinstance(prompter, Prompter):
         return prompter
@@ -702,12 +706,12 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     if isinstance(prompter, str | Mapping):
         return ChatPrompter(prompter)
     raise TemplateError(
-        f"a prompter is a Prompter, a prompt file, an instruction, or None, not a {type(prompter).__name__}"
+        f"prompter must be a Prompter, a prompt file, an instruction or None, not {type(prompter).__name__}"
     )
 
 
 def _dump_message(message: Msg) -> Mapping[str, Any]:
-    """Return a message as JSON values, for :func:`_load_message`."""
+    """Convert a message to JSON values, for :func:`_load_message`."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,
@@ -721,7 +725,7 @@ def _dump_message(message: Msg) -> Mapping[str, Any]:
 
 
 def _load_message(saved: dict[str, Any]) -> Msg:
-    """Return the message of :func:`_dump_message`."""
+    """Convert the JSON values from :func:`_dump_message` to a message."""
     fields = {**saved}
     native = fields.pop("native", None)
     message = Msg(**fields)

@@ -98,7 +98,7 @@ def test_parameters_put_nothing_in_the_place_of_the_prompt(server: ModelServer, 
 @SOME
 @pytest.mark.parametrize("wrong", [5, [1], {"a": 1}, b"x"])
 def test_a_stop_that_is_no_text_is_refused(server: ModelServer, source: str, wrong: Any) -> None:
-    with pytest.raises(ModuleError, match="stop is a string or a list of strings"):
+    with pytest.raises(ModuleError, match="stop must be a string or a list of strings"):
         module(server, source)(ASKED, stop=wrong)
 
 
@@ -303,13 +303,13 @@ def test_a_client_that_is_missing_is_named(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"retries": -1}, "retries is 0 or more"),
-        ({"retries": 1.5}, "retries is a whole number"),
-        ({"concurrency": 0}, "concurrency is 1 or more"),
-        ({"concurrency": "2"}, "concurrency is a whole number"),
-        ({"timeout": 0}, "timeout is in seconds, and more than 0"),
-        ({"timeout": None}, "timeout is in seconds"),
-        ({"options": {"api_key": KEY}}, "a key is given as api_key="),
+        ({"retries": -1}, "retries must be at least 0"),
+        ({"retries": 1.5}, "retries must be an integer"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"concurrency": "2"}, "concurrency must be an integer"),
+        ({"timeout": 0}, "timeout must be a positive number of seconds"),
+        ({"timeout": None}, "timeout must be a positive number"),
+        ({"options": {"api_key": KEY}}, "pass the key as api_key="),
     ],
 )
 def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], words: str) -> None:

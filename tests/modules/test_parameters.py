@@ -40,7 +40,7 @@ def test_lazyllm_s_name_of_the_history_is_told_with_ours(asked: OnlineChatModule
     # It was refused with a hint about extra_body, which would have sent a call without its history.
     with pytest.raises(ModuleError) as caught:
         asked("Hi", llm_chat_history=[["Hello", "Hello!"]])
-    assert str(caught.value) == "'llm_chat_history' is LazyLLM's name for the earlier messages; give them as history="
+    assert str(caught.value) == "'llm_chat_history' is LazyLLM's name for the earlier messages; pass them as history="
 
 
 @pytest.mark.parametrize(

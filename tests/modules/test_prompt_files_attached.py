@@ -82,6 +82,6 @@ def test_a_speaker_has_a_name_that_openai_takes(server: ModelServer) -> None:
 
 def test_what_is_no_prompter_is_refused(server: ModelServer) -> None:
     with pytest.raises(
-        TemplateError, match="a prompter is a Prompter, a prompt file, an instruction, or None, not a int"
+        TemplateError, match="prompter must be a Prompter, a prompt file, an instruction or None, not int"
     ):
         module_of("online", server).prompt(cast("Any", 3))

@@ -165,9 +165,9 @@ def test_the_prompt_and_the_model_are_no_parameters_of_a_call() -> None:
     made = module("org/m", markers="chatml")
     taken: dict[str, Any] = {"prompt": "mine", "model": "other", "stream": True}
     for name, value in taken.items():
-        with pytest.raises(EngineError, match=f"{name!r} is not a parameter of a call"):
+        with pytest.raises(EngineError, match=f"{name!r} cannot be a call parameter"):
             made.payload("hi", **{name: value})
-    with pytest.raises(EngineError, match="'model' is not a parameter of a call"):
+    with pytest.raises(EngineError, match="'model' cannot be a call parameter"):
         module("org/m", markers="chatml", model="other").payload("hi")
 
 
