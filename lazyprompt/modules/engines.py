@@ -1,7 +1,7 @@
-"""The engines that serve local models: the commands that start them, and the fields of their requests.
+"""Definitions of inference engines for local models: their start commands and request fields.
 
-Sources: the engines' documentation and source code (vLLM's ``CompletionRequest`` and ``vllm serve``, SGLang's and
-LMDeploy's ``CompletionRequest``), Ollama's API, and the observed behaviour of llama.cpp's server.
+Sources: the documentation and source code of vLLM (``vllm serve``, ``CompletionRequest``), SGLang and LMDeploy (both
+``CompletionRequest``), Ollama's API reference, and the observed behaviour of llama.cpp's server.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-HOST: Final = "127.0.0.1"  # the address on which started engines listen
+HOST: Final = "127.0.0.1"  # the address on which engines started by lazyprompt listen
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
 _OPTION = re.compile(r"[A-Za-z][\w.-]*")
-# A hub's owner/name, and Ollama's name:tag or owner/name:tag.
+# Patterns for owner/name on a model hub, and for Ollama's name:tag or owner/name:tag.
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _TAG = re.compile(r"[\w-][\w./-]*:[\w.-]+")
 
 
 class AnswerIds(NamedTuple):
-    """The location of token ids in an answer.
+    """The location of token ids in a response.
 
     Attributes:
-        fields: The fields of the request that ask for the ids.
-        place: The path of the ids in the answer, and in each event of a stream.
+        fields: The request fields that ask the engine to return the ids.
+        place: The path to the ids in a response and in each stream event.
     """
 
     fields: Mapping[str, Any]
@@ -50,21 +50,23 @@ class AnswerIds(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """An engine that serves a local model.
+    """An inference engine that serves a local model.
 
     Attributes:
         name: The name of the engine.
-        program: The command that starts it, or () if the user starts it. ``{python}`` is this Python, ``{here}`` this
-            directory; ``{model}``, ``{host}`` and ``{port}`` are the values of the call.
-        install: The command that installs it, if no extra does.
-        extra: The extra that installs it.
-        package: The Python package of the program, which must be installed.
-        server: The details of its completions (``/v1/completions``), or None for Ollama's ``generate``.
-        takes_ids: True if the prompt may be token ids. The engine adds no BOS to ids.
-        body: Fields of each request, which keep special tokens in the text if the engine has a field for that.
-        no_bos: Fields that keep the engine from adding a BOS to a text that begins with one, or None. Without them, and
-            with a tokenizer that adds a BOS, the text's own BOS is left out.
-        answer_ids: The location of token ids in answers, or None. Without them a conversation continues as text.
+        program: The command that starts the engine, or an empty tuple if the user starts it. ``{python}`` is the
+            running Python interpreter, and ``{here}`` is the directory of this module. ``{model}``, ``{host}`` and
+            ``{port}`` are arguments of :meth:`command`.
+        install: The command that installs the engine if no extra does.
+        extra: The lazyprompt extra that installs the engine.
+        package: The Python package that the program requires.
+        server: The details of the engine's completions API (``/v1/completions``), or None for Ollama's ``generate``.
+        takes_ids: True if the engine accepts token ids as a prompt. It then adds no BOS token to them.
+        body: Fields for every request. They keep special tokens in the response text if the engine supports this.
+        no_bos: Fields that prevent a second BOS token, for a text that begins with one. If None, and if the tokenizer
+            adds a BOS token, lazyprompt removes the one in the text.
+        answer_ids: The location of token ids in responses, or None. Without token ids, a conversation continues as
+            text.
     """
 
     name: str
@@ -80,34 +82,35 @@ class Engine(NamedTuple):
 
     @property
     def install_advice(self) -> str:
-        """The command that installs it, or an empty string."""
+        """The command that installs the engine, or an empty string."""
         return install_command(self.extra) if self.extra else self.install
 
     def command(self, model: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
-        """Return the command line.
+        """Return the command that starts the engine.
 
         Args:
-            model: The engine's name or path of the model.
+            model: The model's path, or its name as the engine expects it.
             port: The port to listen on.
-            options: The engine's options by name. ``max_model_len=4096`` becomes ``--max-model-len 4096``. True is the
-                name alone, False ``--no-`` and the name, a list several values, a mapping JSON; None is left out.
+            options: The engine's command-line options. ``max_model_len=4096`` becomes ``--max-model-len 4096``. For an
+                option ``x``, True adds ``--x`` and False adds ``--no-x``. A list adds several values, and a mapping
+                adds JSON. None omits the option.
 
         Returns:
             The program and its arguments.
 
         Raises:
-            EngineError: The name or value of an option is invalid, or the call sets the option itself.
+            EngineError: The name or value of an option is invalid, or the command already sets the option.
         """
         if model.startswith("-"):
-            raise EngineError(f"a model's name cannot begin with a hyphen: {model!r}")
+            raise EngineError(f"model names cannot begin with a hyphen: {model!r}")
         ours = {piece.lstrip("-") for piece in self.program if piece.startswith("--")}
         for name in options:
             if not _OPTION.fullmatch(name):
                 raise EngineError(f"{name!r} is not a valid option name for {self.name}")
             if name.replace("_", "-").lower() in ours:
                 raise EngineError(
-                    f"the option {name} of {self.name} is already set: model and port have arguments of their own, and"
-                    " the engine listens on this machine only"
+                    f"the option {name} of {self.name} is already set: use the model and port arguments instead; the "
+                    "engine listens on this machine only"
                 )
         slots = {"here": _HERE, "python": sys.executable, "model": model, "host": HOST, "port": port}
         return (*(piece.format_map(slots) for piece in self.program), *_arguments(options))
@@ -116,18 +119,18 @@ class Engine(NamedTuple):
         """Return a client for the engine.
 
         Args:
-            settings: The settings of the client; ``base_url`` is the engine's scheme, host and port.
+            settings: The client's settings. The ``base_url`` consists of scheme, host and port.
         """
         if self.server is None:
             return connect_generate(settings)
         return CompletionsClient(settings._replace(base_url=f"{settings.base_url}/v1"), self.server)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:
-        """Return the arguments of the client's call besides model and prompt.
+        """Return the arguments for the client's method, except the model and the prompt.
 
         Args:
-            further: Arguments that the client's ``params`` and ``structured`` return; their ``extra_body`` are merged.
-            own_bos: True if the prompt is text that begins with a BOS.
+            further: Arguments from the client's ``params`` and ``structured``, whose ``extra_body`` dicts are merged.
+            own_bos: True if the prompt is text that begins with a BOS token.
         """
         known = {key: value for more in further for key, value in more.items() if key != "extra_body"}
         body = {**self.body, **((self.no_bos or _NOTHING) if own_bos else _NOTHING)}
@@ -135,7 +138,7 @@ class Engine(NamedTuple):
         return known | ({"extra_body": body} if body else {})
 
     def executable(self) -> str | None:
-        """Return the path of its program, next to this Python or on ``PATH``; None if it is not installed."""
+        """Return the path of the engine's program, or None if it is not installed."""
         if self.package:
             return sys.executable if find_spec(self.package) else None
         beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -146,7 +149,7 @@ class Engine(NamedTuple):
 
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options as arguments of a command line."""
+    """Convert options to command-line arguments."""
     for name, value in options.items():
         if value is None:
             continue
@@ -159,14 +162,14 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
-    """Return a value as the text of an argument."""
+    """Convert the value of an option to text."""
     if isinstance(value, Secret):
         return value.reveal()
     if isinstance(value, (bool, Mapping)):
         return json.dumps(value, default=_text)
     if isinstance(value, (str, int, float, Path)):
         return str(value)
-    raise EngineError(f"an option is text, a number, a bool, a path, a mapping or a list of these, not {value!r}")
+    raise EngineError(f"options must be strings, numbers, bools, paths, mappings or lists of these, not {value!r}")
 
 
 def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
@@ -189,7 +192,7 @@ _ROWS = (
     Engine(
         name="llama.cpp",
         program=(
-            # Not -m: a module of that name in the working directory would be run instead.
+            # With -m, Python would prefer a module of the same name in the working directory.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
             *("--model", "{model}", "--port", "{port}", "--special"),
         ),
@@ -216,10 +219,10 @@ _ROWS = (
         body=_WITH_SPECIAL,
         answer_ids=_IDS_OF_CHOICE,
     ),
-    # It accepts no ids at this path (InternLM/lmdeploy#4186), and only stop strings of one token.
+    # LMDeploy's endpoint accepts no token ids (InternLM/lmdeploy#4186), and only single-token stop strings.
     Engine(name="lmdeploy", server=Server(usage=True), body=_AS_WRITTEN),
     Engine(name="ollama", server=None),
-    # Any other server of OpenAI's completions, such as transformers or TGI; it gets no field that it might refuse.
+    # Any other server with OpenAI's completions API, such as transformers or TGI, receives only standard fields.
     Engine(name="other"),
 )
 
@@ -228,32 +231,32 @@ OTHER: Final = ENGINES["other"]
 
 
 def engine_named(name: str) -> Engine:
-    """Return the engine of a name.
+    """Return the engine with a given name.
 
     Args:
-        name: A name of `ENGINES`; case and dots are ignored.
+        name: A key of :data:`ENGINES`. Case, dots, hyphens and underscores are ignored.
 
     Raises:
-        EngineError: There is no such engine.
+        EngineError: No engine has this name.
     """
     plain = {known.replace(".", ""): engine for known, engine in ENGINES.items()}
     engine = plain.get(re.sub(r"[._-]", "", name.lower()))
     if engine is None:
-        raise EngineError(f"there is no engine {name!r}{did_you_mean(name, ENGINES)}; there are {', '.join(ENGINES)}")
+        raise EngineError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; expected one of {', '.join(ENGINES)}")
     return engine
 
 
 def engine_for(model: str | Path) -> Engine:
-    """Return the default engine of a model.
+    """Return the default engine for a model.
 
     Args:
-        model: A GGUF file, the directory of a model, ``owner/name`` at a hub, or Ollama's ``name:tag``.
+        model: A GGUF file, a model directory, ``owner/name`` on a model hub, or Ollama's ``name:tag``.
 
     Returns:
-        llama.cpp for a GGUF file, Ollama for ``name:tag``, else vLLM.
+        The llama.cpp engine for a GGUF file, Ollama for ``name:tag``, and vLLM for any other model.
 
     Raises:
-        EngineError: The model is none of these.
+        EngineError: The model has none of these formats.
     """
     name, path = os.fspath(model), Path(model)
     if path.is_dir():
@@ -261,18 +264,18 @@ def engine_for(model: str | Path) -> Engine:
     if path.suffix.lower() == ".gguf":
         if path.is_file():
             return ENGINES["llama.cpp"]
-        raise EngineError(f"there is no file {name}")
+        raise EngineError(f"file not found: {name}")
     if path.exists():
-        raise EngineError(f"{name} is neither a GGUF file nor the directory of a model")
+        raise EngineError(f"{name} is neither a GGUF file nor a model directory")
     if _REPOSITORY.fullmatch(name):
         if "gguf" in name.lower():
-            raise EngineError(f"{name} has GGUF files at its hub: download one, and give its path")
+            raise EngineError(f"{name} contains GGUF files on the model hub; download one and pass its path")
         return ENGINES["vllm"]
     if _TAG.fullmatch(name):
         return ENGINES["ollama"]
     raise EngineError(
-        f"cannot tell the engine of {name!r}: it is no GGUF file, no directory, no owner/name at a hub and no name:tag"
-        f" of Ollama; name the engine, one of {', '.join(ENGINES)}"
+        f"cannot choose an engine for {name!r}: the model is neither a GGUF file, a directory, owner/name on a model "
+        f"hub nor Ollama's name:tag; set engine= to one of {', '.join(ENGINES)}"
     )
 
 
@@ -281,5 +284,5 @@ def _for_directory(path: Path) -> Engine:
         return ENGINES["vllm"]
     files = sorted(file.name for file in path.glob("*.gguf"))
     if files:
-        raise EngineError(f"{path} is a directory with GGUF files; give the path of one: {', '.join(files)}")
-    raise EngineError(f"{path} is not the directory of a model: it has no config.json")
+        raise EngineError(f"{path} is a directory of GGUF files; pass the path of one of them: {', '.join(files)}")
+    raise EngineError(f"{path} is not a model directory: it contains no config.json")

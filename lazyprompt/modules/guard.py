@@ -2,15 +2,20 @@
 
     python guard.py COMMAND [ARGUMENT ...]
 
-The guard is the leader of a session, in which the command and its child processes run. It ends them when its standard
-input ends, which also happens when the parent is killed; on SIGTERM, SIGINT or SIGHUP; and when the guard's parent
-changes, in case a child of the parent keeps the pipe open. It also ends child processes that a finished command leaves
-behind. It sends SIGTERM first, and SIGKILL after `GRACE` seconds.
+The guard leads a session in which the command and its child processes run. It terminates these processes in three
+cases:
 
-If the parent has ended, the guard deletes the temporary log that the environment variable `LOG` names.
+1. The guard's standard input is closed, as happens when the parent exits or is killed.
+2. The guard receives SIGTERM, SIGINT or SIGHUP.
+3. The guard gets a new parent process. The original parent has then exited, even if a child keeps the pipe open.
 
-The exit code is that of the command, 128 plus the signal's number if a signal ended the command, and 126 or 127 if the
-command cannot be started. POSIX only.
+When the command finishes, the guard also terminates any child processes that are still running. The guard first sends
+SIGTERM, and sends SIGKILL after `GRACE` seconds.
+
+If the parent has exited, the guard deletes the temporary log file named in the environment variable `LOG`.
+
+The guard exits with the command's exit code, or with 128 plus the signal number if a signal terminated the command. The
+exit code is 126 or 127 if the command cannot be started. The guard runs on POSIX systems only.
 """
 
 from __future__ import annotations
@@ -28,20 +33,20 @@ import psutil
 
 _Reason: TypeAlias = Literal["signal", "parent"] | None
 
-GRACE = 3.0  # seconds from SIGTERM to SIGKILL
-_LOOK = 1.0  # seconds between checks on the parent
-_PAUSE = 0.01  # seconds between checks on ending processes
-# Importable on Windows too, which lacks SIGKILL and SIGHUP.
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+_LOOK = 1.0  # seconds between checks of the parent process
+_PAUSE = 0.01  # seconds between checks of terminating processes
+# Windows lacks SIGKILL and SIGHUP, but must be able to import this module.
 LOG = "LAZYPROMPT_ENGINE_LOG"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 def members(session: int) -> list[psutil.Process]:
-    """Return the running processes of a session except its leader.
+    """Return the running processes in a session, except its leader.
 
     Args:
-        session: The id of the session's leader.
+        session: The process id of the session leader.
     """
     return [process for process in psutil.process_iter() if process.pid != session and _is_in(process, session)]
 
@@ -50,14 +55,14 @@ def _is_in(process: psutil.Process, session: int) -> bool:
     try:
         return os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
     except (OSError, psutil.Error):
-        return False  # the process has ended, or belongs to another user
+        return False  # the process has exited or belongs to another user
 
 
 def listens(session: int, port: int) -> bool:
-    """Return True if a process of a session listens on a TCP port.
+    """Return True if a process in a session listens on a TCP port.
 
     Args:
-        session: The id of the session's leader.
+        session: The process id of the session leader.
         port: The port.
     """
     return any(port in _ports(process) for process in members(session))
@@ -67,26 +72,26 @@ def _ports(process: psutil.Process) -> set[int]:
     try:
         connections = process.net_connections("tcp")
     except psutil.Error:
-        return set()  # the process has ended
+        return set()  # the process has exited
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def send(session: int, number: int) -> None:
-    """Send a signal to each process of a session except its leader.
+    """Send a signal to every process in a session, except its leader.
 
     Args:
-        session: The id of the session's leader.
-        number: The signal.
+        session: The process id of the session leader.
+        number: The signal number.
     """
     for process in members(session):
         try:
             process.send_signal(number)
         except psutil.Error:
-            continue  # the process has ended, or belongs to another user
+            continue  # the process has exited or belongs to another user
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command until it ends, or end it.
+    """Run a command, and terminate it if the parent exits or a signal arrives.
 
     Args:
         arguments: The command and its arguments.
@@ -111,7 +116,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _open_signal_pipe() -> int:
-    """Write the numbers of signals to a pipe, and return its read end."""
+    """Create a pipe that receives signal numbers, and return its read end."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -122,13 +127,13 @@ def _open_signal_pipe() -> int:
 
 
 def _ignore_signal(*_: object) -> None:
-    """Do nothing: the number is already in the pipe."""
+    """Do nothing, because the signal number is already in the pipe."""
 
 
 def _reason_to_end(wake: int, parent: int) -> _Reason:
-    """Wait for an event, and return the reason to end the command, if any."""
+    """Wait for an event, and return the reason to terminate the command, or None."""
     ready, _, _ = select.select([0, wake], [], [], _LOOK)
-    # The input is closed if it is readable without data.
+    # Standard input is closed if it is readable but contains no data.
     is_closed = 0 in ready and not os.read(0, 1024)
     try:
         signals = os.read(wake, 1024)
@@ -140,12 +145,12 @@ def _reason_to_end(wake: int, parent: int) -> _Reason:
 
 
 def _end(engine: subprocess.Popen[bytes]) -> int:
-    """End the engine and its child processes, and return its exit code."""
+    """Terminate the engine and its child processes, and return its exit code."""
     session = os.getpid()
     send(session, signal.SIGTERM)
     patience = time.monotonic() + GRACE
     while (engine.poll() is None or members(session)) and time.monotonic() < patience + GRACE:
-        if time.monotonic() > patience:  # repeatedly, for processes started meanwhile
+        if time.monotonic() > patience:  # repeat: new processes may have started
             send(session, KILL)
         time.sleep(_PAUSE)
     code = engine.poll()

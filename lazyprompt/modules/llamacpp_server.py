@@ -1,16 +1,22 @@
-"""The server of llama.cpp, from the package xllamacpp (the extra ``local``).
+"""A command-line program that runs llama.cpp's server from the xllamacpp package (the ``local`` extra).
 
     python llamacpp_server.py --model MODEL.gguf --port N [--NAME VALUE ...]
 
-:class:`lazyprompt.modules.process.EngineProcess` starts it. It listens at 127.0.0.1. These options have names of their
-own: ``--context`` (tokens of prompt and answer of one request; by default the model's context, or less if the memory is
-too small), ``--parallel`` (concurrent requests, default 1), ``--threads``, ``--seed`` and ``--chat-template FILE``. Any
-other option is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch 256``, ``--special``
-(true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. A wrong option or model is
-reported in one line, and the exit code is 1.
+:class:`lazyprompt.modules.process.EngineProcess` starts this program. The server listens on 127.0.0.1. The program
+defines these options:
 
-Defaults differ from llama.cpp's: no web page, no list of current requests (it would show prompts), no access for web
-pages of other origins, no downloads, no warm-up, and a log of warnings and errors only.
+- ``--context``: the maximum number of tokens in the prompt and response of one request. The default is the model's
+  context size, or less if memory is insufficient.
+- ``--parallel``: the maximum number of concurrent requests (default 1).
+- ``--threads``, ``--seed`` and ``--chat-template FILE``.
+
+Any other option sets a field of llama.cpp's ``CommonParams``. Its name may contain hyphens or underscores:
+``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``,
+``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
+
+The defaults differ from llama.cpp's defaults. The web page, downloads and warm-up are disabled, and web pages from
+other origins are denied access. The list of current requests is disabled because it would reveal prompts. The log
+contains only warnings and errors.
 """
 
 from __future__ import annotations
@@ -34,8 +40,8 @@ if TYPE_CHECKING:
 
 _MAGIC = b"GGUF"
 _DAY = 86_400.0
-_LOGGING = 0.5  # seconds that llama.cpp has for its last lines
-# The fields of CommonParams that options with another name set.
+_LOGGING = 0.5  # seconds to wait for the last log lines of llama.cpp
+# The CommonParams fields of options whose names differ from the field names.
 _FIELDS = {
     "model": "model.path",
     "context": "n_ctx",
@@ -57,17 +63,17 @@ _DEFAULTS: dict[str, object] = {
 
 
 class _ParamError(ValueError):
-    """An option that CommonParams doesn't have, or a value that it doesn't accept."""
+    """An option is not a field of CommonParams, or its value is invalid."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serve a model until a signal ends the process.
 
     Args:
-        arguments: The command line.
+        arguments: The command-line arguments.
 
     Returns:
-        The exit code 1 if the server did not start; otherwise it never returns.
+        The exit code 1 if the server did not start; otherwise, the function never returns.
     """
     try:
         fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}
@@ -77,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     if wrong := _model_fault(model):
         return _report_failure(wrong)
     try:
-        xllamacpp: Any = import_module("xllamacpp")  # an extra that is slow to import and has no types
+        xllamacpp: Any = import_module("xllamacpp")  # optional, slow to import, and untyped
     except ImportError:
         return _report_failure(str(missing_extra("xllamacpp", "local")))
     params = xllamacpp.CommonParams()
@@ -86,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
             fields["chat_template"] = read_regular(template, MAX_BYTES).decode()
         for name, value in (_DEFAULTS | fields).items():
             _set(params, name, value)
-        params.n_ctx *= params.n_parallel  # llama.cpp divides it among the requests
+        params.n_ctx *= params.n_parallel  # llama.cpp divides the context among parallel requests
     except _ParamError as error:
         return _report_failure(str(error))
     except OSError as error:
@@ -95,31 +101,31 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # The exception has no reason. llama.cpp logs it from a thread, which must not be cut off.
+        # The exception contains no reason. A llama.cpp thread logs the reason, so give it time to finish.
         time.sleep(_LOGGING)
-        return _report_failure(f"llama.cpp does not serve {model}; see its own log lines for the reason")
+        return _report_failure(f"llama.cpp cannot serve {model}; see the llama.cpp log for the reason")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:  # until a signal
         time.sleep(_DAY)
 
 
 def _model_fault(name: str) -> str:
-    """Return the fault of a model's file that its first bytes show; empty if there is none."""
+    """Return the reason why a file is not a readable GGUF model, or an empty string if it is."""
     try:
         with os.fdopen(open_regular(name), "rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
         return f"cannot read the model {name}: {error.strerror}"
-    return "" if magic == _MAGIC else f"{name} is not a GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
+    return "" if magic == _MAGIC else f"{name} is not a GGUF file: it begins with {magic!r} instead of {_MAGIC!r}"
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of ``--name value``, ``--name=value`` and ``--name``."""
+    """Parse ``--name value``, ``--name=value`` and ``--name`` into names and values."""
     rest = list(arguments)
     while rest:
         option = rest.pop(0)
         if not option.startswith("--") or option == "--":
-            raise _ParamError(f"{option!r} is not an option; write --name value")
+            raise _ParamError(f"{option!r} is not an option; expected --name value")
         name, equals, value = option[2:].partition("=")
         if not equals and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
@@ -129,7 +135,7 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllamacpp has no types
-    """Set a field, or that of an inner object if the name has dots; convert text to the field's type."""
+    """Set a field, or a field of a nested object if the name contains dots; convert text to the field's type."""
     *outer, last = name.split(".")
     for part in outer:
         params = getattr(params, part, None)
@@ -141,24 +147,24 @@ def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllam
     try:
         setattr(params, last, _convert(value, getattr(params, last)) if isinstance(value, str) else value)
     except (AssertionError, AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise _ParamError(f"the option {name} does not take {value!r}: {error}") from error
+        raise _ParamError(f"the option {name} does not accept {value!r}: {error}") from error
 
 
 def _convert(text: str, now: object) -> object:
-    """Convert a text to the type of a field's present value."""
+    """Convert text to the type of a field's current value."""
     if isinstance(now, str):
         return text
     members: Mapping[str, object] | None = getattr(type(now), "__members__", None)
     if members is not None:
-        common = len(commonprefix([*members]))  # noqa: RUF071 - by characters: LLAMA_SPLIT_MODE_LAYER is layer
+        common = len(commonprefix([*members]))  # noqa: RUF071 - LLAMA_SPLIT_MODE_LAYER becomes layer
         by_name = {name[common:].lower(): member for name, member in members.items()}
-        return by_name[text.lower()] if text.lower() in by_name else _refuse(f"it is one of {', '.join(by_name)}")
+        return by_name[text.lower()] if text.lower() in by_name else _refuse(f"expected one of {', '.join(by_name)}")
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError:
-        return _refuse(f"it is as JSON writes it, and now {json.dumps(now, default=str)}")
+        return _refuse(f"expected JSON, such as the current value {json.dumps(now, default=str)}")
     if isinstance(now, bool) and not isinstance(value, bool):
-        return _refuse("it is true or false")
+        return _refuse("expected true or false")
     return set(value) if isinstance(now, set) and is_list(value) else value
 
 

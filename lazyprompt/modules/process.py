@@ -1,4 +1,4 @@
-"""A local engine as a child process: starts it, watches it, and always ends it."""
+"""Manages a local inference engine as a child process, and always terminates it."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
-_HEALTH = "/health"  # status 200 once the model is loaded
-_PAUSE = 0.05  # seconds between checks on a starting engine
-_ANSWER = 2.0  # timeout of a health check in seconds
-_ATTEMPTS = 3  # attempts with another free port, if another process takes the first one
-_ENDING = 0.005  # seconds between checks on ending processes
+_HEALTH = "/health"  # the path that returns status 200 once the model is loaded
+_PAUSE = 0.05  # seconds between checks of an engine that is starting
+_ANSWER = 2.0  # the timeout of a health check, in seconds
+_ATTEMPTS = 3  # attempts to start the engine, each on another free port
+_ENDING = 0.005  # seconds between checks of terminating processes
 
 
 def _guard() -> ModuleType:
-    """Import the guard, whose psutil the extra ``local`` installs; vLLM installs it too."""
+    """Import the guard, which requires psutil from the ``local`` extra. Installing vLLM also installs psutil."""
     guard: ModuleType = import_extra("lazyprompt.modules.guard", "psutil", "local")
     return guard
 
 
 @dataclass(eq=False)
 class _Run:
-    """One run of an engine. A forked process can check on the run, but not end it.
+    """One run of an engine, which forked processes can check but not stop.
 
     Attributes:
-        guard: The guard's process; the engine runs in its session.
+        guard: The guard process, whose session contains the engine.
         port: The engine's port.
-        log: The file of the engine's output.
+        log: The log file with the engine's output.
         offset: The start of this run in the log, in bytes.
-        temporary: True to delete the log at the end.
+        temporary: True to delete the log when the run ends.
         ready: True once the model is loaded.
-        failed: True if the engine died or was not ready in time; its log is then kept.
+        failed: True if the engine died or was not ready in time. Its log file is then kept.
         stopping: True once the run is being stopped.
-        owner: The id of the process that started it.
+        owner: The id of the process that started the engine.
     """
 
     guard: subprocess.Popen[bytes]
@@ -72,7 +72,7 @@ class _Run:
     _lock: RLock = field(default_factory=RLock)
 
     def ended(self) -> bool:
-        """Return True if the engine and its child processes have ended."""
+        """Return True if the engine and its child processes have exited."""
         if self.owner != os.getpid():
             try:
                 os.kill(self.guard.pid, 0)
@@ -82,24 +82,24 @@ class _Run:
         with self._lock:
             if self.guard.returncode is None and self.guard.poll() is not None:
                 self.failed = self.failed or not self.stopping
-                # The guard has ended every process unless it was killed. Do it now, before its id can be reused.
+                # A killed guard leaves processes running. Kill them now, before the guard's process id can be reused.
                 _kill_session(self.guard.pid)
             return self.guard.returncode is not None
 
     def stop(self) -> None:
-        """End the engine, and wait until its processes have ended."""
+        """Terminate the engine, and wait until its processes have exited."""
         if self.owner != os.getpid():
             return
         with self._lock:
             if not self.ended():
                 self.stopping = True
-                # A forked process may keep the pipe open, so send a signal too. Not with Popen.terminate: it would reap
-                # the process itself.
+                # Also send a signal, because a forked process may keep the pipe open.
+                # Popen.terminate would reap the guard before ended() can kill its session.
                 os.kill(self.guard.pid, signal.SIGTERM)
             self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
-            patience = time.monotonic() + 3 * _guard().GRACE  # the guard needs up to 2 * GRACE
+            patience = time.monotonic() + 3 * _guard().GRACE  # the guard takes up to 2 * GRACE
             while not self.ended():
                 if time.monotonic() > patience:
                     os.kill(self.guard.pid, _guard().KILL)
@@ -109,7 +109,7 @@ class _Run:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill the remaining processes of a session; give up after ``GRACE`` seconds."""
+    """Kill the remaining processes in a session, for at most ``GRACE`` seconds."""
     guard = _guard()
     patience = time.monotonic() + guard.GRACE
     while guard.members(leader) and time.monotonic() < patience:
@@ -117,51 +117,51 @@ def _kill_session(leader: int) -> None:
         time.sleep(_ENDING)
 
 
-_LINES = 15  # the number of log lines in an error
+_LINES = 15  # the maximum number of log lines in an error message
 _BYTES = 65_536
 
 
-# Patterns in the output of llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse, with advice; the first match counts.
+# Log patterns of llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse, with advice. The first match applies.
 _CAUSES: Final = (
     (
         r"address already in use|couldn't bind",
-        "another process took the port; give another port, or none for any free one",
+        "another process uses the port; pass another port, or omit port= to use a free one",
     ),
-    (r"is not a GGUF file", "give it a GGUF file; a download may have been an error page or a Git LFS pointer"),
-    (r"cannot read the model", "give it the path of a GGUF file"),
-    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is cut off; download it again"),
-    (r"unknown model architecture|architectures? .* not supported", "a newer version of the engine may know it"),
+    (r"is not a GGUF file", "pass a GGUF file; the download may be an error page or a Git LFS pointer"),
+    (r"cannot read the model", "pass the path of a GGUF file"),
+    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is truncated; download it again"),
+    (r"unknown model architecture|architectures? .* not supported", "a newer version of the engine may support it"),
     (
         r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
-        "it needs more memory than there is; take a smaller model or quantisation, or a shorter context",
+        "the model needs more memory than is available; use a smaller model or quantisation, or a shorter context",
     ),
-    (r"No module named|is not installed", "something is not installed; {install}"),
+    (r"No module named|is not installed", "a dependency is not installed; {install}"),
     (
-        r"unrecognized arguments|has no option|does not take",
-        "it does not support an option or its value",
+        r"unrecognized arguments|has no option|the option \S+ does not accept",
+        "the engine does not support an option or its value",
     ),
 )
 _KILL_CODE = 137  # the exit code after SIGKILL
-_KILLED: Final = "the system may have run out of memory and killed it; take a smaller model or a shorter context"
+_KILLED: Final = "the system may have run out of memory and killed the engine; use a smaller model or a shorter context"
 
 
 def how(code: int | None) -> str:
-    """Describe the end of a process, as the predicate of a sentence.
+    """Describe how a process ended, as the predicate of a sentence.
 
     Args:
-        code: The exit code of a shell (128 plus a signal's number) or of :mod:`subprocess` (its negative number); None
-            if unknown.
+        code: The exit code, or None if unknown. For a signal, it is 128 plus the signal number, as in a shell, or the
+            negative signal number, as in :mod:`subprocess`.
     """
     if code is None:
-        return "has ended"
+        return "has exited"
     number = -code if code < 0 else code - 128
     if number in set(signal.Signals):
-        return f"was ended by {signal.Signals(number).name}"
-    return f"ended with exit code {code}"
+        return f"was terminated by {signal.Signals(number).name}"
+    return f"exited with code {code}"
 
 
 def advice(lines: Iterable[str], code: int | None, install: str) -> str:
-    """Return advice for the last lines of a log and an exit code; empty if the cause is unknown."""
+    """Return advice for a failure, or an empty string if its cause is unknown."""
     text = "\n".join(lines)
     known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
     return known.format(install=install) or (_KILLED if code == _KILL_CODE else "")
@@ -170,7 +170,7 @@ def advice(lines: Iterable[str], code: int | None, install: str) -> str:
 def tail(log: Path, offset: int) -> list[str]:
     """Return the last non-empty lines of a log after an offset in bytes.
 
-    A progress bar's line has its last state.
+    For a progress bar, the line shows only the final state.
     """
     try:
         with log.open("rb") as file:
@@ -183,19 +183,20 @@ def tail(log: Path, offset: int) -> list[str]:
 
 
 class EngineProcess:
-    """A local engine as a child process, which never outlives this process.
+    """A local inference engine as a child process, which never outlives this process.
 
-    :mod:`lazyprompt.modules.guard` ends it. All methods are thread-safe, and an engine that was stopped or died can be
-    started again. POSIX only.
+    The :mod:`lazyprompt.modules.guard` module terminates the engine. All methods are thread-safe. An engine that was
+    stopped or died can be started again. The class works on POSIX systems only.
 
     Args:
         engine: The engine, or its name.
-        model: The engine's name or path of the model.
-        port: The port at 127.0.0.1; None for any free one.
+        model: The model's path, or its name as the engine expects it.
+        port: The port on 127.0.0.1; None for any free port.
         options: The engine's options, as in :meth:`~lazyprompt.modules.engines.Engine.command`. A
-            :class:`lazyprompt.Secret` appears in no error, but on the command line of the process.
-        log: The file to append its output to; None for a temporary one, deleted after a run without failure.
-        timeout: The maximum number of seconds until the engine is ready.
+            :class:`lazyprompt.Secret` appears on the command line of the process, but never in error messages.
+        log: The log file to which the engine's output is appended. None creates a temporary file, which is deleted
+            unless the run fails.
+        timeout: The maximum time in seconds until the engine is ready.
 
     Raises:
         EngineError: The engine is unknown, or the port is invalid.
@@ -215,10 +216,10 @@ class EngineProcess:
         self.model = os.path.expanduser(str(model))  # noqa: PTH111 - a hub's name is not a path
         if not self.engine.program:
             raise EngineError(
-                f"lazyprompt starts llama.cpp and vLLM, not {self.engine.name}: start it by hand and give its url="
+                f"lazyprompt can start llama.cpp and vLLM, not {self.engine.name}; start it manually and pass its url="
             )
         if port is not None and not 0 < port < 1 << 16:
-            raise EngineError(f"a port is a number from 1 to 65535, not {port}")
+            raise EngineError(f"port must be from 1 to 65535, not {port}")
         self._port = port
         self._options = dict(options or {})
         self._log = None if log is None else Path(log)
@@ -228,24 +229,24 @@ class EngineProcess:
         self._at_exit: weakref.finalize[[], EngineProcess] | None = None
 
     def start(self) -> Self:
-        """Start the engine and wait until it is ready; do nothing if it is running.
+        """Start the engine and wait until it is ready. A running engine is left unchanged.
 
         Returns:
             The process itself.
 
         Raises:
-            EngineError: The engine is not installed, died, was stopped, or was not ready in time, or the port is taken.
-                The error of a started engine has the last lines of its log, its command and advice.
+            EngineError: The engine is not installed, died, was stopped, or was not ready in time, or the port is in
+                use. If the engine was started, the message includes advice, the command and the last log lines.
         """
         if os.name != "posix":
-            raise EngineError("engines are started on POSIX systems only; start it by hand and give its url")
+            raise EngineError("lazyprompt starts engines only on POSIX systems; start it manually and pass its url=")
         with self._starting:
             if self.status() != "running":
                 self._start()
         return self
 
     def stop(self) -> None:
-        """End the engine and wait until its processes have ended; do nothing if it is not running."""
+        """Terminate the engine if it is running, and wait until its processes have exited."""
         if self._run is not None:
             self._run.stop()
 
@@ -259,13 +260,14 @@ class EngineProcess:
         return "running" if run.ready else "starting"
 
     def why(self, wait: float = 0.0) -> str:
-        """Describe the death of the engine.
+        """Describe why the engine died.
 
         Args:
-            wait: Seconds to wait for its end: the connection breaks a moment before the process has ended.
+            wait: The time in seconds to wait for the process to exit. A connection breaks shortly before the exit.
 
         Returns:
-            The exit code or signal, advice, the command and the last lines of the log; empty if the engine did not die.
+            The exit code or signal, advice, the command and the last log lines, or an empty string if the engine did
+            not die.
         """
         run, until = self._run, time.monotonic() + wait
         while run is not None and not run.stopping:
@@ -278,19 +280,19 @@ class EngineProcess:
 
     @property
     def url(self) -> str:
-        """The engine's address: scheme, host and port.
+        """The engine's URL, which consists of scheme, host and port.
 
         Raises:
-            EngineError: The engine was not started, or was stopped.
+            EngineError: The engine was never started, or was stopped.
         """
         return f"http://{HOST}:{self._current_run().port}"
 
     @property
     def log(self) -> Path:
-        """The file of the engine's output.
+        """The log file with the engine's output.
 
         Raises:
-            EngineError: The engine was not started, or was stopped.
+            EngineError: The engine was never started, or was stopped.
         """
         return self._current_run().log
 
@@ -313,12 +315,12 @@ class EngineProcess:
             self.stop()
             run = self._launch()
             try:
-                with _show_progress(f"{self.engine.name} is loading {self.model}, its log is {run.log}"):
+                with _show_progress(f"{self.engine.name} is loading {self.model}; log file: {run.log}"):
                     self._wait(run)
             except EngineError:
                 # Another process may have taken the free port before the engine did.
                 if self._port is None and left and self.status() == "died" and not _is_free(run.port):
-                    run.failed = False  # deletes the log
+                    run.failed = False  # so that stop() deletes the log
                     continue
                 raise
             except BaseException:
@@ -327,31 +329,31 @@ class EngineProcess:
             return
 
     def _launch(self) -> _Run:
-        """Start the engine's process."""
+        """Start the engine's process without waiting for the model."""
         program = self.engine.executable()
         if program is None:
             what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"
             raise EngineError(f"{self.engine.name} is not installed: no {what}; {self.engine.install_advice}")
         port = _free_port() if self._port is None else self._port
         if not _is_free(port):
-            raise EngineError(f"port {port} at {HOST} is taken; give another port, or none for any free one")
+            raise EngineError(f"port {port} on {HOST} is in use; pass another port, or omit port= to use a free one")
         _, *arguments = self.engine.command(self.model, port, self._options)
         with self._open_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
-            guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
-                # Not -m: a module of that name in the working directory would be run instead.
+            guard = subprocess.Popen(  # noqa: S603 - no shell; the arguments are the user's own
+                # With -m, Python would prefer a module of the same name in the working directory.
                 [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 # Buffered output is lost when the process is killed.
                 env=os.environ | {"PYTHONUNBUFFERED": "1", _guard().LOG: "" if self._log else file.name},
-                # Ctrl-C must not reach the engine directly: this process ends it.
+                # Ctrl-C must not reach the engine directly, because this process terminates the engine.
                 start_new_session=True,
             )
         run = self._run = _Run(guard, port, log, offset, temporary=self._log is None)
         if self._at_exit is not None:
-            self._at_exit.detach()  # the earlier run has ended
+            self._at_exit.detach()  # the previous run has ended
         self._at_exit = weakref.finalize(self, run.stop)
         return run
 
@@ -362,16 +364,16 @@ class EngineProcess:
             prefix = f"lazyprompt-{self.engine.name}-"
             return tempfile.NamedTemporaryFile("ab", prefix=prefix, suffix=".log", delete=False)
         except OSError as error:
-            raise EngineError(f"cannot write the log {self._log or ''}: {error.strerror}") from error
+            raise EngineError(f"cannot write the log file {self._log or ''}: {error.strerror}") from error
 
     def _wait(self, run: _Run) -> None:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
-            # Another process may have taken the port, and may report that it is healthy.
+            # A healthy response may come from another process that took the port.
             healthy = _is_healthy(f"http://{HOST}:{run.port}{_HEALTH}") and _guard().listens(run.guard.pid, run.port)
             if run.stopping:
-                raise EngineError(f"{self.engine.name} was stopped while it started")
+                raise EngineError(f"{self.engine.name} was stopped before it was ready")
             if run.ended():
                 raise EngineError(self._describe(run, how(run.guard.returncode), run.guard.returncode))
             if healthy:
@@ -380,14 +382,14 @@ class EngineProcess:
             if time.monotonic() > until:
                 run.failed = True
                 run.stop()
-                raise EngineError(self._describe(run, f"was not ready after {self._timeout:g} s, which is its timeout"))
+                raise EngineError(self._describe(run, f"was not ready within timeout={self._timeout:g} seconds"))
             time.sleep(_PAUSE)
 
     def _describe(self, run: _Run, end: str, code: int | None = None) -> str:
-        """Return the event, advice, the command and the last lines of the log, without secrets."""
+        """Return a failure message with advice, the command and the last log lines, but without secrets."""
         lines = tail(run.log, run.offset)
         shown = {name: _hide_secrets(value) for name, value in self._options.items()}
-        first = f"{self.engine.name} with the model {self.model} {end}"
+        first = f"{self.engine.name} with model {self.model} {end}"
         todo = advice(lines, code, self.engine.install_advice)
         story = "\n".join(
             (
@@ -404,7 +406,7 @@ class EngineProcess:
 
 
 def _hide_secrets(value: object) -> object:
-    """Return an option without secrets."""
+    """Mask the secrets in the value of an option."""
     if is_sequence(value):
         return [_hide_secrets(part) for part in value]
     return str(value) if isinstance(value, Secret) else value
@@ -416,7 +418,7 @@ def _free_port() -> int:
 
 
 def _is_free(port: int) -> bool:
-    """Return True if a server can listen at a port."""
+    """Return True if a server can listen on a port."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -427,26 +429,26 @@ def _is_free(port: int) -> bool:
 def _is_healthy(url: str) -> bool:
     """Return True if an engine reports that it is ready.
 
-    The official clients have no method for that, and would retry and log by themselves.
+    The official clients have no method for health checks, and would add their own retries and log messages.
     """
-    from urllib3 import PoolManager, Timeout  # noqa: PLC0415 - slow, and not needed to describe an engine
-    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
+    from urllib3 import PoolManager, Timeout  # noqa: PLC0415 - slow, and needed only for health checks
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - slow
 
     try:
         with PoolManager(retries=False, timeout=Timeout(total=_ANSWER)) as pool:
             return pool.request("GET", url, preload_content=False).status == 200  # noqa: PLR2004 - HTTP's OK
     except HTTPError:
-        return False  # it does not listen yet
+        return False  # the engine does not listen yet
 
 
 @contextmanager
 def _show_progress(what: str) -> Generator[None]:
-    """Show a text and the elapsed time on a terminal."""
+    """Show a message and the elapsed time on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():  # sys.stderr is None if the process has no console
         yield
         return
-    from rich.console import Console  # noqa: PLC0415 - slow, and for terminals only
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
+    from rich.console import Console  # noqa: PLC0415 - slow, and used only on terminals
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - slow
 
     columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -92,7 +92,7 @@ def test_options_are_written_as_the_engine_reads_them() -> None:
         ("llama.cpp", {"model": "m"}, "the option model of llama.cpp is already set"),
         ("vllm", {"--host": "x"}, "'--host' is not a valid option name for vllm"),
         ("vllm", {"a b": "x"}, "'a b' is not a valid option name for vllm"),
-        ("vllm", {"a": object}, "an option is text, a number, a bool, a path, a mapping or a list of these"),
+        ("vllm", {"a": object}, "options must be strings, numbers, bools, paths, mappings or lists of these"),
     ],
 )
 def test_a_wrong_option_is_refused(name: str, options: dict[str, object], says: str) -> None:
@@ -116,7 +116,7 @@ def test_engines_are_found_by_name(name: str) -> None:
 
 def test_an_unknown_name_is_told() -> None:
     with pytest.raises(
-        EngineError, match=r"there is no engine 'vlm' \(did you mean 'vllm'\?\); there are llama.cpp, vllm,"
+        EngineError, match=r"unknown engine 'vlm' \(did you mean 'vllm'\?\); expected one of llama.cpp, vllm,"
     ):
         engine_named("vlm")
 
@@ -150,13 +150,13 @@ def test_the_engine_of_a_model(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        ("no.gguf", "there is no file .*no.gguf"),
-        ("files", "is a directory with GGUF files; give the path of one: a.gguf, b.gguf"),
-        ("none", "is not the directory of a model: it has no config.json"),
-        ("text.txt", "text.txt is neither a GGUF file nor the directory of a model"),
+        ("no.gguf", "file not found: .*no.gguf"),
+        ("files", "is a directory of GGUF files; pass the path of one of them: a.gguf, b.gguf"),
+        ("none", "is not a model directory: it contains no config.json"),
+        ("text.txt", "text.txt is neither a GGUF file nor a model directory"),
         (
             "/no/such/thing",
-            "cannot tell the engine of '/no/such/thing': .* name the engine, one of llama.cpp,",
+            "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_model_of_no_engine_is_told(folder: Path, model: str, says: str) -> No
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [("llama", "cannot tell the engine of 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one, and give its path")],
+    [("llama", "cannot choose an engine for 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one and pass its path")],
 )
 def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
     with pytest.raises(EngineError, match=says):

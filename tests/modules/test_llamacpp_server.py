@@ -104,15 +104,15 @@ def test_it_takes_a_template(tmp_path: Path) -> None:
         (["--nothing.temp", "1"], "llama.cpp has no option nothing.temp"),
         (["--no-such"], "llama.cpp has no option no_such"),
         (["--__class__", "1"], "llama.cpp has no option __class__"),
-        (["--n-batch", "many"], "the option n_batch does not take 'many': it is as JSON writes it, and now 2048"),
-        (["--n-batch", "1.5"], "the option n_batch does not take '1.5': "),
-        (["--n-batch", "99999999999"], "the option n_batch does not take '99999999999': value too large"),
-        (["--special", "1"], "the option special does not take '1': it is true or false"),
-        (["--model-alias", "3"], "the option model_alias does not take '3': "),
-        (["--split-mode", "x"], "the option split_mode does not take 'x': it is one of none, layer, row, tensor"),
-        (["--tensor-split", "[1]"], "the option tensor_split does not take '[1]': tensor must of length 128"),
+        (["--n-batch", "many"], "the option n_batch does not accept 'many': expected JSON, such as the current value"),
+        (["--n-batch", "1.5"], "the option n_batch does not accept '1.5': "),
+        (["--n-batch", "99999999999"], "the option n_batch does not accept '99999999999': value too large"),
+        (["--special", "1"], "the option special does not accept '1': expected true or false"),
+        (["--model-alias", "3"], "the option model_alias does not accept '3': "),
+        (["--split-mode", "x"], "the option split_mode does not accept 'x': expected one of none, layer, row, tensor"),
+        (["--tensor-split", "[1]"], "the option tensor_split does not accept '[1]': tensor must of length 128"),
         (["--chat-template", "no/such"], "cannot read the chat template no/such: No such file or directory"),
-        (["64"], "'64' is not an option; write --name value"),
+        (["64"], "'64' is not an option; expected --name value"),
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(
@@ -163,7 +163,7 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
     model.write_bytes(whole[: int(len(whole) * part)])
     code, _, errors = started(model)
     assert code == 1
-    assert f"llamacpp_server: llama.cpp does not serve {model}; see its own log lines for the reason\n" in errors
+    assert f"llamacpp_server: llama.cpp cannot serve {model}; see the llama.cpp log for the reason\n" in errors
     assert " E llama_model_load: error loading model: " in errors
     assert "Traceback" not in errors
 

@@ -166,7 +166,7 @@ def test_a_given_port_is_used(model: Path) -> None:
     with EngineProcess("llama.cpp", model, options=QUICK, port=port) as engine:
         assert port_of(engine) == port
         second = EngineProcess("llama.cpp", model, port=port)
-        with pytest.raises(EngineError, match=f"port {port} at 127.0.0.1 is taken; give another port, or none for any"):
+        with pytest.raises(EngineError, match=f"port {port} on 127.0.0.1 is in use; pass another port, or omit port="):
             second.start()
         assert second.status() == "stopped"
         assert answer(engine)
@@ -174,7 +174,7 @@ def test_a_given_port_is_used(model: Path) -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(EngineError, match=f"a port is a number from 1 to 65535, not {port}"):
+    with pytest.raises(EngineError, match=f"port must be from 1 to 65535, not {port}"):
         EngineProcess("llama.cpp", "m.gguf", port=port)
 
 
@@ -197,7 +197,7 @@ def test_another_that_is_healthy_there_does_not_count(model: Path, monkeypatch: 
     with Serving(server := HTTPServer(("127.0.0.1", 0), Healthy)):
         monkeypatch.setattr(engines, "_is_free", lambda _: True)
         engine = EngineProcess(script_engine("raise SystemExit('no')"), model, port=server.server_port)
-        with pytest.raises(EngineError, match="exit code 1"):
+        with pytest.raises(EngineError, match="exited with code 1"):
             engine.start()
 
 
@@ -209,7 +209,7 @@ def test_an_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ["sglang", "ollama", "other"])
 def test_other_engines_are_started_by_hand(name: str) -> None:
-    with pytest.raises(EngineError, match=f"starts llama.cpp and vLLM, not {name}: start it by hand and give its url="):
+    with pytest.raises(EngineError, match=f"can start llama.cpp and vLLM, not {name}; start it manually"):
         EngineProcess(name, "m")
 
 
@@ -235,8 +235,8 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
         engine.start()
     first, command, log, *lines = str(caught.value).splitlines()
     assert first == (
-        f"llama.cpp with the model {bad} ended with exit code 1: give it a GGUF file;"
-        " a download may have been an error page or a Git LFS pointer"
+        f"llama.cpp with model {bad} exited with code 1: pass a GGUF file;"
+        " the download may be an error page or a Git LFS pointer"
     )
     assert re.fullmatch(rf"command: \S+python\S* -P \S+llamacpp_server.py --model {bad} .* --seed 3", command)
     kept = next(temporary.iterdir())
@@ -251,8 +251,8 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"n_bach": 3}, "it does not support an option or its value"),
-        ({"n_batch": "many"}, "it does not support an option or its value"),
+        ({"n_bach": 3}, "the engine does not support an option or its value"),
+        ({"n_batch": "many"}, "the engine does not support an option or its value"),
     ],
 )
 def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: str) -> None:
@@ -271,7 +271,7 @@ def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
         "import sys\nfor line in range(100): print('line', line)\nprint('part 1', end='\\rpart 2\\n\\n'); sys.exit(3)"
     )
     engine = EngineProcess(dies, model)
-    with pytest.raises(EngineError, match="script with the model .* ended with exit code 3") as caught:
+    with pytest.raises(EngineError, match="script with model .* exited with code 3") as caught:
         engine.start()
     lines = str(caught.value).partition("\nend of the log ")[2].partition("\n")[2].splitlines()
     assert lines == [*(f"    line {number}" for number in range(86, 100)), "    part 2"]
@@ -280,7 +280,7 @@ def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
 def test_an_engine_that_is_killed_at_start_is_told(model: Path) -> None:
     killed = script_engine("import os\nos.kill(os.getpid(), 9)")
     with pytest.raises(
-        EngineError, match="was ended by SIGKILL: the system may have run out of memory and killed it"
+        EngineError, match="was terminated by SIGKILL: the system may have run out of memory and killed the engine"
     ) as e:
         EngineProcess(killed, model).start()
     assert str(e.value).endswith("\n    (empty)")
@@ -288,7 +288,7 @@ def test_an_engine_that_is_killed_at_start_is_told(model: Path) -> None:
 
 def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Path) -> None:
     engine = EngineProcess(script_engine(SILENT), model, timeout=0.5)
-    with pytest.raises(EngineError, match=r"was not ready after 0.5 s, which is its timeout") as caught:
+    with pytest.raises(EngineError, match=r"was not ready within timeout=0.5 seconds") as caught:
         engine.start()
     assert str(caught.value).endswith("    loading")
     assert (running(model), engine.status()) == ([], "stopped")
@@ -334,7 +334,7 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
     os.kill(server_of(model), signal.SIGKILL)
     with pytest.raises(openai.APIConnectionError):
         answer(engine)
-    assert engine.why(wait=SECONDS).startswith(f"llama.cpp with the model {model} was ended by SIGKILL: the system may")
+    assert engine.why(wait=SECONDS).startswith(f"llama.cpp with model {model} was terminated by SIGKILL: the system may")
     assert (engine.status(), is_free(port), running(model)) == ("died", True, [])
     assert len(list(temporary.iterdir())) == 1
     engine.start()  # another time
@@ -349,7 +349,7 @@ def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
     os.kill(min(running(model)), signal.SIGKILL)
     assert eventually(lambda: engine.status() == "died")
     assert running(model) == []
-    assert "was ended by SIGKILL" in engine.why()
+    assert "was terminated by SIGKILL" in engine.why()
     engine.stop()
 
 
@@ -366,7 +366,7 @@ def test_it_can_be_stopped_while_it_starts(model: Path, temporary: Path) -> None
         started = threads.submit(engine.start)
         assert eventually(lambda: engine.status() == "starting" and len(running(model)) == 2)
         engine.stop()
-        with pytest.raises(EngineError, match="script was stopped while it started"):
+        with pytest.raises(EngineError, match="script was stopped before it was ready"):
             started.result(SECONDS)
     assert (engine.status(), running(model), list(temporary.iterdir())) == ("stopped", [], [])
 
@@ -521,7 +521,7 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
             except OSError:  # it has ended, and the terminal with it
                 pass
             assert program.wait(SECONDS) == -signal.SIGINT
-    assert f"script is loading {model}, its log is {temporary}/lazyprompt-script-".encode() in shown
+    assert f"script is loading {model}; log file: {temporary}/lazyprompt-script-".encode() in shown
     assert b"KeyboardInterrupt" in shown
     assert (running(model), list(temporary.iterdir())) == ([], [])
 
@@ -539,22 +539,22 @@ def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.
     monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
     with llama(model) as engine:
         # How much of the line is shown is up to the width of the terminal, as rich found it.
-        shown, line = terminal.getvalue(), f"llama.cpp is loading {model}, its log is {engine.log}"
+        shown, line = terminal.getvalue(), f"llama.cpp is loading {model}; log file: {engine.log}"
         assert line[:40] in shown
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("OSError: [Errno 98] Address already in use", "another process took the port"),
-        ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "another process took the port"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "it needs more memory than there is"),
-        ("llama_init_from_model: failed to initialize the context: std::bad_alloc", "it needs more memory"),
-        ("ValueError: No available memory for the cache blocks.", "it needs more memory than there is"),
-        ("error loading model: unknown model architecture: 'qwen9'", "a newer version of the engine may know it"),
+        ("OSError: [Errno 98] Address already in use", "another process uses the port"),
+        ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "another process uses the port"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "the model needs more memory than is"),
+        ("llama_init_from_model: failed to initialize the context: std::bad_alloc", "the model needs more memory"),
+        ("ValueError: No available memory for the cache blocks.", "the model needs more memory than is"),
+        ("error loading model: unknown model architecture: 'qwen9'", "a newer version of the engine may support it"),
         ("ValueError: Model architectures ['X'] are not supported for now.", "a newer version of the engine"),
-        ("ModuleNotFoundError: No module named 'x'", "something is not installed; pip install x"),
-        ("vllm: error: unrecognized arguments: --max-model-length", "it does not support an option"),
+        ("ModuleNotFoundError: No module named 'x'", "a dependency is not installed; pip install x"),
+        ("vllm: error: unrecognized arguments: --max-model-length", "the engine does not support an option"),
         ("all is well", ""),
     ],
 )
@@ -566,11 +566,11 @@ def test_what_engines_say_is_understood(line: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        (3, "ended with exit code 3"),
-        (137, "was ended by SIGKILL"),
-        (-15, "was ended by SIGTERM"),
-        (255, "ended with exit code 255"),
-        (None, "has ended"),
+        (3, "exited with code 3"),
+        (137, "was terminated by SIGKILL"),
+        (-15, "was terminated by SIGTERM"),
+        (255, "exited with code 255"),
+        (None, "has exited"),
     ],
 )
 def test_exit_codes_are_understood(code: int | None, says: str) -> None:
