@@ -1,4 +1,4 @@
-"""Models of providers, and of servers with a provider's API, called through official clients."""
+"""Models from hosted providers and from servers with a provider's API, called through official clients."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ RETRIES = 2
 class OnlineChatModule(ChatModule):
     """A provider's model, called through the provider's official client.
 
-    It connects with the first call. All threads share connections, and each event loop has connections of its own.
+    The first call opens the connection. All threads share connections, and each event loop uses separate connections.
 
     Args:
-        source: The provider: a name such as ``openai`` (see ``SOURCES``), or a Source of your own.
-        model: The model; None for the source's default.
-        base_url: Another address of the source, or of a server with the same API; required for LiteLLM's proxy. A
-            server that is not a provider's own tokenizes texts with the model's chat template. Control sequences in
-            untrusted text are then neutralised, unless the prompter's ``with_safety`` sets another treatment.
-        api_key: The key; None for that of the environment. It never appears in reprs, errors or logs.
-        stream: True to stream the answers of calls, so that long ones don't time out.
-        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream. A whole stream may
-            take 60 times as long.
-        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB). A whole
+        source: The provider, as a name such as ``openai`` (see ``SOURCES``) or as a custom ``Source``.
+        model: The model's name; None for the provider's default model.
+        base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. Self-hosted servers
+            tokenize text with the model's chat template. Control sequences in untrusted text are then neutralised,
+            unless the prompter's ``with_safety`` sets another policy.
+        api_key: The API key; None to read it from the environment. The key never appears in reprs, errors or logs.
+        stream: True to stream responses internally, so that long responses don't time out.
+        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. A whole stream
+            may take 60 times as long.
+        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). A whole
             stream may be four times as large.
-        retries: The number of retries after status 408, 409, 429, 5xx or a lost connection, with back-off or the
-            server's ``Retry-After``.
-        concurrency: The maximum number of concurrent calls, in threads and in each event loop; None for no limit.
-        budget: The budget of each prompt.
-        context: The size of the model's context window in tokens; by default that of the known model.
-        counter: The counter of a prompt's tokens. A prompt that exceeds the window is not sent.
+        retries: The number of retries after status 408, 409, 429, 5xx or a lost connection. The delay is the server's
+            ``Retry-After`` or an exponential back-off.
+        concurrency: The maximum number of concurrent calls across threads, and in each event loop. None means no limit.
+        budget: The token budget for each prompt.
+        context: The size of the model's context window in tokens. By default, lazyprompt looks up the model's name.
+        counter: The token counter for prompts. With a counter, prompts that exceed the context window are not sent.
         hooks: Functions called with the record of each finished call. Their errors are logged to ``lazyprompt``.
-        options: Other arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or parameters
-            of the client.
+        options: Additional arguments for the client's constructor.
+        params: Default parameters for every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or
+            parameters of the client.
 
     Raises:
-        ModuleError: The source is unknown, no model is named, or a setting is invalid. A missing key is an error of the
-            first call: :meth:`payload` needs none.
+        ModuleError: The source is unknown, no model is set, or a setting is invalid. A missing key raises an error in
+            the first call, because :meth:`payload` needs no key.
     """
 
-    def __init__(  # noqa: PLR0913 - all but one are given by name
+    def __init__(  # noqa: PLR0913 - all arguments but one are keyword-only
         self,
         source: str | Source = "openai",
         *,
@@ -88,9 +88,9 @@ class OnlineChatModule(ChatModule):
         self.source = source_named(source)
         self.model = model or self.source.model
         if not self.model:
-            raise ModuleError(f"{self.source.name} has no default model: give model=")
+            raise ModuleError(f"{self.source.name} has no default model; pass model=")
         if self.source.base_url == "" and not base_url:
-            raise ModuleError(f"{self.source.name} has no address of its own: give base_url=")
+            raise ModuleError(f"{self.source.name} has no default URL; pass base_url=")
         self._window = context or context_of(self.model)
         self._counter = counter
         self._concurrency, self._hooks = concurrency, tuple(hooks)
@@ -102,7 +102,7 @@ class OnlineChatModule(ChatModule):
         self._open()
 
     def _open(self) -> None:
-        # Without a key: only its parameter names are needed.
+        # No key is needed, because this client only provides parameter names.
         self._client = self.source.client(self._settings)
         self._connection = Connection()
         address = self._settings.options.get("base_url") or self._settings.base_url
@@ -120,7 +120,7 @@ class OnlineChatModule(ChatModule):
     def _exchange(self, call: CallOptions) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
-        # With the provider openai, model= would name a family with a system text.
+        # For the openai provider, model= would select a model family that has a system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)
@@ -133,14 +133,14 @@ class OnlineChatModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _check_length(self, payload: Payload) -> None:
-        """Raise an error if a prompt is known to exceed the model's context window."""
+        """Raise an error if the prompt exceeds the model's context window."""
         if self._counter is None or self._window is None:
             return
         count = self._counter.count(*countable(payload, self._formatter.profile))
         if count > self._window:
             raise ModuleError(
-                f"the prompt has {count} tokens, and the window of {self.model} has {self._window}: shorten it, "
-                f"or give budget=Budget({self._window}, counter)",
+                f"the prompt has {count} tokens, but the context window of {self.model} is {self._window}; shorten "
+                f"the prompt or set budget=Budget({self._window}, counter)",
                 kind="overflow",
             )
 
@@ -149,7 +149,7 @@ class OnlineChatModule(ChatModule):
 
 
 def _merge_params(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters updated by those that request a schema; dicts in both are merged."""
+    """Add the parameters that request a schema to other parameters, and merge nested dicts."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()

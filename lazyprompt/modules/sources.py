@@ -1,6 +1,6 @@
-"""The sources of answers: providers with their payload form, client, address and keys.
+"""Definitions of model providers: their payload format, client, URL and API key variables.
 
-Sources: the providers' quick starts, for addresses, environment variables and model names.
+URLs, environment variables and model names are taken from the providers' quick-start guides.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """A source of answers.
+    """A model provider, or a server with a provider's API.
 
     Attributes:
         name: The name of the source.
-        provider: The provider whose payload form it accepts: a name of ``ChatFormatter``, or a profile.
-        model: The default model, or "" if the caller must name one.
+        provider: The payload format, as a provider name for ``ChatFormatter`` or a profile.
+        model: The default model, or an empty string if the caller must choose a model.
         connect: A function that creates a client from settings, or its name as ``module:function`` in ``clients/``. The
             default is OpenAI's client.
-        keys: The environment variables of the key; the first one that is set is used.
-        base_url: The address, or None for the client's default. With "", the caller must give one.
-        needs_key: True if the source refuses calls without a key.
-        aliases: Other names of the source.
+        keys: The environment variables for the API key. The first variable that is set is used.
+        base_url: The server's URL, or None for the client's default. If it is empty, the caller must pass a URL.
+        needs_key: True if the server rejects calls without an API key.
+        aliases: Other names for the source.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Source(NamedTuple):
     aliases: tuple[str, ...] = ()
 
     def is_hosted(self, address: str | None) -> bool:
-        """Return True if an address belongs to a provider, and not to a server of the user's own.
+        """Return True if a URL belongs to a hosted provider rather than a self-hosted server.
 
         Args:
-            address: The given address, or None for the source's own.
+            address: The caller's URL, or None for the source's default URL.
         """
         found = address or os.environ.get(_ADDRESSES.get(self.name, "")) or self.base_url
         if found is None:
@@ -62,23 +62,23 @@ class Source(NamedTuple):
         """Return a client for the source.
 
         Args:
-            settings: The settings of the client.
+            settings: The client's settings.
         """
         if not isinstance(self.connect, str):
             return self.connect(settings)
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
-        # OpenAI's client needs the source's name: servers differ in the details of a call.
+        # OpenAI's client needs the source's name, because compatible servers differ in their parameters.
         return connect(settings) if self.base_url is None else connect(settings, self.name)
 
     def key(self, given: str | Secret | None) -> Secret | None:
-        """Return the key to use, or None if the source needs none.
+        """Return the API key, or None if the source needs no key.
 
         Args:
-            given: The caller's key; None or blank text means the key of the environment.
+            given: The caller's key. If it is None or blank, the key is read from the environment.
 
         Raises:
-            ModuleError: The source needs a key, and there is none.
-            TypeError: The key is not text.
+            ModuleError: The source needs a key, but no key is set.
+            TypeError: The key is not a string.
         """
         secret = Secret(given) if given is not None and not isinstance(given, Secret) else given
         if secret is not None and secret.reveal().strip():
@@ -88,17 +88,17 @@ class Source(NamedTuple):
             return Secret(found)
         if self.needs_key:
             variables = f"set {' or '.join(self.keys)} in the environment, or " if self.keys else ""
-            raise ModuleError(f"{self.name} needs a key, and there is none: {variables}give api_key=", kind="key")
+            raise ModuleError(f"{self.name} requires an API key: {variables}pass api_key=", kind="key")
         return None
 
 
 def _row(name: str, model: str = "", connect: str = "openai:connect", **more: Any) -> Source:
-    """Return a source whose provider and key variable are named after it by default."""
+    """Create a source whose provider and key variable are derived from its name by default."""
     own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
     return Source(name, model=model, connect=connect, **own)
 
 
-# The environment variables from which clients read a default address.
+# The environment variables from which clients read a default URL.
 _ADDRESSES = {
     **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
     "anthropic": "ANTHROPIC_BASE_URL",
@@ -107,7 +107,7 @@ _ADDRESSES = {
 # Suffixes of the providers' host names.
 _HOSTS = (*(host for server in SERVERS.values() for host in server.hosts), "api.anthropic.com", "googleapis.com")
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
-# DashScope's compatible mode accepts OpenAI's form, with vLLM's rules for the same models.
+# DashScope's compatible mode accepts OpenAI's format, with the same rules as vLLM for Qwen models.
 _QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
@@ -133,26 +133,26 @@ _NAMES = {name: source for source in _ROWS for name in (source.name, *source.ali
 
 
 def source_named(name: str | Source) -> Source:
-    """Return the source of a name; a source is returned as it is.
+    """Return the source with a given name.
 
     Args:
-        name: A name or alias of `SOURCES`, or a source.
+        name: The name or alias of a source in :data:`SOURCES`, or a source, which is returned unchanged.
 
     Raises:
-        ModuleError: There is no such source.
+        ModuleError: No source has this name.
     """
     if isinstance(name, Source):
         return name
     found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
-            f"{_describe_unknown(name)}; there are {', '.join(SOURCES)}; any other server with OpenAI's API is "
-            'OnlineChatModule("openai", base_url=...)'
+            f"{_describe_unknown(name)}; expected one of {', '.join(SOURCES)}; for any other server with OpenAI's API, "
+            'use OnlineChatModule("openai", base_url=...)'
         )
     return found
 
 
 def _describe_unknown(name: object) -> str:
     if not isinstance(name, str):
-        return f"a source is a name or a Source, not a {type(name).__name__}"
-    return f"there is no source {name!r}{did_you_mean(name, _NAMES)}"
+        return f"source must be a name or a Source, not {type(name).__name__}"
+    return f"unknown source {name!r}{did_you_mean(name, _NAMES)}"

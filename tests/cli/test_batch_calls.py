@@ -58,7 +58,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
         (["--source", "openai"], "--source: it is for calls of a model; give --run too"),
         (["--rpm", "5"], "--rpm: it is for calls of a model; give --run too"),
         (["--run"], "--source: no model is named"),
-        (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
+        (["--run", "--source", "opanai"], "--source: unknown source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),
         (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes answers in its own format"),
         (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: it is for local models"),

@@ -360,9 +360,9 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
             [],
             "PROMPT_FILE: its model.apiType is 'embedding'; only chat models can be called",
         ),
-        ("{provider: ollama}", [], "--source: ollama has no default model: give model="),
-        ("{id: m, provider: openai}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),
-        ("{id: m}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),
+        ("{provider: ollama}", [], "--source: ollama has no default model; pass model="),
+        ("{id: m, provider: openai}", ["--model", "no.gguf"], "--model: file not found: no.gguf"),
+        ("{id: m}", ["--model", "no.gguf"], "--model: file not found: no.gguf"),
     ],
 )
 @pytest.mark.parametrize("command", [("run",), ("run", "--chat")])

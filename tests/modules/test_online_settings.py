@@ -130,7 +130,7 @@ def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str)
     model = module(server, source, counter=CharTokenCounter(), context=300)
     assert model(ASKED) == "pong"
     for way in ways(model, {"language": "Dutch", "input": "x" * 400}):
-        with pytest.raises(ModuleError, match=r"has 300: shorten it, or give budget=") as caught:
+        with pytest.raises(ModuleError, match=r"is 300; shorten the prompt or set budget=") as caught:
             way()
         assert caught.value.kind == "overflow"
     assert len(server.seen) == 1
@@ -194,7 +194,7 @@ def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) ->
     model = OnlineChatModule(source, model="some-model", base_url=base_url).prompt("Answer in one word.")
     assert "Is it raining?" in written(model.payload("Is it raining?", max_tokens=5))
     if SOURCES[source].needs_key:
-        with pytest.raises(ModuleError, match=f"{source} needs a key.*set {SOURCES[source].keys[0]}") as caught:
+        with pytest.raises(ModuleError, match=f"{source} requires an API key.*set {SOURCES[source].keys[0]}") as caught:
             model("Is it raining?")
         assert caught.value.kind == "key"
 

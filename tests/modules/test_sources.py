@@ -54,14 +54,14 @@ def test_models_that_go_without_saying(name: str) -> None:
     if source.model:
         assert OnlineChatModule(name, api_key="k.k").model == source.model
     else:
-        with pytest.raises(ModuleError, match=f"{name} has no default model: give model="):
+        with pytest.raises(ModuleError, match=f"{name} has no default model; pass model="):
             OnlineChatModule(name, api_key="k.k")
     assert OnlineChatModule(name, model="mine", base_url="http://127.0.0.1:9", api_key="k.k").model == "mine"
 
 
 def test_a_proxy_has_no_address_of_its_own() -> None:
     """Without this, keys and conversations for a proxy would go to OpenAI."""
-    with pytest.raises(ModuleError, match="litellm has no address of its own: give base_url="):
+    with pytest.raises(ModuleError, match="litellm has no default URL; pass base_url="):
         OnlineChatModule("litellm", model="openai/gpt-5", api_key="k")
 
 
@@ -103,8 +103,8 @@ def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
     [
         ("opnai", "did you mean 'openai'"),
         ("Claud", "did you mean 'claude'"),
-        ("", "there are openai"),
-        (None, "not a NoneType"),
+        ("", "expected one of openai"),
+        (None, "not NoneType"),
     ],
 )
 def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
@@ -141,10 +141,10 @@ def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
     source = Source("parrot", model="polly-1", base_url="https://parrot.example/v1")
     payload = OnlineChatModule(source, stream=True).payload("Sing.")
     assert payload["model"] == "polly-1"
-    with pytest.raises(ModuleError, match="^parrot needs a key, and there is none: give api_key="):
+    with pytest.raises(ModuleError, match="^parrot requires an API key: pass api_key="):
         OnlineChatModule(source)("Sing.")
 
 
 def test_an_object_that_is_no_source_is_named_by_its_kind() -> None:
-    with pytest.raises(ModuleError, match="^a source is a name or a Source, not a Profile; there are openai"):
+    with pytest.raises(ModuleError, match="^source must be a name or a Source, not Profile; expected one of openai"):
         OnlineChatModule(PARROT)  # type: ignore[arg-type]  # that is the point
