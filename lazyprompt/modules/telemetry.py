@@ -1,7 +1,7 @@
-"""Records of calls for hooks, a hook that logs calls, and OpenTelemetry spans if its API is installed.
+"""Call records for hooks, a hook that logs calls, and OpenTelemetry spans if the OpenTelemetry API is installed.
 
-Spans and attributes have the names of OpenTelemetry's semantic conventions for generative AI. Spans contain no text of
-prompts and answers; the log contains all of it.
+Span and attribute names come from OpenTelemetry's semantic conventions for generative AI. Spans contain no text from
+prompts and responses, but the log contains the full text.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import Request
 
-# The conventions' names of providers that differ from lazyprompt's.
+# OpenTelemetry's names for providers, where they differ from lazyprompt's.
 _PROVIDERS = {"gemini": "gcp.gemini", "xai": "x_ai", "moonshot": "moonshot_ai"}
 _PARAMS = {
     **{name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")},
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"), "max_tokens"),
 }
-# Parameters that providers render before the messages, so they belong to the cached prefix.
+# The parameters that providers place before the messages, and that therefore affect the cached prefix.
 _PREFIXED = ("tools", "response_format", "cache_control", "prompt_cache_options")
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
 
 class CallRecord(NamedTuple):
-    """A finished call.
+    """The record of a finished model call.
 
     Attributes:
-        source: The source or engine.
+        source: The name of the source or engine.
         model: The requested model.
-        payload: The messages and tools, or the prompt; read-only.
-        params: The other arguments of the client's call; read-only.
-        reply: The answer, or the part received before a failure; None if nothing was received.
-        error: The error of a failed or cancelled call, or None.
-        seconds: The duration in seconds, with waits for a free place and retries.
-        streamed: True if the answer was streamed.
-        secrets: The prompt's values from the environment, which a log hides.
+        payload: The read-only payload, which contains the messages and tools, or the prompt.
+        params: The read-only dict of other arguments for the official client.
+        reply: The reply, or the part received before a failure. None if nothing was received.
+        error: The exception from a failed or cancelled call, or None.
+        seconds: The duration in seconds, including retries and the wait for other calls.
+        streamed: True if the response was streamed.
+        secrets: The prompt's values from the environment, which logs must mask.
     """
 
     source: str
@@ -68,13 +68,14 @@ CallHook: TypeAlias = "Callable[[CallRecord], object]"
 
 
 class CallLog:
-    """A hook of modules that appends each call to a file as a line of JSON.
+    """A hook that appends each model call to a JSON Lines file.
 
-    The file contains whole prompts and answers, without secrets from the environment. Only its owner can read it.
+    The file contains complete prompts and responses, but no secrets from the environment. Only the file's owner can
+    read it.
 
     Args:
-        path: The file; the first call creates it.
-        conversation: The conversation's id in each line.
+        path: The log file, which the first call creates.
+        conversation: The conversation id to write to each line.
     """
 
     def __init__(self, path: str | os.PathLike[str], conversation: str | None = None) -> None:
@@ -85,7 +86,7 @@ class CallLog:
         return f"{type(self).__name__}({str(self.path)!r})"
 
     def __call__(self, record: CallRecord) -> None:
-        """Append a call."""
+        """Append the record of a call to the file."""
         params = {name: record.params[name] for name in _PREFIXED if name in record.params}
         reply = record.reply
         line = {
@@ -104,7 +105,7 @@ class CallLog:
             )
             + b"\n"
         )
-        # One write that appends: lines of threads and processes do not mix.
+        # A single append keeps lines from concurrent threads and processes apart.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(data)
@@ -112,23 +113,23 @@ class CallLog:
 
 @contextmanager
 def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None, BaseException | None], None]]:
-    """Open a span around a call, without making it the current span.
+    """Open a span for a model call, without making it the current span.
 
     Args:
-        source: The source or engine.
+        source: The name of the source or engine.
         request: The request.
 
     Yields:
-        A function that records the answer and the kind of a failure, without their texts.
+        A function that records the reply and the kind of a failure, without their text.
     """
     tracer = _tracer()
     if tracer is None:
         yield lambda _reply, _error: None
         return
-    from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - only where it is installed
+    from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - optional dependency
 
     operation = "text_completion" if "prompt" in request.payload else "chat"
-    options = request.params.get("options")  # Ollama's place of parameters
+    options = request.params.get("options")  # Ollama sends parameters in options
     params = {**request.params, **(options if is_mapping(options) else {})}
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,
@@ -168,7 +169,7 @@ def _attributes_of(reply: Reply) -> Iterator[tuple[str, Any]]:
 @lru_cache(maxsize=1)
 def _tracer() -> Tracer | None:
     try:
-        from opentelemetry import trace  # noqa: PLC0415 - only where it is installed
+        from opentelemetry import trace  # noqa: PLC0415 - optional dependency
     except ImportError:
         return None
     return trace.get_tracer("lazyprompt")

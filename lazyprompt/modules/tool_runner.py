@@ -24,11 +24,11 @@ _LOG = logging.getLogger("lazyprompt")
 
 @dataclass(frozen=True)
 class ToolRunner:
-    """The tools of a conversation, and the functions among them.
+    """The tools of a conversation, and the Python functions that implement them.
 
     Args:
-        tools: The tools that the model is offered, or None.
-        functions: The functions by the names of their tools.
+        tools: The tools that are described to the model, or None.
+        functions: The functions, keyed by tool name.
     """
 
     tools: ToolSet | None
@@ -36,10 +36,10 @@ class ToolRunner:
 
     @classmethod
     def of(cls, tools: ToolsLike) -> ToolRunner:
-        """Create a runner of dicts and Python functions.
+        """Create a runner from tool dicts and Python functions.
 
         Raises:
-            ToolsError: A tool cannot be described.
+            ToolsError: The schema of a tool can't be generated.
         """
         if tools is None or isinstance(tools, ToolSet):
             return cls(tools, {})
@@ -49,19 +49,19 @@ class ToolRunner:
         return cls(offered, {_name_of(each): each for each in functions})
 
     def can_run(self, calls: Sequence[ToolUseBlock]) -> bool:
-        """Return True if there are calls, all of Python functions or unknown tools."""
+        """Return True if there are tool calls, and each calls a Python function or an unknown tool."""
         offered = self.tools.names if self.tools else ()
         return bool(calls) and not any(call.name in offered and call.name not in self.functions for call in calls)
 
     def run(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
-        """Run calls, several of them in parallel threads.
+        """Run tool calls. Several calls run in parallel threads.
 
         Returns:
-            The results in the order of the calls. The result of a failed call is its error.
+            The results, in the order of the calls. The result of a failed call is its error message.
 
         Raises:
             ToolsError: A function is async.
-            HistoryError: The output of a function is no text, no list of blocks and no JSON value.
+            HistoryError: A function's output is neither text, a list of blocks nor a JSON value.
         """
         if len(calls) == 1:
             return [self._run(calls[0])]
@@ -70,13 +70,13 @@ class ToolRunner:
             return [each.result() for each in waiting]
 
     async def arun(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
-        """Async version of :meth:`run`: async functions are awaited, others run in threads."""
+        """Async version of :meth:`run`. Async functions are awaited, and other functions run in threads."""
         return [*await asyncio.gather(*map(self._arun, calls))]
 
     def _run(self, call: ToolUseBlock) -> ToolResultBlock:
         try:
             output = self._function(call)(**call.input)
-        except Exception as error:  # noqa: BLE001 - the model gets every error
+        except Exception as error:  # noqa: BLE001 - every error is sent to the model
             return _error_result(call, error)
         if inspect.iscoroutine(output):
             output.close()
@@ -90,22 +90,22 @@ class ToolRunner:
                 output: object = await function(**call.input)
             else:
                 output = await asyncio.to_thread(function, **call.input)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - every error is sent to the model
             return _error_result(call, error)
         return _result(call, output)
 
     def _function(self, call: ToolUseBlock) -> Callable[..., object]:
         found = self.functions.get(call.name)
         if found is None:
-            raise LookupError(f"there is no tool {call.name!r}; there are {', '.join(self.functions) or 'none'}")
+            raise LookupError(f"unknown tool {call.name!r}; available tools: {', '.join(self.functions) or 'none'}")
         return found
 
 
 def output_of(output: object, name: str) -> str | list[Block]:
-    """Return the output of a tool as the content of a result.
+    """Convert a tool's output to the content of a tool result.
 
     Raises:
-        HistoryError: The output is no text, no list of blocks and no JSON value.
+        HistoryError: The output is neither text, a list of blocks nor a JSON value.
     """
     if isinstance(output, str):
         return output
@@ -116,7 +116,7 @@ def output_of(output: object, name: str) -> str | list[Block]:
     try:
         return json.dumps(output, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
+        raise HistoryError(f"the output of tool {name!r} must be text, blocks or a JSON value: {error}") from error
 
 
 def _is_block(value: object) -> TypeGuard[Block]:

@@ -116,7 +116,7 @@ def test_what_fails_is_the_result_that_the_model_reads(lenient: ModelServer, way
     failed, misnamed, unknown = (result.output for result in results)
     assert failed == "KeyError: 'a'"
     assert "unexpected keyword argument 'nmae'" in str(misnamed)
-    assert unknown == "there is no tool 'look_up'; there are lookup"
+    assert unknown == "unknown tool 'look_up'; available tools: lookup"
 
 
 def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -> None:
@@ -158,7 +158,7 @@ def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) 
         return object()
 
     lenient.answer = called(("lookup", {}))
-    with pytest.raises(HistoryError, match="the output of tool 'lookup' is no text, no blocks and no JSON value"):
+    with pytest.raises(HistoryError, match="the output of tool 'lookup' must be text, blocks or a JSON value"):
         module_of("online", lenient).chat(tools=[lookup]).run("Hi.")
 
 
