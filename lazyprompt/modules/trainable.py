@@ -1,4 +1,4 @@
-"""Local models: sends flat prompts in the model's own layout to an engine, and parses the answer's text."""
+"""Runs local models by sending text prompts to an inference engine and parsing the generated text."""
 
 from __future__ import annotations
 
@@ -48,68 +48,69 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 _LOG = logging.getLogger("lazyprompt")
-# An engine may process a long prompt for minutes before the first token.
+# The default timeout in seconds: an engine may process a long prompt for minutes before the first token.
 TIMEOUT = 600.0
 RETRIES = 2
-# The engines' defaults range from 16 tokens to no limit.
+# The default token limit for a response, because the engines' own defaults range from 16 tokens to no limit.
 MAX_TOKENS = 1024
-# Seconds to wait for the end of an engine after its connection is lost.
+# The time in seconds to wait for an engine to exit after its connection is lost.
 _DYING = 2.0
 _NOWHERE = "http://127.0.0.1"
 
 
 class _Running(Connection):
-    """The process and connection of an engine that modules share."""
+    """The process and connection of an engine, which modules can share."""
 
     def __init__(self) -> None:
         super().__init__()
         self.starting = Lock()
         self.process: EngineProcess | None = None
         self.url = ""
-        self.added: list[int] | None = None  # token ids that llama.cpp puts before each text; None until it was asked
+        self.added: list[int] | None = None  # the token ids that llama.cpp adds before each text, or None if unknown
 
 
 class TrainableModule(ChatModule):
-    """A local model on an engine: llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or a server of OpenAI's completions.
+    """A local model on llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or another server with OpenAI's completions API.
 
-    Its prompts are flat text, rendered with the model's chat template (that of the GGUF file or directory, or a given
-    one), or with the markers of its family. :meth:`start` starts llama.cpp or vLLM; for any other engine, give ``url``.
+    Prompts are rendered as plain text with the model's chat template, or with the markers of its model family. The
+    template is read from the GGUF file or the model directory unless you pass one. The :meth:`start` method starts
+    llama.cpp or vLLM. For any other engine, pass ``url``.
 
     Args:
-        base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
-        engine: The engine; None for the default engine of such a model. An unnamed server of weights at ``url`` only
-            gets fields that all servers accept.
-        url: The address of a running engine, without a path.
-        chat_template: The model's chat template, its path or its text. A template without special tokens gets the
-            model's.
-        markers: The markers, or the family, instead of a template.
-        answers: The form of the model's answers, a family or a form of :class:`~lazyprompt.ResponseParser`. By default,
-            that of its template or of its name.
-        tokenizer: The model's tokenizer, or a :class:`~lazyprompt.TokenCache` that modules share; with it,
-            conversations continue by token ids (:meth:`continued`). If ids are sent, the default is the directory's
-            ``tokenizer.json``.
-        safe_tokens: True to send token ids, in which untrusted text never becomes a control token.
-        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream. A whole stream may
-            take 60 times as long.
-        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB). A whole
+        base_model: A GGUF file, a model directory, ``owner/name`` on a model hub, or Ollama's ``name:tag``.
+        engine: The engine's name; None for the model's default engine. If ``url`` is set without ``engine``, requests
+            for a directory or hub model contain only fields that all servers accept.
+        url: The URL of a running engine, without a path.
+        chat_template: The model's chat template, its path, or its text. A template without special tokens uses the
+            model's special tokens.
+        markers: The markers, or the name of a model family, in place of a chat template.
+        answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts. By
+            default, it is derived from the chat template or the model's name.
+        tokenizer: The model's tokenizer, or a shared :class:`~lazyprompt.TokenCache`. With a tokenizer, conversations
+            continue from token ids (see :meth:`continued`). If token ids are sent, the default is the
+            ``tokenizer.json`` file in the model directory.
+        safe_tokens: True to send token ids, so that untrusted text never becomes a control token.
+        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. A whole stream
+            may take 60 times as long.
+        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). A whole
             stream may be four times as large.
         retries: The number of retries if the engine is overloaded or the connection is lost.
         concurrency: The maximum number of concurrent calls; None for no limit.
-        budget: The budget of each prompt.
+        budget: The token budget for each prompt.
         hooks: Functions called with the record of each finished call.
-        api_key: The key, if the engine at ``url`` requires one.
-        options: Other arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 by default), ``stop``,
+        api_key: The API key, if the engine at ``url`` requires one.
+        options: Additional arguments for the client's constructor.
+        params: Default parameters for every call: ``temperature``, ``top_p``, ``max_tokens`` (default 1024), ``stop``,
             ``seed``, or parameters of the client.
 
     Raises:
         EngineError: The engine is unknown, the file is missing, or the directory contains no model.
-        TemplateError: The family is unknown, or the template is invalid.
+        TemplateError: The model family is unknown, or the template is invalid.
     """
 
     _unshared = ("_client", "_connection", "_running")
 
-    def __init__(  # noqa: PLR0913 - all but one are given by name
+    def __init__(  # noqa: PLR0913 - all arguments but one are keyword-only
         self,
         base_model: str | os.PathLike[str] = "",
         *,
@@ -136,8 +137,8 @@ class TrainableModule(ChatModule):
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
-            raise EngineError(f"url= is an address such as http://127.0.0.1:8000, not {address_of(url)!r}")
-        # Without /v1, which its client adds.
+            raise EngineError(f"url must be a URL such as http://127.0.0.1:8000, not {address_of(url)!r}")
+        # The client adds /v1 to the URL.
         self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = LayoutSettings(chat_template, markers, answers)
         self._given.check()
@@ -147,12 +148,12 @@ class TrainableModule(ChatModule):
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
         if safe_tokens and not self.engine.takes_ids:
-            raise EngineError(f"{self.engine.name} does not accept token ids, so safe_tokens= cannot be used with it")
+            raise EngineError(f"{self.engine.name} does not accept token ids; remove safe_tokens=")
 
     def _open(self) -> None:
-        """Prepare a connection; copies don't share it."""
+        """Prepare a new connection, which copies don't share."""
         self._connection = self._running = _Running()
-        # Only its parameter names are needed, so any address will do.
+        # This client only provides parameter names, so any URL suffices.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
@@ -160,27 +161,28 @@ class TrainableModule(ChatModule):
     ) -> Self:
         """Start the engine and wait until it is ready.
 
-        It does nothing if the engine is running, or with ``url=``; the latter is logged to ``lazyprompt``.
+        A running engine is left unchanged. If ``url`` is set, the method only logs to ``lazyprompt`` that it starts no
+        engine.
 
         Args:
-            port: The port at 127.0.0.1; None for any free one.
-            timeout: The maximum number of seconds until the engine is ready.
-            log: The file to append its output to; None for a temporary one.
-            options: Options of the engine, such as ``max_model_len=4096``.
+            port: The port on 127.0.0.1; None for any free port.
+            timeout: The maximum time in seconds until the engine is ready.
+            log: The log file to which the engine's output is appended; None for a temporary file.
+            options: The engine's options, such as ``max_model_len=4096``.
 
         Returns:
             The module itself.
 
         Raises:
-            EngineError: The engine did not start; the error has the last lines of its log, its command and advice.
+            EngineError: The engine did not start. The message includes advice, the command and the last log lines.
         """
         if self._url is not None:
-            _LOG.info("start() does nothing: the engine at %r was started elsewhere", self._url)
+            _LOG.info("start() has no effect: the engine at %r is managed elsewhere", self._url)
             return self
         if not self.base_model:
-            raise EngineError("there is no model to start an engine with: give base_model")
+            raise EngineError("starting an engine requires a model; pass base_model")
         if self.engine is OTHER:
-            engine_for(self.base_model)  # raises the reason
+            engine_for(self.base_model)  # raises an error that explains why
         with self._running.starting:
             if self.status() != "running":
                 self._running.process = EngineProcess(
@@ -190,7 +192,7 @@ class TrainableModule(ChatModule):
         return self
 
     def stop(self) -> None:
-        """End the engine and wait until its processes have ended; do nothing if it is not running.
+        """Terminate the engine if it is running, and wait until its processes have exited.
 
         Calls in progress fail.
         """
@@ -199,14 +201,14 @@ class TrainableModule(ChatModule):
         self.close()
 
     def status(self) -> Status:
-        """Return the engine's state; with ``url=``, it is always ``running``."""
+        """Return the engine's state, which is always ``running`` if ``url`` is set."""
         if self._url is not None:
             return "running"
         return "stopped" if self._running.process is None else self._running.process.status()
 
     @property
     def url(self) -> str:
-        """The engine's address.
+        """The engine's URL.
 
         Raises:
             EngineError: The engine was not started.
@@ -214,7 +216,7 @@ class TrainableModule(ChatModule):
         if self._url is not None:
             return self._url
         if self._running.process is None or self._running.process.status() == "stopped":
-            raise EngineError("the engine was not started: call start(), or give the url= of a running one")
+            raise EngineError("the engine was not started; call start() or pass the url= of a running engine")
         return self._running.process.url
 
     def __enter__(self) -> Self:
@@ -224,10 +226,10 @@ class TrainableModule(ChatModule):
         self.stop()
 
     def render(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Rendered:
-        """Return the flat prompt of a call, with its segments.
+        """Return the prompt text for a call, with its segments.
 
         Args:
-            input: The input, as in a call.
+            input: The input, as in a call of the module.
             history: The earlier messages.
             tools: The tools that the model may call.
         """
@@ -238,19 +240,19 @@ class TrainableModule(ChatModule):
 
     @cached_property
     def layout(self) -> PromptLayout:
-        """The layout of the model's prompts.
+        """The prompt layout of the model.
 
         Raises:
-            TemplateError: The model has neither a template nor a family.
+            TemplateError: The model has no chat template and no known family.
         """
         return layout_of(self.base_model, self._given)
 
     def continued(self) -> ChatModule:
-        """Return a module for one conversation, in which each prompt extends the token ids of the earlier ones.
+        """Return a module for one conversation, in which each prompt extends the token ids of the previous prompt.
 
-        Earlier ids are not encoded again, and are in the engine's cache. It requires ``tokenizer=``, an engine that
-        returns the ids of answers, and a chat template whose prompts extend each other. Otherwise, each prompt is sent
-        as a whole.
+        The earlier token ids are reused from the engine's cache and not encoded again. This requires ``tokenizer=``, an
+        engine that returns token ids, and a chat template whose prompts extend each other. Otherwise, each request
+        contains the complete prompt.
         """
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
@@ -269,7 +271,7 @@ class TrainableModule(ChatModule):
             return running.sender
 
     def _exchange(self, call: CallOptions, *, as_ids: bool = False) -> Exchange:
-        """Return the request of a call: text, or ids with ``as_ids`` or ``safe_tokens``."""
+        """Return the request for a call. The prompt is text, or token ids with ``as_ids`` or ``safe_tokens``."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
@@ -288,18 +290,18 @@ class TrainableModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
-        """Return a prompt as text, without its BOS if the engine adds one in any case."""
+        """Return a prompt as text, without its BOS token if the engine always adds one."""
         if own_bos and self.engine.no_bos is None and self._ids_before_text() != []:
             return rendered.text.removeprefix(self.layout.bos)
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
-        """Return a prompt as ids, with those that the engine would put before its text."""
+        """Return a prompt as token ids, including the ids that the engine would add before its text."""
         ids = rendered.encode(self._token_cache)
         return ids if own_bos else [*(self._ids_before_text() or ()), *ids]
 
     def _ids_before_text(self) -> list[int] | None:
-        """Return the ids that the engine puts before each text, such as a BOS; None if unknown."""
+        """Return the token ids that the engine adds before each text, such as a BOS token; None if unknown."""
         if self.engine.name == "llama.cpp":
             if self._running.added is None:
                 self._running.added = llama_cpp_ids_before_text(self.url, self._settings)
@@ -315,8 +317,8 @@ class TrainableModule(ChatModule):
         """
         if self._known_tokenizer is None:
             raise EngineError(
-                f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json: "
-                "give tokenizer="
+                f"token ids require the model's tokenizer, but {self.base_model or 'the model'} has no tokenizer.json; "
+                "pass tokenizer="
             )
         return self._known_tokenizer
 
@@ -343,7 +345,7 @@ class TrainableModule(ChatModule):
 
 
 def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
-    """Return the named engine, else the default engine of the model, else `OTHER`."""
+    """Return the named engine, or the model's default engine, or `OTHER` if neither is known."""
     if engine is not None:
         return engine_named(engine)
     if not base_model:
@@ -351,17 +353,17 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     try:
         found = engine_for(base_model)
     except EngineError:
-        # At a url, any name may be right; and a name alone suffices to render prompts.
+        # A server at url= may accept any model name, and rendering prompts requires only a name.
         path = Path(base_model)
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise
         return OTHER
-    # At a url, weights do not tell the engine.
+    # A directory or hub model doesn't reveal which engine runs at url=.
     return found if url is None or found.name != "vllm" else OTHER
 
 
 class _CachedConversation(NamedTuple):
-    """The ids of a conversation in an engine's cache: of the last prompt, and of its answer."""
+    """A conversation's token ids in an engine's cache, for the last prompt and its response."""
 
     history: tuple[Msg, ...]
     prompt: list[int]
@@ -369,19 +371,20 @@ class _CachedConversation(NamedTuple):
 
 
 class Bridged(ChatModule):
-    """A local model in one conversation that continues by token ids; not thread-safe.
+    """A local model in one conversation that continues from token ids.
 
-    An answer that is rendered and encoded again seldom has the ids that the model generated, so the engine's cache no
-    longer matches. The next prompt therefore consists of the earlier ids and of the chat template's text after them
-    (:meth:`ChatTemplate.bridge`). It is sent only if it decodes, apart from white space, to the text of the whole
-    prompt. It doesn't if a budget trims, the instruction changes, or the template renders past turns differently.
+    Rendering and encoding a response again seldom reproduces the ids that the model generated. The engine's cache then
+    no longer matches the prompt. The next prompt therefore consists of the earlier ids, followed by the text that the
+    chat template adds (see :meth:`ChatTemplate.bridge`). The ids are sent only if they decode to the text of the
+    complete prompt, ignoring white space. They differ if a budget trims messages, the instruction changes, or the
+    template renders earlier turns differently. The class is not thread-safe.
 
     Args:
-        sender: A function that returns the sender of requests.
-        ask: A function that creates a request, of token ids with ``as_ids``.
+        sender: A function that returns the request sender.
+        ask: A function that creates a request, with token ids if ``as_ids`` is true.
         template: The chat template, or None.
         tokenizer: The tokenizer.
-        ids: The location of token ids in answers.
+        ids: The location of token ids in responses.
     """
 
     def __init__(
@@ -397,7 +400,7 @@ class Bridged(ChatModule):
         self._known: _CachedConversation | None = None
 
     def _open(self) -> None:
-        """Do nothing: it uses the connection of its model."""
+        """Do nothing, because the conversation uses the connection of its model."""
 
     def _sender(self) -> Sender:
         return self._sending()
@@ -413,7 +416,7 @@ class Bridged(ChatModule):
 
         def keep(events: Sequence[object], message: Msg) -> None:
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
-            # Only if they are complete: llama.cpp's streams omit the ids of partial characters.
+            # Keep only complete ids, because llama.cpp omits the ids of partial characters in streams.
             if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
                 self._known = _CachedConversation((*known, message), prompt, answer)
 
@@ -427,7 +430,7 @@ class Bridged(ChatModule):
     def _extend_ids(
         self, template: ChatTemplate, known: tuple[Msg, ...], tools: Sequence[JsonObject], whole: list[int]
     ) -> list[int] | None:
-        """Return ids that extend those of the engine; None if they don't decode to the text of the whole prompt."""
+        """Return ids that extend the cached ids, or None if they don't decode to the text of the complete prompt."""
         last, tokenizer = self._known, self._tokenizer
         if last is None or known[: len(last.history)] != last.history:
             return None
@@ -436,12 +439,12 @@ class Bridged(ChatModule):
 
 
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
-    # Clients keep unknown fields in model_extra.
+    # Official clients store unknown fields in model_extra.
     apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
     found = value_at({**as_dict(answer), **apart}, place)
     return [token for token in found if isinstance(token, int)] if is_list(found) else []
 
 
 def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids, including control tokens, and remove white space."""
+    """Decode token ids, including control tokens, and remove white space."""
     return "".join(backend_of(tokenizer).decode(ids).split())

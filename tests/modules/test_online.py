@@ -209,7 +209,7 @@ def test_none_says_no_more_than_the_caller(server: ModelServer, source: str) -> 
 def test_what_is_no_prompter_is_refused_and_changes_nothing(server: ModelServer, wrong: Any) -> None:
     model = module(server, "openai").prompt(PROMPTER, [["a", "b"]])
     dry = model.payload(ASKED)
-    with pytest.raises(TemplateError, match="a prompter is"):
+    with pytest.raises(TemplateError, match="prompter must be"):
         model.prompt(wrong, [["c", "d"]])
     with pytest.raises(TemplateError):
         model.prompt({"system": "x", "usr": "y"}, [["c", "d"]])

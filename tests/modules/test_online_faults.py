@@ -50,7 +50,7 @@ FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
     (Status(404), "not found", "not found", "check the model's name and the server's URL"),
     (Status(408), "timeout", "timeout", "increase timeout="),
     (Status(409), "request", "request", "inspect it with payload(...)"),
-    (Status(413), "overflow", "overflow", "give a budget"),
+    (Status(413), "overflow", "overflow", "set a budget"),
     (Status(429), "rate limit", "rate limit", "concurrency="),
     (Status(418), "request", "request", "inspect it with payload(...)"),
     (Status(500), "server", "server", "try again later"),
@@ -269,7 +269,7 @@ def test_an_empty_answer_is_an_error(server: ModelServer, source: str) -> None:
         server.answer = answer
         for error in failures(module(server, source), ASKED):
             assert error.kind == "empty"
-            assert ("larger max_tokens" if answer.finish == "length" else "ask again") in str(error)
+            assert ("increase max_tokens" if answer.finish == "length" else "repeat the request") in str(error)
             assert error.partial is not None
             assert error.partial.usage is None or error.partial.usage["prompt_tokens"] == 1
 
@@ -279,7 +279,7 @@ def test_a_refusal_is_an_error_with_its_words(server: ModelServer, source: str) 
     server.answer = Answer("I would rather not.", finish="refusal")
     for error in failures(module(server, source), ASKED):
         assert (error.kind, error.partial) == ("refusal", "I would rather not.")
-        assert "ask differently" in str(error)
+        assert "rephrase the prompt" in str(error)
 
 
 # Ollama has no filter; Moonshot and DashScope refuse the request in place of an answer.

@@ -154,7 +154,7 @@ def test_what_failed_or_was_closed_tells_nobody(server: ModelServer, source: str
     with model.stream(ASKED).then(told.append) as closed:
         next(closed.deltas())
     server.answer = Answer("")
-    with pytest.raises(ModuleError, match="answer is empty"):
+    with pytest.raises(ModuleError, match="response is empty"):
         list(model.stream(ASKED).then(told.append))
     assert not told
     model.close()

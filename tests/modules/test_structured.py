@@ -104,11 +104,11 @@ def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer
     server.answer = Answer(wrong)
     some = TWO_WAYS[(NAMES.index(source) + WRONG.index(wrong)) % 2]
     for way in list(ways(module(server, source), ASKED, response_format=City))[some]:
-        with pytest.raises(ModuleError, match="the answer is not a City: ") as caught:
+        with pytest.raises(ModuleError, match="the response is not a valid City: ") as caught:
             way()
         assert (caught.value.kind, caught.value.partial) == ("invalid", wrong)
         assert caught.value.partial.parsed is None
-        assert "ask again" in str(caught.value)
+        assert "repeat the request" in str(caught.value)
 
 
 @SOME

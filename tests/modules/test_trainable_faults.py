@@ -101,7 +101,7 @@ def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
         lambda: module.url,
         lambda: module.chat()("hi"),
     ):
-        assert "call start(), or give the url=" in str(failing(call))
+        assert "call start() or pass the url=" in str(failing(call))
     module.stop()
     assert module.payload("hi")["prompt"] == module.render("hi").text
 
@@ -112,12 +112,12 @@ def test_what_runs_already_is_not_started(model: Path, caplog: pytest.LogCapture
     assert (module.url, module.status()) == ("http://127.0.0.1:9", "running")
     with caplog.at_level("INFO", "lazyprompt"):
         assert module.start() is module
-    assert caplog.messages == ["start() does nothing: the engine at 'http://127.0.0.1:9' was started elsewhere"]
+    assert caplog.messages == ["start() has no effect: the engine at 'http://127.0.0.1:9' is managed elsewhere"]
     with module as same:
         assert same is module
     module.stop()
-    assert "there is no model to start" in str(failing(TrainableModule(engine="vllm").start))
-    assert "start it by hand and give its url=" in str(failing(TrainableModule(model, engine="other").start))
+    assert "starting an engine requires a model" in str(failing(TrainableModule(engine="vllm").start))
+    assert "start it manually and pass its url=" in str(failing(TrainableModule(model, engine="other").start))
 
 
 def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
         error = failing(lambda: pieces.extend(stream))
         assert error.kind == "cut"
         assert str(error.partial) == "so far"
-        assert "was ended by SIGKILL: it needs more memory than there is" in str(error)
+        assert "was terminated by SIGKILL: the model needs more memory than is available" in str(error)
         assert "CUDA out of memory" in str(error)
         with pytest.raises(ModuleError, match="not complete yet"):
             _ = stream.reply
@@ -237,7 +237,7 @@ def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.Monk
         for call in (lambda: module("long " * 400), lambda: list(module.stream("long " * 400))):
             error = failing(call)
             assert (error.kind, error.status) == ("overflow", 400)
-            assert "give a budget" in str(error)
+            assert "set a budget" in str(error)
         assert module("hi").startswith("so ")
 
 

@@ -157,7 +157,7 @@ def test_ids_need_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.Mo
     LLAMA.tokenizer().save(str(tmp_path / "tokenizer.json"))
     monkeypatch.chdir(tmp_path)
     for made in (module(gguf, safe_tokens=True), module(markers="chatml", engine="vllm", safe_tokens=True)):
-        with pytest.raises(EngineError, match="give tokenizer="):
+        with pytest.raises(EngineError, match="pass tokenizer="):
             made.payload("hi")
 
 

@@ -172,7 +172,7 @@ def test_a_module_is_not_pickled_with_the_password_of_its_address(
             assert "p4ssw0rd" not in f"{caught.value}{module!r}{vars(module)}"
     with caplog.at_level("INFO", "lazyprompt"):
         makes[-1]().start()
-    assert "was started elsewhere" in caplog.text
+    assert "is managed elsewhere" in caplog.text
     assert "p4ssw0rd" not in caplog.text
     # An address without one is pickled as ever.
     plain = OnlineChatModule("openai", model="m", base_url="http://127.0.0.1:9/v1/a@b")
