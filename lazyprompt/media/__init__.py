@@ -1,1 +1,1 @@
-"""Loads media by URL or path, within the limits of a resolver. Read resolver.py first."""
+"""Loads media files from paths and URLs within configured limits. Start with ``resolver.py``."""

@@ -1,4 +1,4 @@
-"""Fetches URLs: the target of every redirect is checked, and every response is limited in bytes and time.
+"""Fetches URLs with checks on every redirect target, and with limits on the size and duration of responses.
 
 Modules that are slow to import (sockets, TLS, URL parsing) are imported on first use.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 _HOPS = 5
 _CHUNK = 65_536
-# The characters that percent-encoding a URL leaves unchanged.
+# The characters that percent-encoding leaves unchanged in a URL.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
-# Stricter than the parsers of providers: a URL that two parsers could read differently is rejected.
+# A URL pattern stricter than providers' parsers; it rejects URLs that parsers could interpret differently.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
     r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
@@ -40,19 +40,19 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
-# Networks that some Python versions consider public: IETF assignments, used for cloud metadata, and old 6to4 relays.
+# Non-public networks that some Python versions treat as public: cloud metadata and former 6to4 relay addresses.
 _NOT_PUBLIC = ("192.0.0.0/24", "192.88.99.0/24")
 
 
 class Address(NamedTuple):
-    """The parts of an http(s) URL, with the host in normalized form.
+    """The components of an http(s) URL, with a normalized host.
 
     Attributes:
         scheme: ``http`` or ``https``.
-        host: The host name in lower case, or an IP address.
-        literal: True for an IP address.
+        host: The lower-case host name, or an IP address.
+        literal: True if the host is an IP address.
         port: The port.
-        target: The path and the query.
+        target: The path and query of the URL.
     """
 
     scheme: str
@@ -83,7 +83,7 @@ class Download(NamedTuple):
 
 
 class Deadline:
-    """A time limit that shuts down the watched connection, even while it waits for data."""
+    """A time limit that shuts down a connection, even while the connection waits for data."""
 
     def __init__(self, seconds: float) -> None:
         self._timer = Timer(seconds, self.stop)
@@ -104,33 +104,33 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """True if the time is over, or :meth:`stop` was called."""
+        """True if the deadline has passed or :meth:`stop` was called."""
         return self._stopped or monotonic() >= self._end
 
     def left(self) -> float:
-        """Return the remaining seconds.
+        """Return the remaining time in seconds.
 
         Raises:
-            TimeoutError: None remain.
+            TimeoutError: The deadline has passed or :meth:`stop` was called.
         """
         left = self._end - monotonic()
         if self._stopped or left <= 0:
-            raise TimeoutError("the time is over")
+            raise TimeoutError("the deadline has passed")
         return left
 
     def watch(self, sock: socket.socket | None) -> None:
-        """Shut down this connection when the time is over."""
+        """Shut down a connection when the deadline passes."""
         with self._lock:
             self._sock = sock
         self.left()
 
     def stop(self) -> None:
-        """Shut down the connection now."""
+        """Shut down the connection immediately."""
         import socket  # noqa: PLC0415 - see the module docstring
 
         with self._lock:
             self._stopped = True
-            # The peer may have closed the connection. A TLS socket's own shutdown would race with its reader.
+            # The peer may have closed the connection. SSLSocket.shutdown would race with the reading thread.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
@@ -140,9 +140,9 @@ class FetchLimits(NamedTuple):
     """The limits for fetching a URL, from :class:`lazyprompt.MediaResolver`.
 
     Attributes:
-        hosts: The allowed hosts.
-        max_bytes: The maximum size of a response.
-        timeout: The number of seconds for the whole fetch, including redirects.
+        hosts: The hosts that may be contacted.
+        max_bytes: The maximum size of a response, in bytes.
+        timeout: The time limit for the whole fetch, including redirects, in seconds.
     """
 
     hosts: Sequence[str]
@@ -151,7 +151,7 @@ class FetchLimits(NamedTuple):
 
 
 def printable_url(url: str) -> str:
-    """Return a URL for an error message: shortened, without credentials and query, which may be secret."""
+    """Shorten a URL for an error message, and remove its credentials and query, which may be secret."""
     found = _ADDRESS.fullmatch(url)
     if found:
         port = f":{found['port']}" if found["port"] else ""
@@ -164,21 +164,21 @@ def printable_url(url: str) -> str:
 
 
 def url_error(where: str, url: str, reason: str) -> MediaError:
-    """Return the error for a URL."""
+    """Create the exception for an invalid or unavailable URL."""
     return MediaError(f"{where}: {printable_url(url)} {reason}")
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme in lower case, or an empty string; a single letter is a Windows drive."""
+    """Return a URL's scheme in lower case, or an empty string. A single letter is treated as a Windows drive."""
     found = _SCHEME.match(url)
     return found[1].lower() if found else ""
 
 
 def checked_host(entry: object) -> str:
-    """Return an entry of ``hosts`` in normalized form.
+    """Normalize an entry of ``hosts``.
 
     Raises:
-        MediaError: The entry is not a host.
+        MediaError: The entry is not a valid host.
     """
     if isinstance(entry, str):
         name = entry.removeprefix("*.")
@@ -186,21 +186,21 @@ def checked_host(entry: object) -> str:
         if found and not (found[1] and name != entry):
             return entry[: len(entry) - len(name)] + found[0]
     raise MediaError(
-        f"hosts has {entry!r}; give host names ('example.com'), names with all below them ('*.example.com') "
-        "or IP addresses ('127.0.0.1'), without scheme, port and path"
+        f"hosts contains {entry!r}; expected host names ('example.com'), wildcards for subdomains ('*.example.com') "
+        "or IP addresses ('127.0.0.1'), without scheme, port or path"
     )
 
 
 def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
-    """Check that a URL may be sent to a provider, which fetches it. Nothing is fetched here.
+    """Check that a URL may be sent to a provider. The provider fetches the URL, not lazyprompt.
 
     Args:
         url: The URL.
-        where: The URL's location for error messages, such as ``messages[2].content[1]``.
-        hosts: The allowed hosts, as in MediaResolver; if empty, all public hosts.
+        where: The URL's location in the messages, such as ``messages[2].content[1]``, for error messages.
+        hosts: The allowed hosts, as in :class:`lazyprompt.MediaResolver`. If empty, all public hosts are allowed.
 
     Raises:
-        MediaError: The URL is not http(s), contains credentials, or has a private or unlisted host.
+        MediaError: The URL is not http(s), contains credentials, or refers to a private or unlisted host.
     """
     address = _address(url, where)
     if address.host in hosts:
@@ -211,21 +211,21 @@ def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
         outward = address.host != "localhost" and not address.host.endswith((".localhost", ".localdomain"))
     if not outward:
         raise url_error(
-            where, url, "is on a private host; give the content itself, or allow it with MediaResolver(hosts=[...])"
+            where, url, "is on a private host; pass the content itself or allow it with MediaResolver(hosts=[...])"
         )
     if hosts and not _listed(address.host, hosts):
-        raise url_error(where, url, "is on a host that hosts= of the media resolver does not list; add it there")
+        raise url_error(where, url, "is on a host that is not allowed; add the host to hosts= of the media resolver")
 
 
 def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Download:
-    """Return the content at a URL.
+    """Fetch the content at a URL.
 
     Raises:
-        MediaError: A host is not allowed, or the content doesn't arrive within the limits.
+        MediaError: A host is not allowed, or the content can't be fetched within the limits.
     """
     from http.client import HTTPException  # noqa: PLC0415 - see the module docstring
 
-    # Import the package first: threads that import its modules concurrently would see incomplete ones.
+    # Import the package first, because concurrent submodule imports could see partially initialized modules.
     import urllib3  # noqa: PLC0415
 
     place = where
@@ -234,13 +234,13 @@ def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Downl
             address = _address(url, place)
             if not _listed(address.host, rules.hosts):
                 raise url_error(
-                    place, url, "is on a host that is not allowed; allow it with MediaResolver(hosts=['...'])"
+                    place, url, "is on a host that is not allowed; add the host with MediaResolver(hosts=['...'])"
                 )
             try:
                 answer = _request(address, url, place, rules, deadline)
             except (urllib3.exceptions.HTTPError, HTTPException, OSError) as error:
-                late = f"was not fetched within {rules.timeout:g} s; give the media resolver a longer timeout="
-                fault = f"cannot be fetched: {str(error)[:_SHOWN] or type(error).__name__}; check it by hand"
+                late = f"was not fetched within {rules.timeout:g} s; increase timeout= of the media resolver"
+                fault = f"cannot be fetched: {str(error)[:_SHOWN] or type(error).__name__}; check the URL"
                 raise url_error(place, url, late if deadline.over else fault) from error
             if isinstance(answer, Download):
                 return answer
@@ -248,29 +248,29 @@ def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Downl
                 raise url_error(
                     place,
                     url,
-                    f"redirects from https to http ({printable_url(answer)}); give an address that stays https",
+                    f"redirects from https to http ({printable_url(answer)}); pass a URL that uses only https",
                 )
             place = f"{where}, redirected from {printable_url(url)}"
             url = answer
-    raise url_error(place, url, f"is redirected on, after {_HOPS} redirects already; give the final address")
+    raise url_error(place, url, f"has more than {_HOPS} redirects; pass the final URL")
 
 
 def _address(url: str, where: str) -> Address:
     scheme = scheme_of(url)
     if scheme not in _PORTS:
-        raise url_error(where, url, "is not an http(s) URL; give one, or the content as a Base64Source")
+        raise url_error(where, url, "is not an http(s) URL; pass one, or the content as a Base64Source")
     found = _ADDRESS.fullmatch(url)
     if _UNSAFE.search(url):
-        raise url_error(where, url, "has a space, a control character or a backslash in it; percent-encode it")
+        raise url_error(where, url, "contains a space, a control character or a backslash; percent-encode it")
     if not found:
-        raise url_error(where, url, "is malformed; give it as 'https://host/path'")
+        raise url_error(where, url, "is malformed; expected a URL such as 'https://host/path'")
     if found["user"]:
-        raise url_error(where, url, "has credentials in it; give an address that needs none, or the content itself")
+        raise url_error(where, url, "contains credentials; pass a URL without credentials, or the content itself")
     port = int(found["port"] or _PORTS[scheme])
     given = found["host"]
     host = _host(given[1:-1]) if given.startswith("[") and ":" in given else _host(given)
     if not host or not 0 < port < 65_536:  # noqa: PLR2004 - ports have 16 bits
-        raise url_error(where, url, "has no valid host and port; write names in ASCII (xn--...) and addresses plainly")
+        raise url_error(where, url, "has an invalid host or port; use ASCII names (xn--...) and standard IP addresses")
     target = (found["path"] or "/") + found["query"]
     if not target.isascii():
         from urllib.parse import quote  # noqa: PLC0415 - see the module docstring
@@ -280,18 +280,18 @@ def _address(url: str, where: str) -> Address:
 
 
 def _redirect_target(url: str, location: str, where: str) -> str:
-    """Return the target of a redirect."""
+    """Return the absolute URL of a redirect target."""
     from urllib.parse import quote, urljoin  # noqa: PLC0415
 
     try:
         # http.client decodes header bytes as Latin-1.
         return urljoin(url, quote(location.strip().encode("latin-1", "replace"), safe=_KEPT))
     except ValueError as error:
-        raise url_error(where, url, f"redirects to a malformed address ({error}); give the final address") from error
+        raise url_error(where, url, f"redirects to a malformed URL ({error}); pass the final URL") from error
 
 
 def _host(given: str) -> tuple[str, bool] | None:
-    """Return a host in normalized form, and True for an IP address; None for an invalid host."""
+    """Return the normalized host and whether it is an IP address, or None for an invalid host."""
     host = given.lower().removesuffix(".")
     if _UNSAFE.search(host):
         return None
@@ -302,7 +302,7 @@ def _host(given: str) -> tuple[str, bool] | None:
             ip = IPv6Address(host)
         except ValueError:
             return None
-        # A zone id names a network interface of one machine.
+        # A zone id refers to a network interface on one machine, so it is invalid in a URL for a provider.
         return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
     if _NUMERIC.fullmatch(host):
         from socket import inet_aton, inet_ntoa  # noqa: PLC0415
@@ -326,7 +326,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Return True for a public address. If it embeds an IPv4 address, that one decides."""
+    """Return True for a public IP address. For an address that embeds an IPv4 address, check the embedded one."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):
@@ -340,7 +340,7 @@ def _public(ip: IPv4Address | IPv6Address) -> bool:
 
 
 def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadline: Deadline) -> list[str]:
-    """Return the IP addresses of a host, after checking each."""
+    """Resolve a host, and check each of its IP addresses."""
     if address.literal:
         return [address.host]
     answers: list[list[str] | OSError] = []
@@ -354,35 +354,35 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
         except OSError as error:
             answers.append(error)
 
-    # A DNS lookup has no time limit, so it runs in a thread, which is abandoned when the time is over.
+    # A DNS lookup has no timeout, so run it in a thread that is abandoned when the deadline passes.
     asking = Thread(target=ask, daemon=True)
     asking.start()
     asking.join(deadline.left())
-    answer = answers[0] if answers else TimeoutError("the DNS did not answer")
+    answer = answers[0] if answers else TimeoutError("the DNS lookup timed out")
     if isinstance(answer, OSError):
         raise answer
     for text in answer:
         ip = _ip(text)
-        # At this point, localhost is known to be listed.
+        # If the host is localhost, it has already been checked against the allowed hosts.
         own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
         if not own and not _public(ip):
             raise url_error(
-                where, url, f"is on a host with the private address {ip}; list that in hosts= too where it is meant"
+                where, url, f"is on a host with the private IP address {ip}; to allow it, add {ip} to hosts="
             )
     return answer
 
 
 def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnection:
-    """Connect to one of the checked IP addresses, so a second DNS lookup can't change it."""
+    """Connect to one of the checked IP addresses, so that a second DNS lookup can't return a different one."""
     from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
-    failure: Exception = OSError("its host has no address")
+    failure: Exception = OSError("the host has no IP address")
     for index, ip in enumerate(ips):
         share = deadline.left() / (len(ips) - index)
         connection: HTTPConnection
         if address.scheme == "https":
-            # The timeout applies to TCP and TLS separately.
+            # The timeout applies separately to the TCP connection and the TLS handshake.
             connection = HTTPSConnection(ip, address.port, timeout=share / 2, server_hostname=address.host)
         else:
             connection = HTTPConnection(ip, address.port, timeout=share)
@@ -398,7 +398,7 @@ def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnec
 
 
 def _request(address: Address, url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Download | str:
-    """Return the response's content, or the URL that it redirects to."""
+    """Send a request, and return the response's content or redirect target."""
     ips = _resolve(address, url, where, rules, deadline)
     headers = {
         "Host": address.authority,
@@ -421,13 +421,11 @@ def _read_response(
     if response.status in {301, 302, 303, 307, 308} and location:
         return _redirect_target(url, location, where)
     if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-        raise url_error(where, url, f"is answered with status {response.status}, not with content; check it by hand")
+        raise url_error(where, url, f"returned status {response.status} instead of content; check the URL")
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding != "identity":
-        raise url_error(
-            where, url, f"comes compressed ({coding[:20]!r}) although that was not requested; give the content itself"
-        )
-    too_much = f"has more than the {rules.max_bytes} bytes that max_bytes= of the media resolver allows"
+        raise url_error(where, url, f"returned unrequested compression ({coding[:20]!r}); pass the content itself")
+    too_much = f"exceeds the {rules.max_bytes} bytes that max_bytes= of the media resolver allows"
     length = response.headers.get("Content-Length", "")
     if length.isdecimal() and int(length[:20]) > rules.max_bytes:
         raise url_error(where, url, too_much)
@@ -439,6 +437,6 @@ def _read_response(
         if size > rules.max_bytes:
             raise url_error(where, url, too_much)
         chunks.append(chunk)
-    # Without a Content-Length, a connection that was shut down at the deadline looks complete.
+    # Without a Content-Length, a response whose connection was shut down at the deadline looks complete.
     deadline.left()
     return Download(b"".join(chunks), response.headers.get("Content-Type"), url)

@@ -1,4 +1,4 @@
-"""Detects media types, and loads media from files and URLs; the package reads media nowhere else."""
+"""Detects media types, and loads media from files and URLs. No other module of the package loads media."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _HEAD_BASE64 = 88
 _DAY = 86_400
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/force-download"})
 
-# Each type with its extensions, its other names, and the pattern of its first bytes; the first match counts. The
-# mimetypes module would read the machine's own tables. HEIF images (mif1) name their codec among the brands. MP3
-# frames are of layer II or III; layer I would begin like a byte order mark.
+# The known MIME types, each with its extensions, alternative names and a pattern for its first bytes.
+# The first matching pattern applies. The mimetypes module would depend on tables installed on the system.
+# HEIF images (mif1) list their codec among the compatible brands.
+# MP3 patterns match MPEG layers II and III, because layer I would begin like a byte order mark.
 _TABLE = (
     ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", "jpg jpeg jpe jfif", "image/jpg image/pjpeg", rb"\xff\xd8\xff"),
@@ -76,7 +77,7 @@ _TYPES = tuple(row[0] for row in _TABLE)
 _ENDINGS = {ending: row[0] for row in _TABLE for ending in row[1].split()}
 _NAMES = {name: row[0] for row in _TABLE for name in (row[0], *row[2].split())}
 _BEGINNING = re.compile(b"|".join(b"(%b)" % row[3] for row in _TABLE if row[3]), re.DOTALL)
-# Containers for audio and video, which their first bytes don't distinguish.
+# The container formats whose first bytes don't distinguish audio from video.
 _BOXES = ("mp4", "webm", "ogg", "3gpp", "x-matroska")
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/[^?#]*)", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
@@ -86,68 +87,68 @@ _BARE = re.compile(r"[\\/]|\A[.~]|\.\w+\Z")
 
 
 def is_local(url: str) -> bool:
-    """Return True if a URL is a path on this machine.
+    """Return True if a URL refers to a local file.
 
     Args:
-        url: A URL, a path, or a provider's own token.
+        url: A URL, a path, or a provider's own identifier.
 
     Returns:
-        True for a ``file:`` URL, and for text without a scheme that contains a slash or backslash, has an extension
-        (``a.png``), or begins with a dot or tilde.
+        True for a ``file:`` URL. Without a scheme, True if the text contains a slash or backslash, ends with an
+        extension (``a.png``), or begins with a dot or tilde.
     """
     scheme = scheme_of(url)
     return scheme == "file" if scheme else bool(_BARE.search(url))
 
 
 def media_type_of(url: str) -> str | None:
-    """Return the MIME type of a URL's file extension.
+    """Return the MIME type for a URL's file extension.
 
     Args:
-        url: A URL or a path. Its query, its fragment and the case are ignored.
+        url: A URL or a path. The query, the fragment and the case are ignored.
 
     Returns:
-        The type, or None if there is no known extension.
+        The MIME type, or None if the extension is missing or unknown.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # A host name has a suffix too, and a file name may contain a question mark.
+    # Ignore the suffix of a host name, and consider that a file name may contain a question mark.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
 
 
 def sniff_type(head: bytes) -> str | None:
-    """Detect a MIME type by the first bytes of the content.
+    """Detect a MIME type from the first bytes of the content.
 
     Args:
-        head: The first 64 bytes or more.
+        head: At least the first 64 bytes, or all bytes if there are fewer.
 
     Returns:
-        The type, or None if it is unknown, as for text.
+        The MIME type, or None if it is unknown, as for plain text.
     """
     found = _BEGINNING.match(head)
     return _TYPES[found.lastindex - 1] if found and found.lastindex else None
 
 
 def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
-    """Return a base64 source with valid data and the MIME type of its bytes.
+    """Validate a base64 source, and correct its MIME type to match its content.
 
     Args:
         source: The source.
-        kind: The block's kind: ``image``, ``audio``, ``video`` or ``file``.
-        where: The source's location for error messages, such as ``messages[2].content[1]``.
+        kind: The kind of the content block: ``image``, ``audio``, ``video`` or ``file``.
+        where: The source's location in the messages, such as ``messages[2].content[1]``, for error messages.
 
     Returns:
-        The same object if nothing needs correction; otherwise a source with standard base64 without whitespace, and
-        the canonical name of the detected type. A type that can't be detected is kept as declared.
+        The same object if it needs no correction. Otherwise, a source with standard base64 without whitespace, and with
+        the canonical name of the detected type. If no type is detected, the declared type is kept.
 
     Raises:
-        MediaError: The data is empty or not base64, or its bytes are of another kind.
+        MediaError: The data is empty or not base64, or the content is of another kind.
     """
     data = source.data
     if not _plain(data):
         data = "".join(data.split()).translate(_URLSAFE)
         if not _plain(data):
-            raise MediaError(f"{where}: the data is {_fault(source.data)}; give the bytes in base64")
+            raise MediaError(f"{where}: the data is {_fault(source.data)}; pass the bytes in base64")
     media_type = _named(source.media_type)
     true = sniff_type(a2b_base64(data[:_HEAD_BASE64]))
     if true is not None and true != media_type:
@@ -165,18 +166,18 @@ def _fault(data: str) -> str:
     if not data.strip():
         return "empty"
     if data.startswith("data:"):
-        return "a data: URL; what comes after its comma is the data"
+        return "a data: URL; use only the part after its comma"
     wrong = re.search(r"[^A-Za-z0-9+/=_\s-]", data)
-    return f"not base64: it has {wrong[0]!r} at index {wrong.start()}" if wrong else "not base64: its padding is wrong"
+    return f"not base64: found {wrong[0]!r} at index {wrong.start()}" if wrong else "not base64: invalid padding"
 
 
 def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
-    """Return the type to declare if the bytes show another one."""
+    """Return the corrected MIME type for content that differs from its declared type."""
     declared_kind = _kind(declared) if kind == "file" else kind
     if _box(true) and declared_kind in {"audio", "video"}:
         return f"{declared_kind}/{_box(true)}"
     if _kind(true) not in {kind, declared_kind} and not (kind == "file" and declared in _UNTOLD):
-        raise MediaError(f"{where}: declared as {declared!r}, but its bytes are {true}; put it in a block of that kind")
+        raise MediaError(f"{where}: declared as {declared!r}, but the content is {true}; use a block of that kind")
     return true
 
 
@@ -191,13 +192,13 @@ def _box(media_type: str) -> str:
 
 
 def usual_type(media_type: str) -> str:
-    """Return the canonical name of a MIME type, without parameters."""
+    """Return the canonical name of a MIME type without its parameters."""
     name = media_type.partition(";")[0].strip().lower()
     return _NAMES.get(name, name)
 
 
 def _named(media_type: str) -> str:
-    """Return the canonical name of a MIME type; text and raw audio keep their parameters."""
+    """Return the canonical name of a MIME type, with its parameters for text and raw audio."""
     name = usual_type(media_type)
     return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
 
@@ -205,18 +206,19 @@ def _named(media_type: str) -> str:
 @read_only
 @dataclass(frozen=True, slots=True)
 class MediaResolver:
-    """Directories and hosts from which media may be loaded. Without a resolver, nothing is loaded.
+    """The directories and hosts from which media may be loaded. Without a resolver, no media is loaded.
 
-    A resolver has no state and no connections, so threads can share one.
+    A resolver is stateless and keeps no connections, so threads can share it.
 
     Args:
-        roots: The directories whose files may be read, including subdirectories. They are resolved now: a relative path
-            starts at the current directory, ``~`` is not expanded, and symbolic links are followed.
-        hosts: The hosts whose http(s) URLs may be fetched, or sent to a provider: names, IP addresses, or
-            ``*.example.com`` for all subdomains of ``example.com``. A name must resolve to public IP addresses, or to
-            listed ones; ``localhost`` may resolve to this machine.
-        max_bytes: The maximum size of one file or response.
-        timeout: The maximum number of seconds for fetching one URL, including redirects; at most a day.
+        roots: The directories from which files may be read, including subdirectories. The paths are resolved when the
+            resolver is created: relative paths start at the current directory, ``~`` is not expanded, and symbolic
+            links are followed.
+        hosts: The hosts whose http(s) URLs may be fetched or sent to a provider. Each entry is a host name, an IP
+            address, or a wildcard such as ``*.example.com`` for all subdomains. A host name must resolve to public or
+            listed IP addresses, except that ``localhost`` may resolve to a loopback address.
+        max_bytes: The maximum size of one file or response, in bytes.
+        timeout: The time limit in seconds for fetching one URL, including redirects. The maximum is one day.
 
     Raises:
         MediaError: A root is not a directory, a host is invalid, or a limit is not a positive number.
@@ -231,43 +233,43 @@ class MediaResolver:
         for name in ("roots", "hosts"):
             given = getattr(self, name)
             if not isinstance(given, list | tuple):
-                raise MediaError(f"{name} is a {type(given).__name__}; give a list of {name}")
+                raise MediaError(f"{name} must be a list or tuple, not {type(given).__name__}")
         object.__setattr__(self, "roots", tuple(map(_root, self.roots)))
         object.__setattr__(self, "hosts", tuple(map(checked_host, self.hosts)))
         _check_limits(self.max_bytes, self.timeout)
 
     def check(self, url: str, where: str) -> None:
-        """Check that a URL may be sent to a provider, which fetches it. Nothing is fetched here.
+        """Check that a URL may be sent to a provider. The provider fetches the URL, not lazyprompt.
 
         Args:
             url: The URL.
-            where: The URL's location for error messages, such as ``messages[2].content[1]``.
+            where: The URL's location in the messages, such as ``messages[2].content[1]``, for error messages.
 
         Raises:
-            MediaError: The URL is not http(s), contains credentials, has a private host that is not listed, or is not
-                on one of the ``hosts``.
+            MediaError: The URL is not http(s), contains credentials, or refers to a host that ``hosts`` doesn't allow.
+                Private hosts must be listed in ``hosts``.
         """
         check_url(url, where, self.hosts)
 
     def load(self, source: URLSource, where: str) -> Base64Source:
-        """Read a file, or fetch a URL.
+        """Load content from a file or URL.
 
         Args:
-            source: A local path, a ``file:`` URL or an http(s) URL, with its MIME type if known.
-            where: The source's location for error messages, such as ``messages[2].content[1]``.
+            source: A local path, a ``file:`` URL or an http(s) URL, with its MIME type if it is known.
+            where: The source's location in the messages, such as ``messages[2].content[1]``, for error messages.
 
         Returns:
-            The content, with the MIME type of its bytes; for text, the declared type.
+            The content, with its detected MIME type or, for text, its declared type.
 
         Raises:
-            MediaError: Access is not allowed, the content can't be read within the limits, or its bytes contradict its
-                type.
+            MediaError: Access is not allowed, the content can't be loaded within the limits, or the content contradicts
+                its declared type.
         """
         return self._load(source, where, Deadline(self.timeout))
 
     async def aload(self, source: URLSource, where: str) -> Base64Source:
-        """Async version of :meth:`load`, in a thread. Cancelling the task shuts down the connection at once."""
-        import asyncio  # noqa: PLC0415 - costs milliseconds that only async users need
+        """Async version of :meth:`load`, which runs in a thread. Cancelling the task shuts down the connection."""
+        import asyncio  # noqa: PLC0415 - slow, and needed only for async calls
 
         deadline = Deadline(self.timeout)
         try:
@@ -287,28 +289,28 @@ class MediaResolver:
             )
             types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
-                # Extensions in URLs are unreliable, so they count only without a Content-Type.
+                # Extensions in URLs are unreliable, so they are used only without a Content-Type.
                 types["ending"] = media_type_of(final)
         else:
-            raise url_error(where, url, "is neither a path nor an http(s) address; give one (a path as './name')")
+            raise url_error(where, url, "is neither a path nor an http(s) URL; pass a URL or a path such as './name'")
         return Base64Source(_true_type(data, types, where, url), b64encode(data).decode("ascii"))
 
 
 def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url: str) -> str:
-    """Return the detected type, which no declared type may contradict."""
+    """Return the MIME type of the content, and check it against the declared types."""
     if not data:
-        raise url_error(where, url, "is empty; give one with content")
+        raise url_error(where, url, "is empty; pass a source with content")
     true = sniff_type(data[:_HEAD])
     types = {who: usual_type(text) for who, text in types_given.items() if text and usual_type(text) not in _UNTOLD}
     for who, declared in types.items():
         if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
-            bytes_are = f"are {true}" if true else "are not"
+            bytes_are = f"is {true}" if true else "is not"
             raise url_error(
-                where, url, f"is {declared[:_HEAD]!r} by its {who}, but its bytes {bytes_are}; correct either"
+                where, url, f"is {declared[:_HEAD]!r} by its {who}, but its content {bytes_are}; correct either one"
             )
     if true is None and not types:
         raise url_error(
-            where, url, "has an unknown type: neither its bytes nor its extension show it; give media_type="
+            where, url, "has an unknown type, which its content and extension do not reveal; pass media_type="
         )
     if true is None and not _is_utf8(data):
         raise url_error(where, url, "is declared as text, but is not valid UTF-8; encode it as UTF-8")
@@ -328,21 +330,21 @@ def _is_utf8(data: bytes) -> bool:
 
 def _check_limits(size: object, seconds: object) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise MediaError(f"max_bytes is {size!r}; give a positive whole number of bytes")
+        raise MediaError(f"max_bytes must be a positive integer, not {size!r}")
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= _DAY:
-        raise MediaError(f"timeout is {seconds!r}; give a positive number of seconds, at most {_DAY}")
+        raise MediaError(f"timeout must be a positive number of seconds up to {_DAY}, not {seconds!r}")
 
 
 def _root(given: object) -> str:
     if isinstance(given, str | PathLike) and (text := os.fsdecode(cast("str | PathLike[str]", given))):
         path = os.path.realpath(text)
-        if os.path.isdir(path):  # noqa: PTH112 - pathlib costs milliseconds that few need
+        if os.path.isdir(path):  # noqa: PTH112 - pathlib is slow to import
             return path
-    raise MediaError(f"roots has {given!r}, which is not a directory; give paths of directories ('~' is not expanded)")
+    raise MediaError(f"roots contains {given!r}, which is not a directory; pass directory paths ('~' is not expanded)")
 
 
 def _read(url: str, where: str, roots: Sequence[str], max_bytes: int) -> bytes:
-    """Read a file in one of the roots."""
+    """Read a file in one of the allowed directories."""
     if not roots:
         raise url_error(where, url, "is a local path; allow its directory with MediaResolver(roots=[...])")
     try:
@@ -353,8 +355,8 @@ def _read(url: str, where: str, roots: Sequence[str], max_bytes: int) -> bytes:
             raise url_error(where, url, f"is not in {' or '.join(roots)}; add its directory to roots=")
         return read_regular(path, max_bytes, root)
     except OSError as error:
-        advice = "raise max_bytes= of the media resolver" if error.errno == EFBIG else "correct that"
-        raise url_error(where, url, f"cannot be read: {error.strerror}; {advice}, or give another path") from error
+        advice = "increase max_bytes= of the media resolver" if error.errno == EFBIG else "fix the cause"
+        raise url_error(where, url, f"cannot be read: {error.strerror}; {advice} or pass another path") from error
 
 
 def _path_of(url: str, where: str) -> str:
@@ -362,14 +364,12 @@ def _path_of(url: str, where: str) -> str:
     if scheme_of(url) == "file":
         found = _FILE_URL.fullmatch(url)
         if not found:
-            raise url_error(
-                where, url, "is not a file on this machine; give 'file:///path', with ? and # percent-encoded"
-            )
-        from urllib.parse import unquote  # noqa: PLC0415 - costs milliseconds that few need
+            raise url_error(where, url, "is not a local file URL; expected 'file:///path' with ? and # percent-encoded")
+        from urllib.parse import unquote  # noqa: PLC0415 - slow, and needed only for file: URLs
 
         path = unquote(found[1], sys.getfilesystemencoding(), "surrogateescape")
-        if os.path.splitdrive(path[1:])[0].endswith(":"):  # /C:/a.png on Windows
+        if os.path.splitdrive(path[1:])[0].endswith(":"):  # such as /C:/a.png on Windows
             path = path[1:]
     if "\0" in path:
-        raise url_error(where, url, "has a null byte in it; give a path without")
+        raise url_error(where, url, "contains a null byte; remove it")
     return path

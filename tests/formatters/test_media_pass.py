@@ -132,17 +132,14 @@ def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter],
 def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
     os.truncate(root / "a.png", 5 << 30)
     told = fault(formats, ChatFormatter("openai", media=MediaResolver(roots=[root])), shows(root / "a.png"))
-    assert (
-        "file is too large: 5,368,709,120 bytes; the limit is 20,971,520; raise max_bytes= of the media resolver"
-        in told
-    )
+    assert "has 5,368,709,120 bytes; the limit is 20,971,520; increase max_bytes= of the media resolver" in told
 
 
 @pytest.mark.parametrize(
     ("name", "data", "media_type", "told"),
     [
-        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its bytes are not"),
-        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its bytes are not"),
+        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its content is not"),
+        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its content is not"),
     ],
 )
 def test_a_type_that_lies_is_refused(
@@ -179,7 +176,7 @@ def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) ->
         provider, media=MediaResolver(hosts=["127.0.0.1"]), token_counter=Characters(), max_tokens=900
     )
     assert dump(formats(limited, *[Msg("Ann", "x" * 90, "user")] * 20, shows(url))).count("x" * 90) < 20
-    assert "is on a host that hosts= of the media resolver does not list" in fault(formats, formatter, shows(PORTRAIT))
+    assert "is on a host that is not allowed; add the host to hosts=" in fault(formats, formatter, shows(PORTRAIT))
     assert "host" in fault(formats, ChatFormatter(provider, media=MediaResolver(hosts=["example.com"])), shows(url))
     assert site.seen == []
 

@@ -60,12 +60,12 @@ def test_a_file_outside_of_the_roots_is_not_read(root: Path, tmp_path: Path) -> 
     "url", ["file://host/etc/x", "file:a.png", "file:", "file:///a?b", "file:///a#b", "file://etc/x"]
 )
 def test_a_file_url_of_another_machine_or_form_is_refused(url: str) -> None:
-    assert "is not a file on this machine" in fault(url, roots=["/"])
+    assert "is not a local file URL" in fault(url, roots=["/"])
 
 
 @pytest.mark.parametrize("url", ["url_to_png1", "data:image/png;base64,SECRET", "gs://b/a.png", "s3://SECRET/x", ""])
 def test_what_is_neither_a_path_nor_an_address_is_not_loaded(url: str) -> None:
-    assert "is neither a path nor an http(s) address" in fault(url, roots=["/"])
+    assert "is neither a path nor an http(s) URL" in fault(url, roots=["/"])
 
 
 def test_only_regular_files_are_read(root: Path) -> None:
@@ -85,8 +85,8 @@ def test_files_that_cannot_be_read_say_why(root: Path) -> None:
     assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
     assert "cannot be read: Not a directory" in fault(f"{__file__}/a.png", roots=["/"])
     assert "cannot be read: File name too long" in fault(root / ("x" * 300 + ".png"), roots=[root])
-    assert "has a null byte" in fault("a\0.png", roots=[root])
-    assert "has a null byte" in fault("file:///a%00.png", roots=[root])
+    assert "contains a null byte" in fault("a\0.png", roots=[root])
+    assert "contains a null byte" in fault("file:///a%00.png", roots=[root])
 
 
 def test_a_system_that_cannot_open_files_in_steps_reads_them_by_their_names(
@@ -181,12 +181,12 @@ def test_reading_leaves_nothing_open(root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "declared", "told"),
     [
-        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its bytes are not"),
-        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its bytes are not"),
+        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its content is not"),
+        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its content is not"),
         ("a.png", b"hello", "text/plain", "is 'image/png' by its ending"),
-        ("a.png", JPEG, None, "is 'image/png' by its ending, but its bytes are image/jpeg"),
-        ("a.jpg", JPEG, "image/png", "is 'image/png' by its media_type, but its bytes are image/jpeg"),
-        ("a.txt", PNG, None, "is 'text/plain' by its ending, but its bytes are image/png"),
+        ("a.png", JPEG, None, "is 'image/png' by its ending, but its content is image/jpeg"),
+        ("a.jpg", JPEG, "image/png", "is 'image/png' by its media_type, but its content is image/jpeg"),
+        ("a.txt", PNG, None, "is 'text/plain' by its ending, but its content is image/png"),
         ("a.pdf", b"PK\3\4", None, "its bytes are not"),
         ("a.svg", b"<svg/>", None, "its bytes are not"),
         ("./a", b"hello", None, "has an unknown type"),

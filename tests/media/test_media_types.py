@@ -130,7 +130,7 @@ def test_no_base64_is_refused(data: str, told: str) -> None:
     ],
 )
 def test_bytes_of_another_kind_are_refused(kind: str, given: str, data: bytes) -> None:
-    with pytest.raises(MediaError, match=rf"^messages\[2\].*declared as '{given}', but its bytes are "):
+    with pytest.raises(MediaError, match=rf"^messages\[2\].*declared as '{given}', but the content is "):
         checked_source(source(given, data), kind, WHERE)
 
 
@@ -174,25 +174,25 @@ def test_only_listed_hosts_are_passed_on() -> None:
     for host in ("example.com", "EXAMPLE.COM.", "a.example.org", "a.b.example.org"):
         resolver.check(f"https://{host}/", WHERE)
     for host in ("a.example.com", "example.org", "badexample.org", "example.com.evil.net", "8.8.8.8"):
-        with pytest.raises(MediaError, match="hosts= of the media resolver does not list"):
+        with pytest.raises(MediaError, match="is not allowed; add the host to hosts="):
             resolver.check(f"https://{host}/", WHERE)
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"roots": "/tmp"}, "roots is a str; give a list of roots"),  # noqa: S108 - nothing is put there
+        ({"roots": "/tmp"}, "roots must be a list or tuple, not str"),  # noqa: S108 - nothing is put there
         ({"roots": [""]}, "roots has '', which is not a directory"),
-        ({"roots": ["/no/such"]}, "roots has '/no/such', which is not a directory"),
+        ({"roots": ["/no/such"]}, "roots contains '/no/such', which is not a directory"),
         ({"roots": [__file__]}, "which is not a directory"),
-        ({"roots": [5]}, "roots has 5"),
-        ({"hosts": "example.com"}, "hosts is a str"),
+        ({"roots": [5]}, "roots contains 5"),
+        ({"hosts": "example.com"}, "hosts must be a list or tuple, not str"),
         *(
-            ({"hosts": [host]}, "hosts has ")
+            ({"hosts": [host]}, "hosts contains ")
             for host in ("http://h", "h:80", "h/x", "", "*", "*.", "*.1.2.3", "h h", "[::1]", 5)
         ),
-        *(({"max_bytes": size}, "max_bytes is ") for size in (0, -1, 1.5, True, "5")),
-        *(({"timeout": size}, "timeout is ") for size in (0, -1, float("nan"), float("inf"), True, "5", None)),
+        *(({"max_bytes": size}, "max_bytes must be ") for size in (0, -1, 1.5, True, "5")),
+        *(({"timeout": size}, "timeout must be ") for size in (0, -1, float("nan"), float("inf"), True, "5", None)),
     ],
 )
 def test_a_resolver_refuses_wrong_arguments(fields: Any, told: str) -> None:
