@@ -138,7 +138,7 @@ def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(client: str, key: str) -> None:
     error = failed(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
-    assert "the key has characters that are invalid in a header" in str(error)
+    assert "the API key contains characters that are invalid in a header" in str(error)
     assert key not in "".join(traceback.format_exception(error))
 
 

@@ -30,7 +30,7 @@ def test_a_misspelt_parameter_is_told_with_the_nearest_name(source: str, given: 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_so_it_is_with_every_engine(engine: str) -> None:
     asked = TrainableModule("Qwen2.5-7B-Instruct", engine=engine, url=NOWHERE, retries=0)
-    with pytest.raises(ModuleError, match="takes no 'temprature' .did you mean 'temperature'") as caught:
+    with pytest.raises(ModuleError, match="does not accept 'temprature' .did you mean 'temperature'") as caught:
         asked("Hi", temprature=1)
     assert caught.value.kind == ""
 

@@ -1,1 +1,1 @@
-"""The official clients of providers, one file each. Read openai.py first."""
+"""Adapters for the official clients of providers, with one module each. Start with ``openai.py``."""

@@ -1,4 +1,4 @@
-"""The base of all clients: official clients created on first use, calls, streams, parameters and faults."""
+"""Base classes for adapters that create official clients, call them, and classify their errors."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.prompters.definition import PromptOrigin
 
-# The parameters that modules define: every client accepts them, or raises an error that says why not.
+# The parameters that lazyprompt defines. Every client accepts them or raises an error that explains why not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
-# Advice for clients that pass on unknown fields to the server.
-EXTRA_BODY = ", or give what only the server knows in extra_body={{{name!r}: ...}}"
-# The minimum similarity of a misspelling, if other names are allowed and if not ("top_k" and "top_p" have 0.8).
+# The advice for clients that forward unknown fields to the server.
+EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...}}"
+# The minimum similarity of a misspelling, with and without **kwargs ("top_k" and "top_p" have 0.8).
 _MISSPELT, _LIKELY = 0.85, 0.6
-# The connections that a client for threads opens and keeps. httpcore closes idle connections beyond the number to keep,
-# even one that it has just given to another thread, whose call then fails with a bad file descriptor.
+# The maximum number of connections for a sync client, which also keeps them all.
+# If httpcore kept fewer, it could close a connection that another thread is about to use.
+# The call in that thread would then fail with a bad file descriptor.
 CONNECTIONS = 1_000
-# The placeholder for servers without keys: otherwise, clients would send a key from the environment.
+# The placeholder key for servers without keys. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
-# The longest answers of models have about 1 MB. Malicious JSON of this size takes 700 MB of memory.
+# The longest model responses have about 1 MB. Parsing malicious JSON of 16 MB takes 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 
@@ -59,12 +60,12 @@ class ClientSettings(NamedTuple):
     """The settings of a client.
 
     Attributes:
-        base_url: The server's address; None for the official client's default.
-        key: The key; None for a server without keys.
-        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream.
+        base_url: The server's URL; None for the official client's default.
+        key: The API key; None for a server without keys.
+        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection.
-        options: Other arguments of the client's constructor.
-        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream.
+        options: Additional arguments for the client's constructor.
+        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes.
     """
 
     base_url: str | None
@@ -76,19 +77,19 @@ class ClientSettings(NamedTuple):
 
     @property
     def limits(self) -> AnswerLimits:
-        """The limits of an answer."""
+        """The limits on the size and duration of a response."""
         return AnswerLimits(self.timeout, self.max_answer_bytes)
 
 
 class Request(NamedTuple):
-    """A request.
+    """A request to a model.
 
     Attributes:
-        model: The model's name at the source.
-        payload: A formatter's payload, or ``{"prompt": ...}`` for engines, with flat text or token ids.
-        params: Other arguments of the call, as :meth:`OfficialClient.params` returns them.
+        model: The model's name, as the server expects it.
+        payload: The formatter's payload, or ``{"prompt": ...}`` with text or token ids for an engine.
+        params: The other arguments of the call, as returned by :meth:`OfficialClient.params`.
         origin: The name and version of a prompt from a file or library.
-        secrets: The prompt's values from the environment.
+        secrets: The prompt's values from the environment, which logs must mask.
     """
 
     model: str
@@ -99,54 +100,57 @@ class Request(NamedTuple):
 
 
 class Collector(Protocol):
-    """Collects the events of one stream."""
+    """Collects the events of one stream into a response."""
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in an event of the client's stream; ignore unknown events and fields.
+        """Return the new deltas in an event from the client's stream. Unknown events and fields are ignored.
 
-        Pieces of a call have its index in the message, and its id and name once they are known.
+        The delta of a tool call contains the call's index in the message. The call's id and name appear in the delta in
+        which they first arrive.
         """
         ...
 
     @property
     def complete(self) -> bool:
-        """True if the stream had its final event; else it was cut."""
+        """True if the stream contained its final event, so that it was not interrupted."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer so far in the form of an answer that is not streamed, for ``ChatFormatter.parse``."""
+        """Return the response so far in the format of an unstreamed response, for ``ChatFormatter.parse``."""
         ...
 
 
 def key_of(secret: Secret | None) -> str:
-    """Return a key for a header, without surrounding white space.
+    """Return the API key for a header, without surrounding white space.
 
     Raises:
-        ModuleError: The key has characters that are invalid in a header; HTTP clients would quote it in their errors.
+        ModuleError: The key contains characters that are invalid in a header. HTTP clients would quote such a key in
+            their error messages.
     """
     if secret is None:
         return NO_KEY
     # Keep the key out of variables, which tracebacks may show.
     if not _CARRIED.fullmatch(secret.reveal().strip()):
-        raise ModuleError("the key has characters that are invalid in a header; keys are printable ASCII")
+        raise ModuleError("the API key contains characters that are invalid in a header; it must be printable ASCII")
     return secret.reveal().strip()
 
 
-# Held while an official package is imported or a client is created, never during a request. Some packages inspect
-# ``sys.modules`` and would see a module that another thread is still importing. Reentrant, since imports can run code
-# that needs it. Forks wait for it: a child would inherit the locked lock.
+# The lock for importing official packages and creating clients, which is never held during a request.
+# Some packages inspect ``sys.modules`` and would see a module that another thread is still importing.
+# The lock is reentrant, because imports can run code that acquires it again.
+# A fork waits for the lock, because a child process would inherit it in the locked state.
 SETUP = RLock()
-if sys.platform != "win32":  # without fork
+if sys.platform != "win32":  # Windows has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
 
 
 def import_extra(module: str, package: str, *beside: str) -> Any:
-    """Import a module of an optional package, which is slow.
+    """Import a module from an optional package.
 
     Args:
-        module: The module.
-        package: The package to install, and the name of the extra.
-        beside: Modules to import first, which the package looks up in ``sys.modules`` during requests.
+        module: The name of the module.
+        package: The name of the package and of the lazyprompt extra that installs it.
+        beside: Modules to import first, because the package looks them up in ``sys.modules`` during requests.
 
     Raises:
         MissingExtraError: The package is not installed.
@@ -158,13 +162,13 @@ def import_extra(module: str, package: str, *beside: str) -> Any:
 
 
 def check_parameters(names: list[str], method: Callable[..., object], called: str, advice: str = "") -> None:
-    """Check that a method of an official client has the given parameters.
+    """Check that a method of an official client accepts the given parameters.
 
-    Otherwise, the client would raise a ``TypeError``, or send the parameter to a server that ignores it. For a method
-    with ``**kwargs``, only likely misspellings of its own parameters are errors.
+    Without this check, the client would raise a ``TypeError``, or send an unknown parameter that the server ignores.
+    For a method with ``**kwargs``, only likely misspellings of its named parameters are errors.
 
     Raises:
-        ModuleError: The method has no such parameter.
+        ModuleError: The method does not accept a parameter.
     """
     parameters = signature(method).parameters.values()
     known = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} - {"self"}
@@ -175,28 +179,29 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
         near = None if unknown in COMMON else nearest(unknown, known | COMMON, _MISSPELT if takes_any else _LIKELY)
         if near is not None or not takes_any:
             meant = f" (did you mean {near!r}?)" if near else ""
-            raise ModuleError(f"{called} takes no {unknown!r}{meant}; leave it out{advice.format(name=unknown)}")
+            raise ModuleError(f"{called} does not accept {unknown!r}{meant}; remove it{advice.format(name=unknown)}")
 
 
 class OfficialClient(ABC):
-    """A provider's client for threads and event loops, built on the official client.
+    """An adapter for a provider's official client, for use in threads and event loops.
 
-    The official client is created on first use. Connections belong to an event loop, so each loop has its own client.
+    The official client is created on first use. Each event loop needs a separate client, because connections can't be
+    shared between event loops.
 
     Args:
-        settings: The settings.
+        settings: The client's settings.
 
     Attributes:
-        retries_itself: True if the official client retries (``ClientSettings.retries``); else the module does.
-        package: The official package, as arguments of :func:`import_extra`.
-        method: The method that has the parameters, as ``package:Class.method``.
-        called: The name of that method in errors.
-        advice: The errors' advice for parameters that only the server knows; ``{name}`` is the parameter.
-        names: The client's names of common parameters that differ.
-        kinds: The kinds of its errors by ``package.Name``, subclasses first.
-        words: The kinds of errors by phrases in the server's messages.
-        stumbles: The package whose ``TypeError`` or similar error means a malformed answer.
-        collector: The class that collects the events of a stream.
+        retries_itself: True if the official client performs the retries. Otherwise, the module performs them.
+        package: The arguments of :func:`import_extra` for the official package.
+        method: The method that sends requests, as ``package:Class.method``.
+        called: The name of this method in error messages.
+        advice: The advice in error messages for server-specific parameters, where ``{name}`` is the parameter.
+        names: The client's names for common parameters, where they differ.
+        kinds: The fault kinds of the client's exceptions, keyed by ``package.Name``, with subclasses first.
+        words: The fault kinds, keyed by phrases in the server's error messages.
+        stumbles: The package in which a ``TypeError`` or similar exception indicates a malformed response.
+        collector: The class that collects stream events.
     """
 
     retries_itself: bool = False
@@ -213,7 +218,7 @@ class OfficialClient(ABC):
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        # The clients by event loop, None for threads; and the lock with which a loop's tasks wait for their client.
+        # The clients by event loop, with None for threads, and the locks that keep tasks from creating a client twice.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
@@ -226,26 +231,26 @@ class OfficialClient(ABC):
         return import_extra(*self.package)
 
     def client(self, loop: AbstractEventLoop | None = None) -> Any:
-        """Return the official client for threads, or that of an event loop."""
+        """Return the official client for threads or for an event loop."""
         if (client := self._clients.get(loop)) is not None:
             return client
         with SETUP:
-            # Drop the clients of closed loops; they can't be closed any more.
+            # Drop the clients of closed event loops, because these clients can no longer be closed.
             for each in [each for each in (*self._loops,) if each.is_closed()]:
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # otherwise the first connection imports it, possibly during a fork
+                codecs.lookup("idna")  # otherwise imported by the first connection, possibly during a fork
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
     async def aclient(self) -> Any:
-        """Return the official client of the running event loop."""
+        """Return the official client for the running event loop."""
         loop = get_running_loop()
         if (client := self._clients.get(loop)) is not None:
             return client
         async with self._loops.setdefault(loop, Lock()):
-            # Imports and certificates take up to a second and must not block the loop.
+            # Imports and certificate loading take up to a second, so they must not block the event loop.
             return self._clients.get(loop) or await to_thread(self.client, loop)
 
     @abstractmethod
@@ -254,27 +259,27 @@ class OfficialClient(ABC):
 
     @abstractmethod
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
-        """Call the official client, with ``stream=True`` for events; in an event loop, the result is awaited."""
+        """Call the official client, with ``stream=True`` for a stream. Async clients return an awaitable."""
 
     def _check(self, answer: Any) -> object:
-        """Return an answer, unless it is text: clients return a body without JSON's content type as text."""
+        """Return a response, or raise an error if it is text instead of parsed JSON."""
         if isinstance(answer, str):
-            raise MalformedError(f"the server's answer is not JSON, so it may not be an API: {answer[:200]}")
+            raise MalformedError(f"the server's response is not JSON; the URL may not be an API: {answer[:200]}")
         return answer
 
     def _event(self, event: Any) -> object:
-        """Return an event; subclasses raise the errors that events report."""
+        """Return an event. Subclasses raise an exception if the event reports an error."""
         return event
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters in the client's own names.
+        """Convert parameters to the client's own names.
 
         Args:
-            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list) and ``seed``, and parameters in the
-                client's own names.
+            common: The parameters ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list) and ``seed``, and any
+                parameters under the client's own names.
 
         Raises:
-            ModuleError: The client has no such parameter.
+            ModuleError: The client does not accept a parameter.
             MissingExtraError: The client is not installed.
         """
         if further := sorted(common.keys() - COMMON):
@@ -283,21 +288,21 @@ class OfficialClient(ABC):
         return {self.names.get(name, name): value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters that request a JSON schema; None if not every model of the API supports one."""
+        """Return the parameters that request a JSON schema, or None if not all models of the API support one."""
         return None
 
     def send(self, request: Request) -> object:
-        """Return the official client's answer."""
+        """Send a request and return the official client's response."""
         with mask_in_errors(self._key):
             return self._check(self._ask(self.client(), request))
 
     async def asend(self, request: Request) -> object:
-        """Async version of :meth:`send`; cancelling it closes the connection."""
+        """Async version of :meth:`send`; cancelling the task closes the connection."""
         with mask_in_errors(self._key):
             return self._check(await self._ask(await self.aclient(), request))
 
     def stream(self, request: Request) -> Generator[object]:
-        """Yield the events of a streamed answer; closing the generator closes the connection."""
+        """Yield the events of a streamed response. Closing the generator closes the connection."""
         begun = False
         with mask_in_errors(self._key):
             answer = self._ask(self.client(), request, stream=True)
@@ -319,7 +324,7 @@ class OfficialClient(ABC):
             _check_begun(begun=begun)
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the fault of a client's error; None for any other error."""
+        """Classify a client's exception, or return None for any other exception."""
         oversize = next((each for each in with_origins(error) if isinstance(each, OversizeError)), None)
         if oversize is not None:
             return Fault("too large", str(oversize))
@@ -327,43 +332,43 @@ class OfficialClient(ABC):
         return None if kind is None else fault_of(kind, error, self._refusal(error), self.words, self._key)
 
     def _refusal(self, error: Any) -> ErrorResponse:
-        """Return the server's response in an error; its fields are None without one."""
+        """Return the server's response to a failed call. Its fields are None if there was no response."""
         headers = getattr(getattr(error, "response", None), "headers", None)
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "body", None), headers)
 
     def close(self) -> None:
-        """Close the connections of threads; those of event loops close with :meth:`aclose`."""
+        """Close the connections used by threads. Use :meth:`aclose` for event loops."""
         if (client := self._clients.pop(None, None)) is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the connections used by the running event loop."""
         if (client := self._clients.pop(get_running_loop(), None)) is not None:
             await client.close()
 
 
 def _check_begun(*, begun: bool) -> None:
-    """Raise an error for a stream without events, such as that of a web page."""
+    """Raise an error for a stream without events, as returned for a web page."""
     if not begun:
-        raise MalformedError("the server's stream has no events, so it may not be an API")
+        raise MalformedError("the server's stream contains no events; the URL may not be an API")
 
 
 class OwnHttpClient(OfficialClient):
-    """An official client like OpenAI's and Anthropic's, with its own subclass of httpx's client.
+    """An adapter for official clients that subclass httpx's client, as OpenAI's and Anthropic's packages do.
 
     Attributes:
-        classes: The official classes for threads and for event loops.
+        classes: The names of the official sync and async classes.
     """
 
     retries_itself = True
     classes: ClassVar[tuple[str, str]]
 
     def _make(self, *, in_loop: bool) -> Any:
-        """Create the official client.
+        """Create the official client with an HTTP client that limits responses and follows no redirects.
 
-        Its HTTP client follows no redirects, which would send the body and all headers but ``Authorization`` to another
-        address. It limits answers. The client retries after any error except its own classes, so the error for a too
-        large answer is one of them.
+        A redirect would send the body and all headers except ``Authorization`` to another server. The official client
+        retries after any exception except its own classes. The exception for oversize responses is therefore a subclass
+        of one of these classes.
         """
         base_url, _, timeout, retries, options, _ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""

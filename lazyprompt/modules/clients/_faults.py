@@ -1,7 +1,7 @@
-"""Classifies the failures of clients by the class of an error, the HTTP status, and the server's message.
+"""Classifies failed model calls by exception class, HTTP status and the server's error message.
 
-Sources: the providers' error references (OpenAI, DeepSeek, Moonshot, xAI, SiliconFlow, Zhipu); the source code of vLLM,
-SGLang, LMDeploy and llama.cpp's server; and, for undocumented messages, errors quoted in issues of the clients.
+Sources: the error references of OpenAI, DeepSeek, Moonshot, xAI, SiliconFlow and Zhipu; the source code of vLLM,
+SGLang, LMDeploy and llama.cpp's server. Undocumented error messages are taken from GitHub issues of the clients.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from lazyprompt._base.secret import Secret
 
 FaultKind: TypeAlias = Literal[
-    "key",  # the key is missing or refused
-    "not found",  # the server has no such model or path
-    "overflow",  # the prompt exceeds the model's context
-    "request",  # the server refuses the request for another reason
-    "rate limit",  # too many requests, or the quota is used up
-    "server",  # the server failed, or is overloaded
-    "timeout",  # no answer in time
-    "connection",  # no connection, or it was lost before the answer began
-    "cut",  # a stream stopped before its final event; also a "connection" fault after the answer had begun
-    "malformed",  # not an answer of the API
-    "too large",  # the answer exceeds max_answer_bytes
+    "key",  # the API key is missing or rejected
+    "not found",  # the server does not know the model or path
+    "overflow",  # the prompt exceeds the model's context window
+    "request",  # the server rejects the request for another reason
+    "rate limit",  # too many requests, or the quota is exhausted
+    "server",  # the server failed or is overloaded
+    "timeout",  # the response did not arrive in time
+    "connection",  # the connection failed, or was lost before the response began
+    "cut",  # a stream ended before its final event, or the connection was lost after the response began
+    "malformed",  # the response does not have the format of the API
+    "too large",  # the response exceeds max_answer_bytes
 ]
 
 
 class Fault(NamedTuple):
-    """A failed call, in a form that doesn't depend on the client.
+    """The description of a failed call, in the same format for every client.
 
     Attributes:
         kind: The kind of failure.
-        message: The message of the client or the server in one line, without the key.
-        status: The HTTP status of a response.
-        retry_after: The server's ``Retry-After`` in seconds.
+        message: The error message from the client or server, on one line and without the API key.
+        status: The HTTP status of the response, or None.
+        retry_after: The server's ``Retry-After`` in seconds, or None.
     """
 
     kind: FaultKind
@@ -50,9 +50,9 @@ class Fault(NamedTuple):
     retry_after: float | None = None
 
 
-# Statuses of redirects.
+# The HTTP statuses for redirects.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-# The kinds of errors of HTTP libraries, parsers and lazyprompt, which are the same for every client.
+# The fault kinds for exceptions from HTTP libraries, parsers and lazyprompt, which apply to every client.
 _CLASSES: dict[str, FaultKind] = {
     "lazyprompt.MalformedError": "malformed",
     "lazyprompt.StreamedError": "server",
@@ -64,7 +64,7 @@ _CLASSES: dict[str, FaultKind] = {
 }
 _STATUSES: dict[int, FaultKind] = {
     401: "key",
-    402: "rate limit",  # no credit left
+    402: "rate limit",  # no credit is left
     403: "key",
     404: "not found",
     408: "timeout",
@@ -73,15 +73,15 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# Statuses that decide the kind alone; the message may quote other text.
+# The statuses that determine the kind without the message, which may quote other text.
 _CLEAR = frozenset({401, 404, 408, 429})
-# Phrases in codes, types and messages of servers with OpenAI's API, in lower case.
+# The fault kinds for phrases in error codes, types and messages of OpenAI-compatible servers, in lower case.
 WORDS: dict[str, FaultKind] = {
     "context_length_exceeded": "overflow",  # OpenAI's code
     "exceed_context_size_error": "overflow",  # llama.cpp's type
-    "context size": "overflow",  # llama.cpp: exceeds the available context size
+    "context size": "overflow",  # llama.cpp: "exceeds the available context size"
     "maximum context length": "overflow",  # OpenAI, DeepSeek, vLLM, Zhipu
-    "context window": "overflow",  # OpenAI: exceeds the context window of this model
+    "context window": "overflow",  # OpenAI: "exceeds the context window of this model"
     "maximum model length": "overflow",  # vLLM
     "model's context length": "overflow",  # SGLang
     "maximum prompt length": "overflow",  # xAI
@@ -92,39 +92,39 @@ WORDS: dict[str, FaultKind] = {
     "range of input length": "overflow",  # DashScope
     "`inputs` must have less than": "overflow",  # TGI
     "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # TGI
-    "incorrect api key": "key",  # xAI, with the status 400
-    "api key not valid": "key",  # Gemini's compatible API, with the status 400
-    "model not exist": "not found",  # DeepSeek, with the status 400
-    "model does not exist": "not found",  # SiliconFlow, with the status 400
-    "模型不存在": "not found",  # Zhipu, with the status 400
-    "invalid_model": "not found",  # Mistral's type, with the status 400
-    "invalid model name": "not found",  # LiteLLM's proxy, with the status 400
-    "arrearage": "key",  # DashScope's code, with the status 400: the account is in debt, and waiting does not help
+    "incorrect api key": "key",  # xAI, with status 400
+    "api key not valid": "key",  # Gemini's OpenAI-compatible API, with status 400
+    "model not exist": "not found",  # DeepSeek, with status 400
+    "model does not exist": "not found",  # SiliconFlow, with status 400
+    "模型不存在": "not found",  # Zhipu, with status 400
+    "invalid_model": "not found",  # Mistral's error type, with status 400
+    "invalid model name": "not found",  # LiteLLM's proxy, with status 400
+    "arrearage": "key",  # DashScope's error code, with status 400: the account is in debt, so retries are useless
     "insufficient balance": "rate limit",  # DeepSeek, Moonshot
-    "balance is insufficient": "rate limit",  # SiliconFlow, with the status 403
-    "any credits": "rate limit",  # xAI, with the status 403: does not have any credits yet
-    "available credits": "rate limit",  # xAI, with the status 403: used all of them
-    "rate_limit": "rate limit",  # OpenAI's code, in a stream
+    "balance is insufficient": "rate limit",  # SiliconFlow, with status 403
+    "any credits": "rate limit",  # xAI, with status 403: "does not have any credits yet"
+    "available credits": "rate limit",  # xAI, with status 403: "used all available credits"
+    "rate_limit": "rate limit",  # OpenAI's error code, in a stream
 }
 _FIELDS = ("code", "type", "message")
-# The maximum length of a message: some quote a whole malformed answer.
+# The maximum length of a message in characters, because some messages quote a whole malformed response.
 _LONGEST = 1_000
-_DEPTH = 8  # the depth to which values in an error are searched for the key
-# Packages that raise a RuntimeError if their client is closed during a call.
+_DEPTH = 8  # the maximum depth at which values in an exception are searched for the API key
+# The packages that raise a RuntimeError if a client is closed during a call.
 _HTTP = frozenset(("httpx", "httpx2"))
-# The errors of client code that a malformed answer causes.
+# The exceptions that a malformed response can cause in client code.
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
 class MalformedError(Exception):
-    """An answer that is not the API's, such as the web page of a wrong address."""
+    """A response does not come from the API, as when a wrong URL returns a web page."""
 
 
 class StreamedError(Exception):
-    """An error that a server reports in a stream.
+    """A server reports an error in a stream.
 
     Args:
-        body: The error's JSON.
+        body: The JSON object that describes the error.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -136,9 +136,9 @@ class ErrorResponse(NamedTuple):
     """A server's error response.
 
     Attributes:
-        status: The HTTP status; None in a stream.
-        body: The JSON or text of the body.
-        headers: The headers.
+        status: The HTTP status, or None for an error in a stream.
+        body: The body, as JSON or text.
+        headers: The HTTP headers.
     """
 
     status: object = None
@@ -149,14 +149,14 @@ class ErrorResponse(NamedTuple):
 def fault_of(
     kind: FaultKind, error: Exception, refusal: ErrorResponse, words: Mapping[str, FaultKind], key: Secret | None
 ) -> Fault:
-    """Return the fault of an error.
+    """Create the fault for an exception.
 
     Args:
-        kind: The kind of its class; status and message refine a "request" or "server".
-        error: The error.
-        refusal: The server's response; its fields are None without one.
-        words: The kinds by phrases of this server.
-        key: The key to hide.
+        kind: The kind for the exception's class. A "request" or "server" kind is refined by status and message.
+        error: The exception.
+        refusal: The server's response, whose fields are None if there was no response.
+        words: The kinds for phrases in the server's messages.
+        key: The API key to mask.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
     text, message = _parse_body(refusal.body)
@@ -168,28 +168,28 @@ def fault_of(
 def kind_of_refusal(
     status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
-    """Return the kind of an error response: by its status if that is clear, else by phrases in its text."""
+    """Return the fault kind for an error response, based on its status and, if ambiguous, on phrases in its text."""
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-    if key is not None:  # mask the key in the phrases, as in the answer
+    if key is not None:  # mask the key in the phrases as well, because it is masked in the response
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
 
 def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
-    """Return the kind of the first phrase in a text; the phrases are in lower case."""
+    """Return the fault kind for the first lower-case phrase that occurs in a text, or None."""
     lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 
 
 def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles: str = "") -> FaultKind | None:
-    """Return the kind of an error by its class, without importing the client.
+    """Return the fault kind for an exception's class, without importing the client.
 
     Args:
-        error: The error.
-        kinds: The kinds by ``package.Name``, subclasses first; httpx2 counts as httpx.
-        stumbles: The client's package, whose ``TypeError`` or similar error means a malformed answer.
+        error: The exception.
+        kinds: The kinds, keyed by ``package.Name``, with subclasses first. The httpx2 package is treated as httpx.
+        stumbles: The client's package, in which a ``TypeError`` or similar exception indicates a malformed response.
     """
     names = classes_of(error)
     known = (*kinds.items(), *_CLASSES.items())
@@ -202,7 +202,7 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles
 
 
 def _raised_by(error: BaseException) -> str:
-    """Return the package whose code raised an error."""
+    """Return the name of the package whose code raised an exception."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -210,32 +210,32 @@ def _raised_by(error: BaseException) -> str:
 
 
 def classes_of(error: BaseException) -> set[str]:
-    """Return the class of an error and its base classes, each as ``package.Name``."""
+    """Return the names of an exception's class and its base classes, each as ``package.Name``."""
     packages = ((cls.__module__.partition(".")[0], cls.__name__) for cls in type(error).__mro__)
     return {f"{'httpx' if package == 'httpx2' else package}.{name}" for package, name in packages}
 
 
 def describe(error: BaseException) -> str:
-    """Return the messages of an error and its cause, or the class's name for an empty message."""
+    """Join the messages of an exception and its cause, with the class name in place of an empty message."""
     words = [str(each).strip(". ") or type(each).__name__ for each in (error, error.__cause__) if each is not None]
     return ": ".join(dict.fromkeys(words))
 
 
 def one_line(text: str, key: Secret | None) -> str:
-    """Return a text in one line of limited length, without the key."""
+    """Join the lines of a text, mask the API key, and limit the length."""
     hidden = key.hidden_in(text) if key is not None else text
     line = " ".join(hidden.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def wait_in(headers: object) -> float | None:
-    """Return the seconds of a ``Retry-After`` header, or None."""
+    """Return the delay in seconds from a ``Retry-After`` header, or None."""
     wait = fields_of(headers).get("retry-after")
     return None if wait is None else seconds(str(wait))
 
 
 def seconds(retry_after: str | None) -> float | None:
-    """Return the seconds of a ``Retry-After``, a number or a date (RFC 9110, section 10.2.3), or None."""
+    """Convert a ``Retry-After`` number or date to seconds (RFC 9110, section 10.2.3); return None if it is invalid."""
     try:
         return max(0.0, float(retry_after or ""))
     except ValueError:
@@ -249,10 +249,10 @@ def seconds(retry_after: str | None) -> float | None:
 
 
 def _parse_body(body: object) -> tuple[str, str]:
-    """Return the code, type and message of an error's body as one text, and the message alone."""
+    """Return the code, type and message in an error response as one text, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
-    inner = body.get("error")  # xAI's is the message itself
+    inner = body.get("error")  # xAI sends the message itself
     if is_mapping(inner):
         return _parse_body(inner)
     message = body.get("message") or inner or body.get("detail")
@@ -260,7 +260,7 @@ def _parse_body(body: object) -> tuple[str, str]:
 
 
 def redirect_target(error: BaseException) -> str | None:
-    """Return the address of a redirect that caused an error; empty without an address, None without a redirect."""
+    """Return the target URL, possibly empty, of a redirect that caused an exception; None without a redirect."""
     found: list[str] = []
     for each in with_origins(error):
         answer: Any = getattr(each, "response", None)
@@ -273,7 +273,7 @@ def redirect_target(error: BaseException) -> str | None:
 
 @contextmanager
 def mask_in_errors(key: Secret | None) -> Generator[None]:
-    """Mask a key in errors of the block."""
+    """Mask the API key in exceptions that the ``with`` block raises."""
     try:
         yield
     except Exception as error:
@@ -282,7 +282,7 @@ def mask_in_errors(key: Secret | None) -> Generator[None]:
 
 
 def hide(error: BaseException, key: Secret | None) -> None:
-    """Mask a key in an error and its causes: some servers quote it."""
+    """Mask the API key in an exception and its causes, because some servers quote the key."""
     if key is None:
         return
     for each in with_origins(error):
@@ -291,7 +291,7 @@ def hide(error: BaseException, key: Secret | None) -> None:
 
 
 def with_origins(error: BaseException) -> list[BaseException]:
-    """Return an error with its causes and contexts."""
+    """Return an exception with all its causes, contexts and exception arguments."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:
@@ -304,10 +304,10 @@ def with_origins(error: BaseException) -> list[BaseException]:
 
 
 def _mask(value: object, key: Secret, depth: int = 0) -> object:
-    """Return a JSON value with the key masked in its texts; other values are returned unchanged."""
+    """Mask the API key in the strings of a JSON value; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
-    if type(value) is str:  # not subclasses: a Reply must stay one
+    if type(value) is str:  # no subclasses, because a Reply must remain a Reply
         return key.hidden_in(value)
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")

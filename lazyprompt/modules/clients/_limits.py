@@ -1,7 +1,7 @@
-"""Limits of an answer for every client: decompressed bytes, bytes of one event of a stream, and time.
+"""Limits on the size and duration of responses and stream events, for every client.
 
-The official clients have no limits. Event hooks of their HTTP clients replace the body of a response by one that
-counts.
+The official clients have no such limits. Event hooks in their HTTP clients replace each response body with one that
+counts decompressed bytes.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-# The limits of a whole stream, as multiples of those of one event: events repeat keys, and a model may write for an
-# hour.
+# The size and time limits of a whole stream, as multiples of the limits for one event.
+# Events repeat keys, and a model may generate text for an hour.
 STREAM_BYTES, STREAM_TIME = 4, 60
 _PIECE = 65_536
-_STARTED = "lazyprompt.started"  # a key of a request's extensions
+_STARTED = "lazyprompt.started"  # the key in a request's extensions
 _GZIP = zlib.MAX_WBITS | 16
 
 
 class AnswerLimits(NamedTuple):
-    """The limits of an answer that is not streamed, and of one event of a stream.
+    """The limits for an unstreamed response, and for one event in a stream.
 
     Attributes:
         timeout: The time limit in seconds.
-        max_answer_bytes: The limit of decompressed bytes.
+        max_answer_bytes: The maximum decompressed size in bytes.
     """
 
     timeout: float
@@ -34,17 +34,18 @@ class AnswerLimits(NamedTuple):
 
 
 class OversizeError(Exception):
-    """An answer with more bytes than ``max_answer_bytes`` allows."""
+    """A response exceeds ``max_answer_bytes``."""
 
 
 class _Meter:
     """Decompresses and counts the body of one response.
 
     Args:
-        response: The response. Its ``content-encoding`` is removed to keep the HTTP client from decompressing it.
+        response: The response. Its ``content-encoding`` header is removed, so that the HTTP client doesn't decompress
+            the body again.
         limits: The limits.
-        library: The HTTP library, for its errors.
-        oversize: The class of the error for too many bytes.
+        library: The HTTP library, whose exceptions are raised.
+        oversize: The exception class for oversize responses.
     """
 
     def __init__(self, response: Any, limits: AnswerLimits, library: Any, oversize: type[OversizeError]) -> None:
@@ -52,21 +53,21 @@ class _Meter:
         self._timeout, self._most = limits
         media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._is_stream = media_type != "application/json"
-        # In other streams, an event is a line.
+        # In other streams, each line is one event.
         self._ends = (b"\n\n", b"\r\n\r\n", b"\r\r") if media_type == "text/event-stream" else (b"\n",)
         self._started, self._event_started = float(self._request.extensions[_STARTED]), monotonic()
         self._bytes = self._event_bytes = 0
         self._tail = b""
         coding = str(response.headers.pop("content-encoding", "identity")).strip().lower()
         if coding not in ("gzip", "identity"):
-            raise self._malformed(f"the server sent the content-encoding {coding!r}; the request asked for gzip")
+            raise self._malformed(f"the server sent the content-encoding {coding!r}, but the request asked for gzip")
         self._gzip = zlib.decompressobj(_GZIP) if coding == "gzip" else None
 
     def read(self, data: bytes) -> Iterator[bytes]:
-        """Yield the next bytes of the body, decompressed.
+        """Decompress the next bytes of the body.
 
         Raises:
-            OversizeError: The answer, or one event, exceeds the limit.
+            OversizeError: The response or one event exceeds the size limit.
         """
         self._check_time()
         if self._gzip is None:
@@ -77,7 +78,7 @@ class _Meter:
             try:
                 piece = self._gzip.decompress(data, _PIECE)
             except zlib.error as error:
-                raise self._malformed(f"the server sent broken gzip: {error}") from error
+                raise self._malformed(f"the server sent invalid gzip data: {error}") from error
             data = self._gzip.unconsumed_tail
             self._count(piece)
             yield piece
@@ -86,20 +87,20 @@ class _Meter:
         now, timeout = monotonic(), self._timeout
         if not self._is_stream:
             if now - self._started > timeout:
-                raise self._late(f"the answer took longer than timeout={timeout:g} seconds")
+                raise self._late(f"the response took longer than timeout={timeout:g} seconds")
         elif now - self._started > STREAM_TIME * timeout:
             raise self._late(f"the stream took longer than {STREAM_TIME} times timeout={timeout:g} seconds")
         elif now - self._event_started > timeout:
-            raise self._late(f"one event of the stream took longer than timeout={timeout:g} seconds")
+            raise self._late(f"one event in the stream took longer than timeout={timeout:g} seconds")
 
     def _count(self, piece: bytes) -> None:
         self._bytes += len(piece)
         if not self._is_stream:
             if self._bytes > self._most:
-                raise self._oversize(f"the answer has more than max_answer_bytes={self._most}")
+                raise self._oversize(f"the response exceeds max_answer_bytes={self._most}")
             return
         if self._bytes > STREAM_BYTES * self._most:
-            raise self._oversize(f"the stream has more than {STREAM_BYTES} times max_answer_bytes={self._most}")
+            raise self._oversize(f"the stream exceeds {STREAM_BYTES} times max_answer_bytes={self._most}")
         text = self._tail + piece
         end = max(found + len(mark) if (found := text.rfind(mark)) >= 0 else 0 for mark in self._ends)
         self._tail = text[-3:]
@@ -107,7 +108,7 @@ class _Meter:
             self._event_bytes, self._event_started = 0, monotonic()
         self._event_bytes += min(len(piece), len(text) - end)
         if self._event_bytes > self._most:
-            raise self._oversize(f"one event of the stream has more than max_answer_bytes={self._most}")
+            raise self._oversize(f"one event in the stream exceeds max_answer_bytes={self._most}")
 
     def _late(self, message: str) -> Exception:
         error: Exception = self._library.ReadTimeout(message, request=self._request)
@@ -119,7 +120,7 @@ class _Meter:
 
 
 class _Body:
-    """A response body that counts; a mixin for the HTTP library's class of bodies."""
+    """A response body that counts its bytes, as a mixin for the HTTP library's stream class."""
 
     def __init__(self, body: Any, meter: _Meter) -> None:
         self._body, self._meter = body, meter
@@ -155,14 +156,14 @@ def limit_hooks(
     in_loop: bool,
     oversize: type[OversizeError] = OversizeError,
 ) -> dict[str, list[Any]]:
-    """Return event hooks of an HTTP client that limit every answer.
+    """Return event hooks for an HTTP client that limit every response.
 
     Args:
-        library: The HTTP library of the client: httpx or httpx2.
+        library: The client's HTTP library, httpx or httpx2.
         limits: The limits.
-        hooks: The other hooks of the client.
-        in_loop: True for a client of event loops.
-        oversize: The class of the error for too many bytes.
+        hooks: The client's other event hooks.
+        in_loop: True for an async client.
+        oversize: The exception class for oversize responses.
     """
     own, base = (_AsyncBody, library.AsyncByteStream) if in_loop else (_Body, library.SyncByteStream)
     body = type("Body", (own, base), {})

@@ -78,10 +78,10 @@ class TestAnthropicClient(ClientTests):
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("seed", "takes no 'seed'; leave it out$"),
-            ("temperature", "takes no 'temperature'; leave it out, or .*2023-06-01"),
-            ("top_p", "takes no 'top_p'; leave it out, or .*2023-06-01"),
-            ("max_token", "takes no 'max_token' \\(did you mean 'max_tokens'\\?\\); leave it out$"),
+            ("seed", "does not accept 'seed'; remove it$"),
+            ("temperature", "does not accept 'temperature'; remove it, or .*2023-06-01"),
+            ("top_p", "does not accept 'top_p'; remove it, or .*2023-06-01"),
+            ("max_token", "does not accept 'max_token' \\(did you mean 'max_tokens'\\?\\); remove it$"),
         ],
     )
     def test_parameters_that_are_none_are_not_lost_in_silence(
