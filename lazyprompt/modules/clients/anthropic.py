@@ -1,7 +1,7 @@
-"""Anthropic's official client.
+"""An adapter for Anthropic's official client.
 
-Sources: the API reference, "Create a Message" and "Errors"; the guides "Streaming Messages", "Structured outputs" (JSON
-Schema limitations) and "Migrate to API version 2026-10-21"; the source of the client (2.12).
+Sources: "Create a Message" and "Errors" in the API reference; the guides "Streaming Messages", "Structured outputs"
+(JSON Schema limitations) and "Migrate to API version 2026-10-21"; the client's source code (version 2.12).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._faults import FaultKind
 
-# The API requires a limit. This is the maximum of the oldest models; a cut answer has the stop_reason "max_tokens".
-# Thoughts count too, so their budget is added.
+# The default token limit, which the API requires; it is the maximum that the oldest models accept.
+# The limit includes reasoning tokens, so the reasoning budget is added to it.
 DEFAULT_MAX_TOKENS = 4096
 
 _SAMPLING = (
-    ", or use the API version that still has it: default_headers={{'anthropic-version': '2023-06-01'}} in options, and "
-    "the parameter in extra_body"
+    ", or use an API version that supports it: set default_headers={{'anthropic-version': '2023-06-01'}} in options "
+    "and pass the parameter in extra_body"
 )
-# The types of blocks with text, which is under the same name.
+# The types of text blocks, which store their text under a key of the same name.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
 _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
-# Constructor arguments for other credentials than a key.
+# The constructor arguments for credentials other than an API key.
 _CREDENTIALS = frozenset({"auth_token", "credentials", "config", "profile"})
 
 
 class AnthropicCollector:
-    """Collects the events of a stream; see :class:`lazyprompt.modules.clients._base.Collector`."""
+    """Collects stream events. See :class:`lazyprompt.modules.clients._base.Collector`."""
 
     __slots__ = ("_blocks", "_calls", "_message", "_pieces", "complete")
 
@@ -46,12 +46,12 @@ class AnthropicCollector:
         self.complete = False
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        # By the index of the block: the added pieces of its fields, and the number of its call.
+        # The added pieces of each field, and the number of each tool call, both keyed by block index.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in an event."""
+        """Return the new deltas in an event."""
         fields = fields_of(plain(event))
         given = fields.get("index")
         index = given if isinstance(given, int) else 0
@@ -66,7 +66,7 @@ class AnthropicCollector:
             case "message_start":
                 self._message = dict(fields_of(fields.get("message")))
             case "message_delta":
-                # Counts are totals; missing ones are unchanged.
+                # Token counts are totals, and missing counts are unchanged.
                 usage = {**fields_of(self._message.get("usage")), **_not_null(fields.get("usage"))}
                 self._message = {**self._message, **_not_null(fields.get("delta")), "usage": usage}
             case "message_stop":
@@ -76,7 +76,7 @@ class AnthropicCollector:
         return []
 
     def answer(self) -> dict[str, Any]:
-        """Return the message so far; incomplete arguments stay text."""
+        """Return the message so far. Incomplete tool call arguments remain text."""
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class AnthropicCollector:
         match delta.get("type"):
             case "input_json_delta" if piece := _text(delta, "partial_json"):
                 self._pieces[index]["input"].append(piece)
-                # Calls of Anthropic's server tools are not reported.
+                # Calls to Anthropic's server-side tools are not reported.
                 return [Delta("tool_call", piece, self._calls[index])] if index in self._calls else []
             case "signature_delta":
                 block["signature"] = delta.get("signature")
@@ -125,7 +125,7 @@ def _not_null(value: object) -> dict[str, object]:
 
 
 def _parse_arguments(written: str) -> object:
-    """Parse arguments, or return the text if it is not JSON."""
+    """Parse tool call arguments, or return the text unchanged if it is not JSON."""
     try:
         return json.loads(written)
     except (ValueError, RecursionError):
@@ -133,10 +133,11 @@ def _parse_arguments(written: str) -> object:
 
 
 class AnthropicClient(OwnHttpClient):
-    """The client of Anthropic's Messages API.
+    """A client for Anthropic's Messages API.
 
     Args:
-        settings: ``options`` are other arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
+        settings: The client's settings. The ``options`` are additional arguments for ``anthropic.Anthropic`` and
+            ``anthropic.AsyncAnthropic``.
     """
 
     package = ("anthropic", "anthropic")
@@ -155,10 +156,10 @@ class AnthropicClient(OwnHttpClient):
         "prompt is too long": "overflow",
         "exceed context limit": "overflow",
         "credit balance is too low": "rate limit",
-        # The messages of llama.cpp and vLLM, which also serve Anthropic's API.
+        # The error messages of llama.cpp and vLLM, which also support Anthropic's API.
         "context size": "overflow",
         "maximum context length": "overflow",
-        # The API's error types; errors in a stream have nothing else.
+        # The API's error types, which are the only information about errors in a stream.
         "authentication_error": "key",
         "permission_error": "key",
         "billing_error": "rate limit",
@@ -171,11 +172,11 @@ class AnthropicClient(OwnHttpClient):
     }
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of ``messages.create``; the default of ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS`.
+        """Return parameters for ``messages.create``, with :data:`DEFAULT_MAX_TOKENS` as the default ``max_tokens``.
 
         Raises:
-            ModuleError: The installed client has no such parameter, such as ``seed``, or ``temperature`` and ``top_p``
-                from version 2 on.
+            ModuleError: The installed client does not accept a parameter. Examples are ``seed`` and, since version 2,
+                ``temperature`` and ``top_p``.
             MissingExtraError: The client is not installed.
         """
         params: dict[str, Any] = {self.names.get(name, name): value for name, value in common.items()}
@@ -187,10 +188,13 @@ class AnthropicClient(OwnHttpClient):
         return {"max_tokens": DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0), **params}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return ``output_config`` with the schema as the client's ``transform_schema`` writes it.
+        """Return an ``output_config`` with the schema as converted by the client's ``transform_schema``.
 
-        Bounds and patterns become descriptions, so answers must be validated. Return None for schemas that would lose
-        more (free keys, recursion), and for clients without that parameter.
+        Bounds and patterns become descriptions, so responses must be validated.
+
+        Returns:
+            The parameters. None if the client lacks ``transform_schema``, or if the conversion would lose more than
+            bounds and patterns, such as arbitrary keys or recursion.
 
         Raises:
             MissingExtraError: The client is not installed.
@@ -214,10 +218,10 @@ _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean",
 
 
 def expressible(schema: JsonObject) -> bool:
-    """Return True if the API supports a schema except for its bounds and patterns.
+    """Return True if the API supports a schema, apart from its bounds and patterns.
 
-    It supports no free keys (``additionalProperties``), no recursion and no references outside ``$defs``, and every
-    part needs a type.
+    The API does not support arbitrary keys (``additionalProperties``), recursion, or references outside ``$defs``.
+    Every subschema needs a type.
     """
     main: Fields = {**schema, "$defs": None}
     parts = {name: list(_parts(part)) for name, part in fields_of(schema.get("$defs")).items()}
@@ -233,7 +237,7 @@ def expressible(schema: JsonObject) -> bool:
 
 
 def _parts(schema: object) -> Iterator[Fields]:
-    """Yield a schema and its subschemas, without definitions."""
+    """Yield a schema and its subschemas, excluding definitions."""
     if not is_dict(schema):
         return
     yield schema
@@ -243,7 +247,7 @@ def _parts(schema: object) -> Iterator[Fields]:
 
 
 def _is_typed(schema: Fields) -> bool:
-    """Return True if a schema has a type and no free keys."""
+    """Return True if a schema declares a type and allows no arbitrary keys."""
     kind = schema.get("type")
     known = isinstance(kind, str) and kind in _TYPES
     free = schema.get("additionalProperties") not in (None, False)
@@ -251,7 +255,7 @@ def _is_typed(schema: Fields) -> bool:
 
 
 def _references(parts: list[Fields]) -> set[str]:
-    """Return the references of parts, without the prefix of definitions."""
+    """Return the definition names that subschemas refer to."""
     given = (part.get("$ref") for part in parts)
     return {reference.removeprefix(_DEFINITIONS) for reference in given if isinstance(reference, str)}
 

@@ -1,7 +1,7 @@
-"""Google's official client for Gemini.
+"""An adapter for Google's official Gemini client.
 
 Sources: "generateContent", "GenerateContentResponse" and "Troubleshooting" in the API reference; the guide "Thought
-signatures"; the client's source code (google-genai 3.4).
+signatures"; the source code of the client (google-genai 3.4).
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._base import Request
 
-# The header limits the duration of the whole answer, and servers refuse less than ten seconds. The timeout of a module
-# is for each event, so the header is removed.
+# The client's header that limits the duration of the whole response; servers reject less than ten seconds.
+# It is removed, because the timeout of a module applies to each event.
 _DEADLINE = "x-server-timeout"
 _ON_HTTPX2 = 3
-# Fields of a chunk that the client adds, or that are collected from several chunks.
+# The fields that the client adds to a chunk, or that are collected from several chunks.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
 _TEXT = frozenset({"text", "thought"})
 
 
 class GeminiCollector:
-    """Collects the chunks of a stream; see :class:`lazyprompt.modules.clients._base.Collector`.
+    """Collects stream chunks. See :class:`lazyprompt.modules.clients._base.Collector`.
 
-    The first candidate is the answer.
+    Only the first candidate is used as the response.
     """
 
     __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
-        # Each chunk repeats the fields other than candidates, such as token usage.
+        # Each chunk repeats all fields except candidates, such as token usage.
         self._answer: dict[str, object] = {}
         self._candidate: dict[str, object] = {}
-        # The parts, each with the pieces of its text.
+        # The content parts, each with the pieces of its text.
         self._parts: list[tuple[Fields, list[str]]] = []
         self._calls = 0
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in a chunk."""
+        """Return the new deltas in a chunk."""
         chunk = fields_of(plain(event))
         self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
         news: list[Delta] = []
@@ -62,18 +62,18 @@ class GeminiCollector:
             if fields.get("index") in (None, 0):
                 self._candidate |= {key: value for key, value in fields.items() if key != "content"}
                 parts = fields_in(fields_of(fields.get("content")).get("parts"))
-                # Skip empty parts: the client drops unknown parts' fields, and the last chunk often has an empty text.
+                # Skip empty parts: the client drops unknown fields, and the last chunk often contains empty text.
                 news += [delta for part in parts if _says(part) for delta in self._add(part)]
         return news
 
     @property
     def complete(self) -> bool:
-        """True if the candidate has a finish reason, or the prompt was blocked."""
+        """True if the candidate has a finish reason or the prompt was blocked."""
         blocked = fields_of(self._answer.get("prompt_feedback")).get("block_reason")
         return bool(blocked or self._candidate.get("finish_reason"))
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer so far."""
+        """Return the response received so far."""
         parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
         content = {"content": {"role": "model", "parts": parts}} if parts else {}
         return {**self._answer, "candidates": [{**self._candidate, **content}] if parts or self._candidate else []}
@@ -98,19 +98,20 @@ def _says(part: Fields) -> bool:
 
 
 def _can_join(last: Fields, part: Fields) -> bool:
-    """Return True if two parts are pieces of one text or thought; parts with a signature are never joined."""
+    """Return True if two unsigned parts are pieces of the same text or reasoning."""
     plain = last.keys() | part.keys() <= _TEXT and "text" in last
     return plain and bool(last.get("thought")) == bool(part.get("thought"))
 
 
 class GeminiClient(OfficialClient):
-    """The client of ``generateContent``.
+    """A client for Gemini's ``generateContent`` API.
 
-    The official client can retry, but ignores the server's ``Retry-After``, so the module retries.
+    The official client ignores the server's ``Retry-After``, so the module performs the retries.
 
     Args:
-        settings: ``options`` are other arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
-            ``credentials``. Its ``http_options`` take precedence over the other settings.
+        settings: The client's settings. The ``options`` are additional arguments for ``google.genai.Client``, such as
+            ``vertexai``, ``project``, ``location`` and ``credentials``. If ``options`` contains ``http_options``, they
+            take precedence over the other settings.
     """
 
     package = ("google.genai", "google-genai")
@@ -124,7 +125,7 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Phrases with status 400, and the name of the client's type that refuses a malformed answer.
+    # Phrases in errors with status 400, and the client's type whose validation fails for a malformed response.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
@@ -133,30 +134,31 @@ class GeminiClient(OfficialClient):
     }
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of ``GenerateContentConfig``.
+        """Return the fields for ``GenerateContentConfig``.
 
         Raises:
-            ModuleError: It has no such field, or requests the streamed call arguments of Vertex AI.
+            ModuleError: A parameter is not a field of ``GenerateContentConfig``, or requests Vertex AI's streaming of
+                tool call arguments.
             MissingExtraError: The client is not installed.
         """
         params = {self.names.get(name, name): value for name, value in common.items()}
         fields = self.sdk().types.GenerateContentConfig.model_fields
         for name in params:
             if name not in fields and all(name != field.alias for field in fields.values()):
-                raise ModuleError(f"GenerateContentConfig has no {name!r}{did_you_mean(name, fields)}; leave it out")
+                raise ModuleError(f"GenerateContentConfig has no field {name!r}{did_you_mean(name, fields)}; remove it")
         config = snake_keys(plain(snake_keys(params).get("tool_config")))
         if snake_keys(config.get("function_calling_config")).get("stream_function_call_arguments"):
             raise ModuleError(
-                "streamed call arguments (stream_function_call_arguments) are not supported; leave it out"
+                "streaming of tool call arguments is not supported; remove stream_function_call_arguments"
             )
         return params
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters for a schema; Gemini ignores unknown keywords."""
+        """Return the parameters that request a JSON schema. Gemini ignores unknown schema keywords."""
         return {"response_mime_type": "application/json", "response_json_schema": schema}
 
     def _ask(self, client: _OnHttp, request: Request, **stream: bool) -> Any:
-        """Call the client, with its automatic function calling disabled."""
+        """Call the official client, with its automatic function calling disabled."""
         beside = {key: value for key, value in request.payload.items() if key != "contents"}
         config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
         in_loop = hasattr(client.http, "aclose")
@@ -168,7 +170,7 @@ class GeminiClient(OfficialClient):
         return _abegin(answer) if in_loop else _ClosingStream(answer, [])
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the fault of a client's error; Google's retry delay is in the details."""
+        """Classify a client's exception, and read the retry delay from Google's error details."""
         fault = super().fault(error)
         if fault is None or fault.retry_after is not None:
             return fault
@@ -181,15 +183,15 @@ class GeminiClient(OfficialClient):
         return ErrorResponse(getattr(error, "code", None), getattr(error, "message", None) or describe(error), headers)
 
     def _make(self, *, in_loop: bool) -> _OnHttp:
-        """Create the official client with its own HTTP clients, and without aiohttp.
+        """Create the official client with httpx clients instead of aiohttp.
 
-        With aiohttp, the official client applies the timeout to the whole answer, and always retries once.
+        With aiohttp, the official client applies the timeout to the whole response and always retries once.
         """
         base_url, key, timeout, _, options, _ = self._settings
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        # The HTTP library of the official client: httpx2 from version 3 on.
+        # The official client uses httpx2 since version 3, and httpx before.
         newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
         library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {
@@ -212,7 +214,7 @@ class GeminiClient(OfficialClient):
             "httpx_async_client": ahttp,
             **asked,
         }
-        # Missing values would be read from the environment.
+        # The official client would read missing values from the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
         return _OnHttp(sdk, ahttp if in_loop else http)
@@ -225,7 +227,7 @@ class _OnHttp(NamedTuple):
     http: Any
 
     def close(self) -> Any:
-        """Close the HTTP client; in an event loop, the result is awaited."""
+        """Close the HTTP client. An async client returns an awaitable."""
         return self.http.aclose() if hasattr(self.http, "aclose") else self.http.close()
 
 
@@ -237,13 +239,13 @@ async def _awithout_deadline(request: httpx2.Request) -> None:
     _without_deadline(request)
 
 
-# The responses of the current step of a stream, which the official client leaves open.
+# The HTTP responses opened in the current step of a stream, which the official client doesn't close.
 _RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
 
 
 @contextmanager
 def _collect_responses(responses: list[Any]) -> Generator[None]:
-    """Collect the responses that a step of a stream opens."""
+    """Collect the HTTP responses that a step of a stream opens."""
     token = _RESPONSES.set(responses)
     try:
         yield
@@ -261,7 +263,7 @@ async def _acollect_response(response: Any) -> None:
 
 
 class _ClosingStream:
-    """The chunks of a stream; closing it closes the opened responses.
+    """An iterator over the chunks of a stream, which can close the stream's HTTP responses.
 
     Closing the outermost of the client's nested generators would leave the connection to the garbage collector.
     """
@@ -293,7 +295,7 @@ class _ClosingStream:
 
 
 async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
-    """Begin a stream, and close its response on cancellation, which the official client doesn't."""
+    """Begin a stream, and close its HTTP responses on cancellation, because the official client doesn't."""
     responses: list[Any] = []
     try:
         with _collect_responses(responses):

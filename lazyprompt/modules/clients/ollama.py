@@ -1,7 +1,7 @@
-"""Ollama's official client: chat, and raw prompts with generate.
+"""An adapter for Ollama's official client, with ``chat`` for messages and ``generate`` for raw prompts.
 
-Sources: the API reference (docs/api.md of the Ollama repository) and the client's source code. The client sends no
-``truncate``, no ids of calls, and only the known keywords of a tool's schema.
+The client sends neither ``truncate`` nor tool call ids. It drops unknown keywords from tool schemas. Sources: the API
+reference (``docs/api.md`` in the Ollama repository) and the client's source code.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._base import ClientSettings, Request
 
-# The client's pydantic models whose validation fails for a malformed answer, and for an invalid request.
+# The pydantic models whose validation fails for malformed responses and for invalid requests.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
 _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
 class OllamaCollector(ChatCollector):
-    """Collects the events of a stream, which have other names than OpenAI's.
+    """Collects Ollama's stream events, whose fields differ from OpenAI's.
 
     Args:
-        chat: True for events of chat, which have a message.
+        chat: True for events from ``chat``, which contain a message.
     """
 
     __slots__ = ("_chat", "_last", "_whole")
@@ -48,11 +48,11 @@ class OllamaCollector(ChatCollector):
 
     @property
     def complete(self) -> bool:
-        """True if an event had ``done``."""
+        """True if an event reported ``done``."""
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces; calls arrive whole and without ids, and are numbered as in ``parse``."""
+        """Return the new deltas in an event. Complete tool calls without ids are numbered as in ``parse``."""
         fields = fields_of(plain(event))
         self._last |= fields
         message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
@@ -65,7 +65,7 @@ class OllamaCollector(ChatCollector):
         return super().feed({"choices": [{"delta": {**message, "tool_calls": numbered}}]})
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with the whole message."""
+        """Return the last event with the complete message."""
         message = super().answer()["choices"][0]["message"]
         text, thought = message["content"] or "", message.get("reasoning_content")
         thinking = {"thinking": thought} if thought else {}
@@ -76,26 +76,26 @@ class OllamaCollector(ChatCollector):
 
 
 class OllamaClient(OfficialClient):
-    """One of Ollama's two APIs.
+    """A client for one of Ollama's two APIs.
 
     Args:
-        settings: The settings. The default server is that of ``OLLAMA_HOST``, or of this machine.
-        api: The client's method: ``chat`` for payloads of ``ChatFormatter("ollama")``, or ``generate`` for the raw
-            prompt ``{"prompt": text}`` of an engine, whose answers have their text in ``response``.
+        settings: The client's settings. The default server is ``OLLAMA_HOST`` or, if unset, the local server.
+        api: The client's method: ``chat`` for payloads from ``ChatFormatter("ollama")``, or ``generate`` for an
+            engine's raw prompt ``{"prompt": text}``. A ``generate`` response contains its text in ``response``.
 
     Raises:
-        ModuleError: The key has characters that are invalid in a header.
+        ModuleError: The API key contains characters that are invalid in a header.
     """
 
     package = ("ollama", "ollama")
-    advice = ", or give an option of the model in options={{{name!r}: ...}}"
+    advice = ", or pass a model option in options={{{name!r}: ...}}"
     stumbles = "ollama"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
         "builtins.ConnectionError": "connection",
         "ollama.RequestError": "request",
         "ollama.ResponseError": "server",
     }
-    # Its messages for a prompt that is too long and is not silently cut.
+    # Ollama's error messages for prompts that are too long and are not truncated.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "exceeds the available context size": "overflow",
         "exceeds the context length": "overflow",
@@ -111,8 +111,8 @@ class OllamaClient(OfficialClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
-        # An event loop keeps few connections: httpcore compares all with all (_assign_requests_to_connections), which
-        # blocked a loop with 500 of them for seconds. It may open any number.
+        # Async clients keep few connections. httpcore compares all pairs of them (_assign_requests_to_connections),
+        # which blocked an event loop with 500 connections for seconds. The number of open connections is unlimited.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,
@@ -127,10 +127,10 @@ class OllamaClient(OfficialClient):
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call, with common parameters in ``options``; explicit options take precedence.
+        """Return the arguments for a call, with common parameters in ``options``. Explicit options take precedence.
 
         Raises:
-            ModuleError: The method has no such parameter.
+            ModuleError: The method does not accept a parameter.
             MissingExtraError: The client is not installed.
         """
         own = super().params(common)
@@ -140,7 +140,7 @@ class OllamaClient(OfficialClient):
         return {**own, "options": options} if options else own
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the schema as the ``format``."""
+        """Return the JSON schema as the ``format`` parameter."""
         return {"format": schema}
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -148,7 +148,7 @@ class OllamaClient(OfficialClient):
         if self._api == "generate":
             if not isinstance(payload.get("prompt"), str):
                 raise ModuleError(
-                    "Ollama has no API for token ids as a prompt: give text, or use an engine that accepts ids "
+                    "Ollama does not accept token ids as a prompt; pass text, or use an engine that accepts ids "
                     "(llama.cpp, vLLM)"
                 )
             payload["raw"] = True
@@ -157,7 +157,7 @@ class OllamaClient(OfficialClient):
         return getattr(client, self._api)(**{"model": request.model, **payload, **request.params, **stream})
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the fault of a client's error; an error in a stream has no status."""
+        """Classify a client's exception, including validation errors and errors without a status in streams."""
         if "pydantic_core.ValidationError" in classes_of(error):
             title = str(getattr(error, "title", ""))
             line = one_line(describe(error), self._key)
@@ -168,16 +168,16 @@ class OllamaClient(OfficialClient):
         model = _NO_MODEL.search(fault.message) if fault and fault.kind == "not found" else None
         if fault is None or model is None or "pull" in fault.message:
             return fault
-        return fault._replace(message=f"{fault.message}; get it with: ollama pull {model[1]}")
+        return fault._replace(message=f"{fault.message}; download it with: ollama pull {model[1]}")
 
     def _refusal(self, error: Any) -> ErrorResponse:
-        # The client's error doesn't keep the response, but its context does.
+        # The client's exception doesn't store the response, but the exception's context does.
         headers = getattr(getattr(error.__context__, "response", None), "headers", None)
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "error", None), headers)
 
 
 def _without_paths(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or payload with images as bytes: the client would read a text as the path of a file."""
+    """Convert images to bytes, because the client would treat a string as a file path."""
     return {name: list(map(_bytes_of, value)) if name == "images" else value for name, value in given.items()}
 
 
@@ -187,7 +187,7 @@ def _bytes_of(image: str | bytes) -> bytes:
     try:
         return b64decode(image, validate=True)
     except (ValueError, TypeError) as error:
-        raise MediaError(f"Ollama takes images as base64, which this is not: {image!r:.60}") from error
+        raise MediaError(f"Ollama images must be valid base64: {image!r:.60}") from error
 
 
 connect, connect_generate = partial(OllamaClient, api="chat"), partial(OllamaClient, api="generate")

@@ -1,12 +1,12 @@
-"""OpenAI's official client: Chat Completions of OpenAI and of servers with its API, and completions of flat text.
+"""Adapters for OpenAI's official client, for the Chat Completions API and the completions API.
 
-A collected stream has the format of an answer that was not streamed. Compatible servers differ in the details of calls,
-so requests contain no optional fields.
+A collected stream has the same format as an unstreamed response. Requests contain no optional fields, because
+compatible servers support different fields.
 
-Sources: "Create chat completion" and "Create completion" in the references of OpenAI, Moonshot, xAI, DeepSeek,
-SiliconFlow, DashScope (compatible mode), Zhipu and Mistral; OpenAI's guide "Structured model outputs", "Supported
-schemas"; the client's source code (2.54); the documentation of vLLM ("Structured outputs") and llama.cpp's server; the
-request types of SGLang, LMDeploy and ``transformers serve``.
+Sources: "Create chat completion" and "Create completion" in the API references of OpenAI, Moonshot, xAI, DeepSeek,
+SiliconFlow, DashScope (compatible mode), Zhipu and Mistral; "Supported schemas" in OpenAI's guide "Structured model
+outputs"; the client's source code (version 2.54); the documentation of vLLM ("Structured outputs") and llama.cpp's
+server; the request types in SGLang, LMDeploy and ``transformers serve``.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
 
 
-# The field of thoughts at most servers, at vLLM and OpenRouter, and at Ollama. Some servers send two of them.
+# The reasoning fields of most servers, of vLLM and OpenRouter, and of Ollama. Some servers send two of them.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-# The fields of a message, and of a call, that are collected piece by piece.
+# The fields of a message and of a tool call that arrive in pieces.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
 _CALL = frozenset(("index", "id", "function", "custom"))
-# The fields of an answer's envelope; the first event with a field counts.
+# The metadata fields of a response. For each field, the first event that contains it is used.
 _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
 class _ChoiceCollector(ABC):
-    """A stream of one choice: its envelope, finish reason and token usage.
+    """Collects the metadata, finish reason and token usage of a stream with one choice.
 
-    The finish reason marks the end: some servers send no final ``[DONE]``, and most clients hide it.
+    The finish reason marks the end of the stream, because some servers send no final ``[DONE]`` and most clients hide
+    it.
     """
 
     __slots__ = ("_finish", "_head", "_usage")
@@ -56,26 +57,26 @@ class _ChoiceCollector(ABC):
 
     @property
     def complete(self) -> bool:
-        """True if the stream had a finish reason."""
+        """True if the stream contained a finish reason."""
         return self._finish is not None
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in an event."""
+        """Return the new deltas in an event."""
         chunk = fields_of(plain(event))
         for key in _HEAD:
             if key not in self._head and chunk.get(key):
                 self._head[key] = chunk[key]
         choices = [each for each in fields_in(chunk.get("choices")) if not each.get("index")]
         choice: Fields = choices[0] if choices else {}
-        # Moonshot sends the usage in the choice; xAI and SiliconFlow send running totals in each event.
+        # Moonshot sends token usage in the choice. xAI and SiliconFlow send running totals in each event.
         self._usage = chunk.get("usage") or choice.get("usage") or self._usage
-        # Some servers send an empty reason before the end.
+        # Some servers send an empty finish reason before the end.
         self._finish = _text(choice.get("finish_reason")) or self._finish
         return self._new_in(choice)
 
     @abstractmethod
     def _new_in(self, choice: Fields) -> list[Delta]:
-        """Return the new pieces in the choice."""
+        """Return the new deltas in the choice."""
 
     def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
         choices = [{"index": 0, **choice, "finish_reason": self._finish}]
@@ -83,7 +84,7 @@ class _ChoiceCollector(ABC):
 
 
 class TextCollector(_ChoiceCollector):
-    """Collects a stream of ``/v1/completions``."""
+    """Collects stream events from ``/v1/completions``."""
 
     __slots__ = ("_text",)
 
@@ -97,12 +98,12 @@ class TextCollector(_ChoiceCollector):
         return [Delta("text", text)] if text else []
 
     def answer(self) -> dict[str, Any]:
-        """Return the text so far, as a ``text_completion``."""
+        """Return the text received so far, as a ``text_completion``."""
         return self._answer("text_completion", {"text": "".join(self._text), "logprobs": None})
 
 
 class ChatCollector(_ChoiceCollector):
-    """Collects a stream of Chat Completions."""
+    """Collects stream events from the Chat Completions API."""
 
     __slots__ = ("_calls", "_more", "_refusal", "_signed", "_slots", "_text", "_thought")
 
@@ -112,10 +113,10 @@ class ChatCollector(_ChoiceCollector):
         self._signed: list[dict[str, object]] = []
         self._text: list[str] = []
         self._refusal: list[str] = []
-        # Other fields of the message, such as annotations.
+        # The other fields of the message, such as annotations.
         self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
-        # The newest call by the server's index.
+        # The newest tool call for each of the server's indices.
         self._slots: dict[int, _Call] = {}
 
     def _new_in(self, choice: Fields) -> list[Delta]:
@@ -137,7 +138,7 @@ class ChatCollector(_ChoiceCollector):
         ]
 
     def answer(self) -> dict[str, Any]:
-        """Return the message so far, as a ``chat.completion``."""
+        """Return the message received so far, as a ``chat.completion``."""
         message: dict[str, object] = {"role": "assistant", "content": "".join(self._text) or None}
         more = {
             "refusal": "".join(self._refusal),
@@ -149,7 +150,7 @@ class ChatCollector(_ChoiceCollector):
         return self._answer("chat.completion", {"message": message, "logprobs": None})
 
     def _sign(self, block: Fields) -> None:
-        """Add a piece of LiteLLM's signed thoughts: texts, then their signature."""
+        """Add a piece of LiteLLM's signed reasoning, in which text precedes the signature."""
         last = self._signed[-1] if self._signed else {}
         if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
             self._signed.append(dict(block))
@@ -158,7 +159,7 @@ class ChatCollector(_ChoiceCollector):
         last["signature"] = block.get("signature") or None
 
     def _called(self, piece: Fields) -> Delta | None:
-        """Add a piece of a call, and return its delta; None if nothing in it is new."""
+        """Add a piece of a tool call, and return its delta, or None if the piece contains nothing new."""
         function = fields_of(piece.get("function") or piece.get("custom"))
         own_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments, index = _arguments(function.get("arguments", function.get("input"))), piece.get("index")
@@ -172,7 +173,7 @@ class ChatCollector(_ChoiceCollector):
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
-        """Return the call of a piece: by its index, else by its id, else the last one."""
+        """Return the tool call of a piece, matched by index, by id, or else as the last call."""
         if isinstance(index, int):
             return self._slots.get(index)
         if own_id:
@@ -181,10 +182,10 @@ class ChatCollector(_ChoiceCollector):
 
 
 class _Call:
-    """A partial call.
+    """A partially received tool call.
 
     Args:
-        place: The index of the call in the message.
+        place: The index of the tool call in the message.
     """
 
     __slots__ = ("_pieces", "id", "more", "name", "place")
@@ -193,15 +194,15 @@ class _Call:
         self.place = place
         self.id = ""
         self.name = ""
-        # The type and other fields, such as Gemini's signature in ``extra_content``.
+        # The call's type and other fields, such as Gemini's signature in ``extra_content``.
         self.more: dict[str, object] = {"type": "function"}
         self._pieces: list[str] = []
 
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
-        """Return True if a piece with the same index, or none, begins another call.
+        """Return True if a piece begins another tool call, even if its index is the same or missing.
 
-        Some servers give all calls the index 0, or none, and send each call as a whole. A new id alone is no sign of
-        another call: LMDeploy sends one with each piece. Others repeat the name.
+        Some servers send complete calls that all have index 0 or no index. A new id alone doesn't mark another call,
+        because LMDeploy sends a new id with each piece. Other servers repeat the name.
         """
         if not name or not self.name:
             return False
@@ -210,7 +211,7 @@ class _Call:
         return (bool(arguments) or name != self.name) and self._is_whole()
 
     def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
-        """Add a piece; later ids and names are ignored."""
+        """Add a piece. After the first id and name, later ones are ignored."""
         new_id, new_name = own_id if not self.id else "", name if not self.name else ""
         self.id, self.name = self.id or own_id, self.name or name
         self._pieces.append(arguments)
@@ -219,7 +220,7 @@ class _Call:
         return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
 
     def whole(self) -> dict[str, object]:
-        """Return the call in the form of an answer."""
+        """Return the tool call in the format of an unstreamed response."""
         text, call = "".join(self._pieces), {"id": self.id or None, **self.more}
         if self.more["type"] == "custom":
             return {**call, "custom": {"name": self.name, "input": text}}
@@ -233,30 +234,30 @@ class _Call:
 
 
 def fields_in(value: object) -> list[Fields]:
-    """Return the dicts in a list; an empty list for any other value."""
+    """Return the dicts in a list, or an empty list for any other value."""
     return [item for item in value if is_mapping(item)] if is_sequence(value) else []
 
 
 def _text(value: object) -> str:
-    """Return a text; parts, such as Mistral's, are joined."""
+    """Return a text, after joining content parts such as Mistral's."""
     if is_list(value):
         return "".join(_text(part.get("text")) for part in fields_in(value))
     return value if isinstance(value, str) else ""
 
 
 def _thoughts(content: object) -> str:
-    """Return the thoughts in the parts of a content, such as Mistral's."""
+    """Return the reasoning in content parts such as Mistral's."""
     return "".join(_text(part.get("thinking")) for part in fields_in(content) if part.get("type") == "thinking")
 
 
 def _arguments(value: object) -> str:
-    """Return arguments as JSON text; some servers send the object itself."""
+    """Return tool call arguments as JSON text. Some servers send an object instead."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 Structured: TypeAlias = "Callable[[JsonObject, str], dict[str, Any]]"
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# The keywords that OpenAI's strict mode refuses.
+# The schema keywords that OpenAI's strict mode rejects.
 _REFUSED = frozenset(
     (
         *("allOf", "oneOf", "not", "if", "then", "else"),
@@ -266,7 +267,7 @@ _REFUSED = frozenset(
 
 
 def is_strict(schema: JsonObject) -> bool:
-    """Return True if a schema follows the rules of strict mode: objects have only known keys, all of them required."""
+    """Return True if a schema satisfies strict mode, in which objects have no unknown or optional keys."""
     return schema.get("type") == "object" and _is_kept(schema)
 
 
@@ -288,9 +289,10 @@ def _items(value: object) -> list[object]:
 
 
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
-    """Return the ``response_format`` of a JSON schema.
+    """Return the ``response_format`` for a JSON schema.
 
-    ``strict`` is set explicitly, since Moonshot's default is true. The name has only the characters that OpenAI allows.
+    The ``strict`` field is always set, because Moonshot's default is true. Characters that OpenAI doesn't allow in the
+    name are replaced.
     """
     named = _NO_NAME.sub("_", name)[:64] or "answer"
     wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
@@ -298,15 +300,15 @@ def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
 
 
 class Server(NamedTuple):
-    """A server of Chat Completions, or of completions of flat text.
+    """The properties of a server with OpenAI's Chat Completions or completions API.
 
     Attributes:
-        hosts: The suffixes of its host names.
-        limit: The server's name of ``max_tokens``.
-        seed: The server's name of ``seed``.
-        usage: True to request token usage of streams with ``stream_options``, which some servers refuse and others
+        hosts: The suffixes of the server's host names.
+        limit: The server's name for ``max_tokens``.
+        seed: The server's name for ``seed``.
+        usage: True to request token usage in streams with ``stream_options``, which some servers reject and others
             don't need.
-        structured: A function that returns the parameters for a JSON schema, or None without support for schemas.
+        structured: A function that returns the parameters for a JSON schema, or None if the server supports no schemas.
     """
 
     hosts: tuple[str, ...] = ()
@@ -335,33 +337,34 @@ SERVERS: dict[str, Server] = {
 
 
 def server_at(base_url: str) -> Server:
-    """Return the server of an address's host; ``other`` if the host is unknown."""
+    """Return the server for the host in a URL, or ``other`` if the host is unknown."""
     host = urlsplit(base_url).hostname or ""
     ends = (server for server in SERVERS.values() if any(f".{host}".endswith(f".{end}") for end in server.hosts))
     return next(ends, SERVERS["other"])
 
 
 def connect(settings: ClientSettings, server: str | None = None) -> OpenAIClient:
-    """Return a client for Chat Completions.
+    """Return a client for the Chat Completions API.
 
     Args:
-        settings: ``options`` are other arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``; an ``http_client`` is
-            for only one of them. The default ``base_url`` is ``OPENAI_BASE_URL``, or OpenAI's.
-        server: A name of :data:`SERVERS`; None or another name for the server of the ``base_url``'s host.
+        settings: The client's settings. The ``options`` are additional arguments for ``openai.OpenAI`` and
+            ``openai.AsyncOpenAI``, although an ``http_client`` works with only one of them. The default ``base_url`` is
+            ``OPENAI_BASE_URL`` or, if unset, OpenAI's URL.
+        server: A key of :data:`SERVERS`. If it is None or unknown, the server is derived from the host in ``base_url``.
 
     Raises:
-        ModuleError: The key is invalid.
+        ModuleError: The API key is invalid.
     """
     base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     return OpenAIClient(settings, SERVERS.get(server or "") or server_at(base_url))
 
 
 class OpenAIClient(OwnHttpClient):
-    """The client of Chat Completions.
+    """A client for the Chat Completions API.
 
     Args:
-        settings: The settings of the official client.
-        server: The server.
+        settings: The client's settings.
+        server: The properties of the server.
     """
 
     package = ("openai", "openai", "httpx", "httpx2")
@@ -376,7 +379,7 @@ class OpenAIClient(OwnHttpClient):
         "openai.APIResponseValidationError": "malformed",
         "openai.APIStatusError": "request",
         "openai.APIError": "server",  # an error in a stream
-        "openai.OpenAIError": "key",  # the key is missing
+        "openai.OpenAIError": "key",  # the API key is missing
     }
 
     def __init__(self, settings: ClientSettings, server: Server) -> None:
@@ -385,10 +388,10 @@ class OpenAIClient(OwnHttpClient):
         self.names = {"max_tokens": server.limit}
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters in the client's own names; a seed with another name is in ``extra_body``.
+        """Convert parameters to the client's own names. A renamed seed is sent in ``extra_body``.
 
         Raises:
-            ModuleError: The client has no such parameter.
+            ModuleError: The client does not accept a parameter.
             MissingExtraError: The client is not installed.
         """
         params = super().params(common)
@@ -398,12 +401,12 @@ class OpenAIClient(OwnHttpClient):
         return {**params, "extra_body": body}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters for a schema; None for unknown servers, and for those without support for schemas."""
+        """Return the parameters that request a JSON schema, or None if the server may not support schemas."""
         return None if self._server.structured is None else self._server.structured(schema, name)
 
     def _make(self, *, in_loop: bool) -> Any:
         client = super()._make(in_loop=in_loop)
-        attrgetter(self.called)(client)  # imports the endpoint's module now, and not in an event loop
+        attrgetter(self.called)(client)  # import the endpoint's module before the event loop needs it
         return client
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -412,12 +415,12 @@ class OpenAIClient(OwnHttpClient):
             call = {"stream_options": {"include_usage": True}, **call}
         headers = fields_of(self._settings.options.get("default_headers"))
         if self._key is None and not any(name.lower() == "authorization" for name in headers):
-            # The client requires a key, and sends it unless the call omits this header.
+            # The client requires a key and sends it unless the call omits the Authorization header.
             call["extra_headers"] = {"Authorization": self.sdk().Omit(), **call.get("extra_headers", {})}
         return attrgetter(self.called)(client)(**call)
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise its error: SiliconFlow and LMDeploy send errors without the field ``error``."""
+        """Return an event, or raise its error. SiliconFlow and LMDeploy report errors without an ``error`` field."""
         more = fields_of(None if getattr(event, "choices", None) else getattr(event, "model_extra", None))
         if "code" in more and more.get("message"):
             raise StreamedError(more)
@@ -425,9 +428,9 @@ class OpenAIClient(OwnHttpClient):
 
 
 class CompletionsClient(OpenAIClient):
-    """The client of completions of flat text (``/v1/completions``) of local engines.
+    """A client for the completions API (``/v1/completions``) of local engines.
 
-    The payload is ``{"prompt": ...}``, with text or token ids; the answer is a ``text_completion``.
+    The payload is ``{"prompt": ...}`` with text or token ids, and the response is a ``text_completion``.
     """
 
     method = "openai:resources.completions.Completions.create"
@@ -435,5 +438,5 @@ class CompletionsClient(OpenAIClient):
     collector = TextCollector
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
-        """Post JSON to another address of the server, and return the JSON of its answer."""
+        """Post JSON to another URL of the server, and return the JSON response."""
         return self.client().post(url, cast_to=object, body=body)

@@ -1,7 +1,7 @@
-"""OpenAI's official client: the Responses API.
+"""An adapter for OpenAI's official client and the Responses API.
 
 Sources: "Create a model response" and "Streaming events" in the API reference; the guide "Structured model outputs";
-the client's types (3.57).
+the type definitions in the client (version 3.57).
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
     from lazyprompt.modules.clients._base import ClientSettings
 
-# The events with a piece of a message's text or a thought.
+# The event types that contain a piece of text or reasoning.
 _TEXTS: dict[object, Kind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
-# The final events, which contain the whole response.
+# The final event types, which contain the complete response.
 _ENDS = ("response.completed", "response.incomplete")
-# The events of errors.
+# The event types that report errors.
 _FAULTS = ("error", "response.failed")
 
 
 class ResponsesCollector:
-    """Collects the events of a stream; see :class:`lazyprompt.modules.clients._base.Collector`."""
+    """Collects stream events. See :class:`lazyprompt.modules.clients._base.Collector`."""
 
     __slots__ = ("_calls", "_items", "_pieces", "_response", "complete")
 
     def __init__(self) -> None:
         self.complete = False
         self._response: dict[str, Any] = {}
-        # By the index of the item: the items, the pieces of their texts or arguments, and the numbers of calls.
+        # The output items, the pieces of their text or arguments, and the numbers of tool calls, keyed by item index.
         self._items: dict[int, dict[str, Any]] = {}
         self._pieces: defaultdict[int, list[str]] = defaultdict(list)
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new pieces in an event."""
+        """Return the new deltas in an event."""
         fields = fields_of(plain(event))
         kind, given = fields.get("type"), fields.get("output_index")
         index, piece = given if isinstance(given, int) else 0, fields.get("delta")
@@ -79,13 +79,13 @@ class ResponsesCollector:
         return [Delta("tool_call", "", self._calls[index], call_id, name)]
 
     def answer(self) -> dict[str, Any]:
-        """Return the response so far; incomplete arguments stay text."""
+        """Return the response so far. Incomplete tool call arguments remain text."""
         if self.complete:
             return self._response
         return {**self._response, "output": [self._item(index) for index in sorted(self._items)]}
 
     def _item(self, index: int) -> dict[str, Any]:
-        """Return an item with its text so far."""
+        """Return an output item with the text received so far."""
         item, text = self._items[index], "".join(self._pieces[index])
         match item.get("type") if text else None:
             case "message":
@@ -99,10 +99,11 @@ class ResponsesCollector:
 
 
 class ResponsesClient(OpenAIClient):
-    """The client of responses.
+    """A client for OpenAI's Responses API.
 
     Args:
-        settings: ``options`` are other arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``.
+        settings: The client's settings. The ``options`` are additional arguments for ``openai.OpenAI`` and
+            ``openai.AsyncOpenAI``.
     """
 
     method = "openai.resources.responses:Responses.create"
@@ -110,14 +111,14 @@ class ResponsesClient(OpenAIClient):
     collector = ResponsesCollector
 
     def __init__(self, settings: ClientSettings) -> None:
-        # Its streams always contain token usage.
+        # Streams of the Responses API always contain token usage.
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters in the client's own names.
+        """Convert parameters to the client's own names.
 
         Raises:
-            ModuleError: The API lacks a parameter, such as ``stop`` or ``seed``.
+            ModuleError: The API does not support a parameter, such as ``stop`` or ``seed``.
             MissingExtraError: The client is not installed.
         """
         refused = sorted(common.keys() & {"stop", "seed"})
@@ -127,12 +128,12 @@ class ResponsesClient(OpenAIClient):
         return super().params(common)
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters for a schema."""
+        """Return the parameters that request a JSON schema."""
         named = response_format(schema, name)["response_format"]["json_schema"]
         return {"text": {"format": {"type": "json_schema", **named}}}
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise its error."""
+        """Return an event, or raise an exception if it reports an error."""
         if getattr(event, "type", None) in _FAULTS:
             fields = fields_of(plain(event))
             response = fields_of(fields.get("response"))

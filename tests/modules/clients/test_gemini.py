@@ -92,9 +92,9 @@ class TestGeminiClient(ClientTests):
         }
 
     def test_parameters_that_are_none_are_not_lost_in_silence(self, client: OfficialClient) -> None:
-        with pytest.raises(ModuleError, match=r"has no 'temprature' \(did you mean 'temperature'\?\)"):
+        with pytest.raises(ModuleError, match=r"has no field 'temprature' \(did you mean 'temperature'\?\)"):
             client.params({"temprature": 1})
-        with pytest.raises(ModuleError, match="streamed call arguments"):
+        with pytest.raises(ModuleError, match="streaming of tool call arguments"):
             client.params({"tool_config": {"function_calling_config": {"stream_function_call_arguments": True}}})
         assert client.params({"tool_config": {"function_calling_config": {"mode": "ANY"}}})
 
