@@ -69,7 +69,7 @@ class Address(NamedTuple):
 
 
 class Download(NamedTuple):
-    """The content at a URL.
+    """The content downloaded from a URL.
 
     Attributes:
         data: The bytes.
@@ -192,7 +192,7 @@ def checked_host(entry: object) -> str:
 
 
 def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
-    """Check that a URL may be sent to a provider. The provider fetches the URL, not lazyprompt.
+    """Check that a URL may be sent to a provider. Nothing is fetched by lazyprompt itself.
 
     Args:
         url: The URL.
@@ -258,7 +258,7 @@ def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Downl
 def _address(url: str, where: str) -> Address:
     scheme = scheme_of(url)
     if scheme not in _PORTS:
-        raise url_error(where, url, "is not an http(s) URL; pass one, or the content as a Base64Source")
+        raise url_error(where, url, "is not an http(s) URL; pass an http(s) URL, or the content as a Base64Source")
     found = _ADDRESS.fullmatch(url)
     if _UNSAFE.search(url):
         raise url_error(where, url, "contains a space, a control character or a backslash; percent-encode it")
@@ -302,7 +302,7 @@ def _host(given: str) -> tuple[str, bool] | None:
             ip = IPv6Address(host)
         except ValueError:
             return None
-        # A zone id refers to a network interface on one machine, so it is invalid in a URL for a provider.
+        # Reject zone ids, which refer to a network interface on one machine.
         return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
     if _NUMERIC.fullmatch(host):
         from socket import inet_aton, inet_ntoa  # noqa: PLC0415
@@ -424,7 +424,7 @@ def _read_response(
         raise url_error(where, url, f"returned status {response.status} instead of content; check the URL")
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding != "identity":
-        raise url_error(where, url, f"returned unrequested compression ({coding[:20]!r}); pass the content itself")
+        raise url_error(where, url, f"returned content with encoding {coding[:20]!r}; pass the content itself")
     too_much = f"exceeds the {rules.max_bytes} bytes that max_bytes= of the media resolver allows"
     length = response.headers.get("Content-Length", "")
     if length.isdecimal() and int(length[:20]) > rules.max_bytes:

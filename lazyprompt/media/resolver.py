@@ -30,7 +30,8 @@ _DAY = 86_400
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/force-download"})
 
 # The known MIME types, each with its extensions, alternative names and a pattern for its first bytes.
-# The first matching pattern applies. The mimetypes module would depend on tables installed on the system.
+# The first matching pattern determines the type.
+# The mimetypes module is not used, because its results depend on tables installed on the system.
 # HEIF images (mif1) list their codec among the compatible brands.
 # MP3 patterns match MPEG layers II and III, because layer I would begin like a byte order mark.
 _TABLE = (
@@ -93,8 +94,8 @@ def is_local(url: str) -> bool:
         url: A URL, a path, or a provider's own identifier.
 
     Returns:
-        True for a ``file:`` URL. Without a scheme, True if the text contains a slash or backslash, ends with an
-        extension (``a.png``), or begins with a dot or tilde.
+        True for a ``file:`` URL. Text without a scheme is a local path if it contains a slash or backslash, ends with
+        an extension (``a.png``), or begins with a dot or tilde.
     """
     scheme = scheme_of(url)
     return scheme == "file" if scheme else bool(_BARE.search(url))
@@ -110,7 +111,7 @@ def media_type_of(url: str) -> str | None:
         The MIME type, or None if the extension is missing or unknown.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # Ignore the suffix of a host name, and consider that a file name may contain a question mark.
+    # A host name's suffix is not a file extension, and a file name may contain a question mark.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
@@ -218,7 +219,7 @@ class MediaResolver:
             address, or a wildcard such as ``*.example.com`` for all subdomains. A host name must resolve to public or
             listed IP addresses, except that ``localhost`` may resolve to a loopback address.
         max_bytes: The maximum size of one file or response, in bytes.
-        timeout: The time limit in seconds for fetching one URL, including redirects. The maximum is one day.
+        timeout: The time limit in seconds for fetching one URL, including redirects; at most one day.
 
     Raises:
         MediaError: A root is not a directory, a host is invalid, or a limit is not a positive number.
@@ -239,7 +240,7 @@ class MediaResolver:
         _check_limits(self.max_bytes, self.timeout)
 
     def check(self, url: str, where: str) -> None:
-        """Check that a URL may be sent to a provider. The provider fetches the URL, not lazyprompt.
+        """Check that a URL may be sent to a provider. Nothing is fetched by lazyprompt itself.
 
         Args:
             url: The URL.
@@ -306,11 +307,13 @@ def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url:
         if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
             bytes_are = f"is {true}" if true else "is not"
             raise url_error(
-                where, url, f"is {declared[:_HEAD]!r} by its {who}, but its content {bytes_are}; correct either one"
+                where,
+                url,
+                f"is declared as {declared[:_HEAD]!r} by its {who}, but the content {bytes_are}; correct one",
             )
     if true is None and not types:
         raise url_error(
-            where, url, "has an unknown type, which its content and extension do not reveal; pass media_type="
+            where, url, "has an unknown type that neither its content nor its extension reveals; pass media_type="
         )
     if true is None and not _is_utf8(data):
         raise url_error(where, url, "is declared as text, but is not valid UTF-8; encode it as UTF-8")

@@ -138,8 +138,8 @@ def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -
 @pytest.mark.parametrize(
     ("name", "data", "media_type", "told"),
     [
-        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its content is not"),
-        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its content is not"),
+        ("a.png", b"root:x:0:0", None, "is declared as 'image/png' by its ending, but the content is not"),
+        ("a.txt", b"root:x:0:0", "image/png", "is declared as 'image/png' by its media_type, but the content is not"),
     ],
 )
 def test_a_type_that_lies_is_refused(

@@ -181,12 +181,12 @@ def test_reading_leaves_nothing_open(root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "declared", "told"),
     [
-        ("a.png", b"root:x:0:0", None, "is 'image/png' by its ending, but its content is not"),
-        ("a.txt", b"root:x:0:0", "image/png", "is 'image/png' by its media_type, but its content is not"),
-        ("a.png", b"hello", "text/plain", "is 'image/png' by its ending"),
-        ("a.png", JPEG, None, "is 'image/png' by its ending, but its content is image/jpeg"),
-        ("a.jpg", JPEG, "image/png", "is 'image/png' by its media_type, but its content is image/jpeg"),
-        ("a.txt", PNG, None, "is 'text/plain' by its ending, but its content is image/png"),
+        ("a.png", b"root:x:0:0", None, "is declared as 'image/png' by its ending, but the content is not"),
+        ("a.txt", b"root:x:0:0", "image/png", "is declared as 'image/png' by its media_type, but the content is not"),
+        ("a.png", b"hello", "text/plain", "is declared as 'image/png' by its ending"),
+        ("a.png", JPEG, None, "is declared as 'image/png' by its ending, but the content is image/jpeg"),
+        ("a.jpg", JPEG, "image/png", "is declared as 'image/png' by its media_type, but the content is image/jpeg"),
+        ("a.txt", PNG, None, "is declared as 'text/plain' by its ending, but the content is image/png"),
         ("a.pdf", b"PK\3\4", None, "its bytes are not"),
         ("a.svg", b"<svg/>", None, "its bytes are not"),
         ("./a", b"hello", None, "has an unknown type"),
