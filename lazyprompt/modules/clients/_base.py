@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 # The parameters that lazyprompt defines. Every client accepts them or raises an error that explains why not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
-# The advice for clients that forward unknown fields to the server.
+# The advice in error messages for clients that forward unknown fields to the server.
 EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...}}"
-# The minimum similarity of a misspelling, with and without **kwargs ("top_k" and "top_p" have 0.8).
+# The minimum similarity of a misspelling, for methods with and without **kwargs.
+# The first value must exceed 0.8, which is the similarity of "top_k" and "top_p".
 _MISSPELT, _LIKELY = 0.85, 0.6
 # The maximum number of connections for a sync client, which also keeps them all.
 # If httpcore kept fewer, it could close a connection that another thread is about to use.
@@ -51,7 +52,8 @@ _MISSPELT, _LIKELY = 0.85, 0.6
 CONNECTIONS = 1_000
 # The placeholder key for servers without keys. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
-# The longest model responses have about 1 MB. Parsing malicious JSON of 16 MB takes 700 MB of memory.
+# The default size limit for a response in bytes. The longest model responses are about 1 MB long.
+# Parsing malicious JSON of this size takes 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 
@@ -192,10 +194,10 @@ class OfficialClient(ABC):
         settings: The client's settings.
 
     Attributes:
-        retries_itself: True if the official client performs the retries. Otherwise, the module performs them.
+        retries_itself: True if the official client performs the retries, and False if the module does.
         package: The arguments of :func:`import_extra` for the official package.
         method: The method that sends requests, as ``package:Class.method``.
-        called: The name of this method in error messages.
+        called: The method's name in error messages.
         advice: The advice in error messages for server-specific parameters, where ``{name}`` is the parameter.
         names: The client's names for common parameters, where they differ.
         kinds: The fault kinds of the client's exceptions, keyed by ``package.Name``, with subclasses first.
@@ -218,8 +220,9 @@ class OfficialClient(ABC):
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        # The clients by event loop, with None for threads, and the locks that keep tasks from creating a client twice.
+        # The official clients, keyed by event loop, or by None for threads.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
+        # The locks that keep concurrent tasks from creating a client twice.
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
     def sdk(self) -> Any:
@@ -240,7 +243,7 @@ class OfficialClient(ABC):
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # otherwise imported by the first connection, possibly during a fork
+                codecs.lookup("idna")  # otherwise, the first connection imports it, possibly during a fork
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
@@ -264,7 +267,7 @@ class OfficialClient(ABC):
     def _check(self, answer: Any) -> object:
         """Return a response, or raise an error if it is text instead of parsed JSON."""
         if isinstance(answer, str):
-            raise MalformedError(f"the server's response is not JSON; the URL may not be an API: {answer[:200]}")
+            raise MalformedError(f"the server's response is not JSON; the URL may not belong to an API: {answer[:200]}")
         return answer
 
     def _event(self, event: Any) -> object:
@@ -332,7 +335,7 @@ class OfficialClient(ABC):
         return None if kind is None else fault_of(kind, error, self._refusal(error), self.words, self._key)
 
     def _refusal(self, error: Any) -> ErrorResponse:
-        """Return the server's response to a failed call. Its fields are None if there was no response."""
+        """Return the server's response to a failed call, with None in all fields if there was no response."""
         headers = getattr(getattr(error, "response", None), "headers", None)
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "body", None), headers)
 
@@ -350,7 +353,7 @@ class OfficialClient(ABC):
 def _check_begun(*, begun: bool) -> None:
     """Raise an error for a stream without events, as returned for a web page."""
     if not begun:
-        raise MalformedError("the server's stream contains no events; the URL may not be an API")
+        raise MalformedError("the server's stream contains no events; the URL may not belong to an API")
 
 
 class OwnHttpClient(OfficialClient):
@@ -367,8 +370,8 @@ class OwnHttpClient(OfficialClient):
         """Create the official client with an HTTP client that limits responses and follows no redirects.
 
         A redirect would send the body and all headers except ``Authorization`` to another server. The official client
-        retries after any exception except its own classes. The exception for oversize responses is therefore a subclass
-        of one of these classes.
+        retries after every exception except its own exception classes. The exception for oversize responses is
+        therefore a subclass of the client's own base exception.
         """
         base_url, _, timeout, retries, options, _ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""

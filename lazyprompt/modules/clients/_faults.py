@@ -35,7 +35,7 @@ FaultKind: TypeAlias = Literal[
 
 
 class Fault(NamedTuple):
-    """The description of a failed call, in the same format for every client.
+    """A client-independent description of a failed call.
 
     Attributes:
         kind: The kind of failure.
@@ -69,7 +69,7 @@ _STATUSES: dict[int, FaultKind] = {
     404: "not found",
     408: "timeout",
     413: "overflow",
-    424: "server",  # TGI: the generation failed
+    424: "server",  # sent by TGI if generation fails
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
@@ -79,9 +79,9 @@ _CLEAR = frozenset({401, 404, 408, 429})
 WORDS: dict[str, FaultKind] = {
     "context_length_exceeded": "overflow",  # OpenAI's code
     "exceed_context_size_error": "overflow",  # llama.cpp's type
-    "context size": "overflow",  # llama.cpp: "exceeds the available context size"
-    "maximum context length": "overflow",  # OpenAI, DeepSeek, vLLM, Zhipu
-    "context window": "overflow",  # OpenAI: "exceeds the context window of this model"
+    "context size": "overflow",  # llama.cpp sends "exceeds the available context size"
+    "maximum context length": "overflow",  # sent by OpenAI, DeepSeek, vLLM and Zhipu
+    "context window": "overflow",  # OpenAI sends "exceeds the context window of this model"
     "maximum model length": "overflow",  # vLLM
     "model's context length": "overflow",  # SGLang
     "maximum prompt length": "overflow",  # xAI
@@ -92,19 +92,19 @@ WORDS: dict[str, FaultKind] = {
     "range of input length": "overflow",  # DashScope
     "`inputs` must have less than": "overflow",  # TGI
     "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # TGI
-    "incorrect api key": "key",  # xAI, with status 400
-    "api key not valid": "key",  # Gemini's OpenAI-compatible API, with status 400
-    "model not exist": "not found",  # DeepSeek, with status 400
-    "model does not exist": "not found",  # SiliconFlow, with status 400
-    "模型不存在": "not found",  # Zhipu, with status 400
-    "invalid_model": "not found",  # Mistral's error type, with status 400
-    "invalid model name": "not found",  # LiteLLM's proxy, with status 400
-    "arrearage": "key",  # DashScope's error code, with status 400: the account is in debt, so retries are useless
+    "incorrect api key": "key",  # sent by xAI with status 400
+    "api key not valid": "key",  # sent by Gemini's OpenAI-compatible API with status 400
+    "model not exist": "not found",  # sent by DeepSeek with status 400
+    "model does not exist": "not found",  # sent by SiliconFlow with status 400
+    "模型不存在": "not found",  # sent by Zhipu with status 400
+    "invalid_model": "not found",  # Mistral's error type for status 400
+    "invalid model name": "not found",  # sent by LiteLLM's proxy with status 400
+    "arrearage": "key",  # sent by DashScope with status 400 if the account is in debt, so retries are useless
     "insufficient balance": "rate limit",  # DeepSeek, Moonshot
-    "balance is insufficient": "rate limit",  # SiliconFlow, with status 403
-    "any credits": "rate limit",  # xAI, with status 403: "does not have any credits yet"
-    "available credits": "rate limit",  # xAI, with status 403: "used all available credits"
-    "rate_limit": "rate limit",  # OpenAI's error code, in a stream
+    "balance is insufficient": "rate limit",  # sent by SiliconFlow with status 403
+    "any credits": "rate limit",  # sent by xAI with status 403: "does not have any credits yet"
+    "available credits": "rate limit",  # sent by xAI with status 403: "used all available credits"
+    "rate_limit": "rate limit",  # OpenAI's error code in a stream
 }
 _FIELDS = ("code", "type", "message")
 # The maximum length of a message in characters, because some messages quote a whole malformed response.
@@ -117,11 +117,11 @@ _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
 class MalformedError(Exception):
-    """A response does not come from the API, as when a wrong URL returns a web page."""
+    """Raised when a response does not come from the API, such as a web page at a wrong URL."""
 
 
 class StreamedError(Exception):
-    """A server reports an error in a stream.
+    """Raised when a server reports an error in a stream.
 
     Args:
         body: The JSON object that describes the error.
@@ -152,10 +152,10 @@ def fault_of(
     """Create the fault for an exception.
 
     Args:
-        kind: The kind for the exception's class. A "request" or "server" kind is refined by status and message.
+        kind: The fault kind of the exception's class. A "request" or "server" kind is refined by status and message.
         error: The exception.
         refusal: The server's response, whose fields are None if there was no response.
-        words: The kinds for phrases in the server's messages.
+        words: The fault kinds for phrases in the server's messages.
         key: The API key to mask.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
@@ -168,7 +168,7 @@ def fault_of(
 def kind_of_refusal(
     status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
-    """Return the fault kind for an error response, based on its status and, if ambiguous, on phrases in its text."""
+    """Classify an error response by its status, or by phrases in its text if the status is ambiguous."""
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
@@ -188,7 +188,7 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles
 
     Args:
         error: The exception.
-        kinds: The kinds, keyed by ``package.Name``, with subclasses first. The httpx2 package is treated as httpx.
+        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. Names in httpx2 are treated as httpx.
         stumbles: The client's package, in which a ``TypeError`` or similar exception indicates a malformed response.
     """
     names = classes_of(error)
@@ -252,7 +252,7 @@ def _parse_body(body: object) -> tuple[str, str]:
     """Return the code, type and message in an error response as one text, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
-    inner = body.get("error")  # xAI sends the message itself
+    inner = body.get("error")  # xAI sends the message as a string
     if is_mapping(inner):
         return _parse_body(inner)
     message = body.get("message") or inner or body.get("detail")
@@ -260,7 +260,10 @@ def _parse_body(body: object) -> tuple[str, str]:
 
 
 def redirect_target(error: BaseException) -> str | None:
-    """Return the target URL, possibly empty, of a redirect that caused an exception; None without a redirect."""
+    """Return the target URL of the redirect that caused an exception, or None if no redirect caused it.
+
+    If the redirect contains no target URL, return an empty string.
+    """
     found: list[str] = []
     for each in with_origins(error):
         answer: Any = getattr(each, "response", None)
@@ -291,7 +294,7 @@ def hide(error: BaseException, key: Secret | None) -> None:
 
 
 def with_origins(error: BaseException) -> list[BaseException]:
-    """Return an exception with all its causes, contexts and exception arguments."""
+    """List an exception and all exceptions among its causes, contexts and arguments."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:
@@ -307,7 +310,7 @@ def _mask(value: object, key: Secret, depth: int = 0) -> object:
     """Mask the API key in the strings of a JSON value; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
-    if type(value) is str:  # no subclasses, because a Reply must remain a Reply
+    if type(value) is str:  # exclude subclasses, because a Reply must remain a Reply
         return key.hidden_in(value)
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")

@@ -1,6 +1,6 @@
 """Limits on the size and duration of responses and stream events, for every client.
 
-The official clients have no such limits. Event hooks in their HTTP clients replace each response body with one that
+The official clients don't limit responses. Event hooks for their HTTP clients replace each response body with one that
 counts decompressed bytes.
 """
 
@@ -34,17 +34,17 @@ class AnswerLimits(NamedTuple):
 
 
 class OversizeError(Exception):
-    """A response exceeds ``max_answer_bytes``."""
+    """Raised when a response exceeds ``max_answer_bytes``."""
 
 
 class _Meter:
-    """Decompresses and counts the body of one response.
+    """Decompresses the body of one response and counts its bytes.
 
     Args:
         response: The response. Its ``content-encoding`` header is removed, so that the HTTP client doesn't decompress
             the body again.
         limits: The limits.
-        library: The HTTP library, whose exceptions are raised.
+        library: The HTTP library that defines the exceptions to raise.
         oversize: The exception class for oversize responses.
     """
 

@@ -137,8 +137,8 @@ class GeminiClient(OfficialClient):
         """Return the fields for ``GenerateContentConfig``.
 
         Raises:
-            ModuleError: A parameter is not a field of ``GenerateContentConfig``, or requests Vertex AI's streaming of
-                tool call arguments.
+            ModuleError: A parameter is not a field of ``GenerateContentConfig``, or enables the streaming of tool call
+                arguments on Vertex AI.
             MissingExtraError: The client is not installed.
         """
         params = {self.names.get(name, name): value for name, value in common.items()}
@@ -191,7 +191,7 @@ class GeminiClient(OfficialClient):
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        # The official client uses httpx2 since version 3, and httpx before.
+        # The official client uses httpx2 from version 3 on, and httpx in earlier versions.
         newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
         library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {
@@ -221,7 +221,7 @@ class GeminiClient(OfficialClient):
 
 
 class _OnHttp(NamedTuple):
-    """The official client and its HTTP client, which the official client doesn't close."""
+    """The official client, and the HTTP client that it doesn't close."""
 
     sdk: Any
     http: Any

@@ -1,7 +1,8 @@
 """An adapter for Ollama's official client, with ``chat`` for messages and ``generate`` for raw prompts.
 
-The client sends neither ``truncate`` nor tool call ids. It drops unknown keywords from tool schemas. Sources: the API
-reference (``docs/api.md`` in the Ollama repository) and the client's source code.
+The client sends neither ``truncate`` nor tool call ids, and drops unknown keywords from tool schemas.
+
+Sources: the API reference (``docs/api.md`` in the Ollama repository) and the client's source code.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class OllamaCollector(ChatCollector):
 
 
 class OllamaClient(OfficialClient):
-    """A client for one of Ollama's two APIs.
+    """A client for Ollama's chat API or generate API.
 
     Args:
         settings: The client's settings. The default server is ``OLLAMA_HOST`` or, if unset, the local server.
@@ -111,8 +112,9 @@ class OllamaClient(OfficialClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
-        # Async clients keep few connections. httpcore compares all pairs of them (_assign_requests_to_connections),
-        # which blocked an event loop with 500 connections for seconds. The number of open connections is unlimited.
+        # Async clients can open any number of connections, but keep only 20 of them.
+        # httpcore compares all pairs of connections (_assign_requests_to_connections).
+        # With 500 connections, these comparisons blocked an event loop for seconds.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,

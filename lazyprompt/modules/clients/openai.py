@@ -1,4 +1,4 @@
-"""Adapters for OpenAI's official client, for the Chat Completions API and the completions API.
+"""Adapters for the Chat Completions API and the completions API in OpenAI's official client.
 
 A collected stream has the same format as an unstreamed response. Requests contain no optional fields, because
 compatible servers support different fields.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
 
 
-# The reasoning fields of most servers, of vLLM and OpenRouter, and of Ollama. Some servers send two of them.
+# The reasoning fields of most servers, of vLLM and OpenRouter, and of Ollama, in order of precedence.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 # The fields of a message and of a tool call that arrive in pieces.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
@@ -116,7 +116,7 @@ class ChatCollector(_ChoiceCollector):
         # The other fields of the message, such as annotations.
         self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
-        # The newest tool call for each of the server's indices.
+        # The newest tool call for each index that the server sends.
         self._slots: dict[int, _Call] = {}
 
     def _new_in(self, choice: Fields) -> list[Delta]:
@@ -173,7 +173,7 @@ class ChatCollector(_ChoiceCollector):
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
-        """Return the tool call of a piece, matched by index, by id, or else as the last call."""
+        """Return the tool call for a piece, matched by index or id, or the last call if the piece has neither."""
         if isinstance(index, int):
             return self._slots.get(index)
         if own_id:
@@ -211,7 +211,7 @@ class _Call:
         return (bool(arguments) or name != self.name) and self._is_whole()
 
     def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
-        """Add a piece. After the first id and name, later ones are ignored."""
+        """Add a piece, and ignore any id or name after the first."""
         new_id, new_name = own_id if not self.id else "", name if not self.name else ""
         self.id, self.name = self.id or own_id, self.name or name
         self._pieces.append(arguments)
@@ -239,7 +239,7 @@ def fields_in(value: object) -> list[Fields]:
 
 
 def _text(value: object) -> str:
-    """Return a text, after joining content parts such as Mistral's."""
+    """Return a text, or the joined text of content parts such as Mistral's."""
     if is_list(value):
         return "".join(_text(part.get("text")) for part in fields_in(value))
     return value if isinstance(value, str) else ""
@@ -378,8 +378,8 @@ class OpenAIClient(OwnHttpClient):
         "openai.APIConnectionError": "connection",
         "openai.APIResponseValidationError": "malformed",
         "openai.APIStatusError": "request",
-        "openai.APIError": "server",  # an error in a stream
-        "openai.OpenAIError": "key",  # the API key is missing
+        "openai.APIError": "server",  # raised for an error in a stream
+        "openai.OpenAIError": "key",  # raised if the API key is missing
     }
 
     def __init__(self, settings: ClientSettings, server: Server) -> None:
@@ -420,7 +420,7 @@ class OpenAIClient(OwnHttpClient):
         return attrgetter(self.called)(client)(**call)
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise its error. SiliconFlow and LMDeploy report errors without an ``error`` field."""
+        """Return an event, or raise the error that it reports, even without an ``error`` field."""
         more = fields_of(None if getattr(event, "choices", None) else getattr(event, "model_extra", None))
         if "code" in more and more.get("message"):
             raise StreamedError(more)

@@ -1,4 +1,4 @@
-"""An adapter for OpenAI's official client and the Responses API.
+"""An adapter for the Responses API in OpenAI's official client.
 
 Sources: "Create a model response" and "Streaming events" in the API reference; the guide "Structured model outputs";
 the type definitions in the client (version 3.57).
@@ -133,7 +133,7 @@ class ResponsesClient(OpenAIClient):
         return {"text": {"format": {"type": "json_schema", **named}}}
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise an exception if it reports an error."""
+        """Return an event, or raise the error that it reports."""
         if getattr(event, "type", None) in _FAULTS:
             fields = fields_of(plain(event))
             response = fields_of(fields.get("response"))
