@@ -35,7 +35,7 @@ class PromptLayout(NamedTuple):
     """The layout of a model's prompts.
 
     Attributes:
-        template: The chat template, or None if markers replace it.
+        template: The chat template, or None if markers are used instead.
         markers: The markers.
         answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts.
     """
@@ -56,7 +56,7 @@ class PromptLayout(NamedTuple):
 
         Args:
             rendered: The prompt.
-            as_ids: True if the prompt is sent as token ids. Untrusted text then never becomes a control token.
+            as_ids: True if the prompt is sent as token ids, in which untrusted text never becomes a control token.
         """
         at, opening = next(((at, part) for at, part in enumerate(rendered.parts) if part), (0, ""))
         return bool(self.bos) and opening.startswith(self.bos) and (not as_ids or is_trusted(at, opening))
@@ -166,7 +166,7 @@ def ids_before_text(tokenizer: TokenizerLike) -> list[int]:
 def llama_cpp_ids_before_text(url: str, settings: ClientSettings) -> list[int] | None:
     """Return the token ids that llama.cpp adds before each text, or None if the server doesn't report them.
 
-    An unreachable server is not an error here, since the next model call reports it.
+    Connection errors are ignored, because the next model call reports them.
     """
     # Don't close an HTTP client that the caller passed.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}

@@ -68,7 +68,7 @@ class AnswerSchema(NamedTuple):
         """Create a schema from a pydantic model, a JSON schema, or OpenAI's ``response_format``.
 
         Raises:
-            FormatError: The argument has none of these types.
+            FormatError: The argument is not a valid response format.
         """
         if _is_model(response_format):
             return cls(response_format.__name__, response_format.model_json_schema(), response_format)
@@ -122,7 +122,7 @@ def _json_in(text: str, opens: str) -> str:
         opens: The required first character of the value, or an empty string for any value.
 
     Raises:
-        ValueError: The response contains no such value.
+        ValueError: The response contains no matching JSON value.
     """
     whole = text.strip()
     fenced = (match[1].strip() for match in _FENCED.finditer(text))
@@ -188,7 +188,7 @@ def text_reader(
 
 
 class CutError(Exception):
-    """A stream ended before its final event."""
+    """Raised when a stream ends before its final event."""
 
 
 class PartialAnswer:
@@ -272,7 +272,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
         found = value_at(answer, path)
         if isinstance(found, str):
             return found
-    raise FormatError(f"not an engine's response: it contains no text, only {', '.join(map(repr, answer))}")
+    raise FormatError(f"the engine's response contains no text, only {', '.join(map(repr, answer))}")
 
 
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
@@ -351,7 +351,7 @@ class Exchange(NamedTuple):
 class _End:
     """The callbacks for a complete response.
 
-    Callbacks don't refer to the stream, so an abandoned stream is closed immediately.
+    The callbacks hold no reference to the stream, so an abandoned stream is closed immediately.
     """
 
     __slots__ = ("reply", "then")
@@ -367,7 +367,7 @@ class _End:
 
 
 class _Stream:
-    """A stream that ends with the complete response."""
+    """The base class for streams that provide the complete response at the end."""
 
     def __init__(self) -> None:
         self._end = _End()
@@ -403,7 +403,7 @@ class ReplyStream(_Stream):
     or ``close``, closes the connection.
 
     Args:
-        deltas: A function that starts the stream. Its argument is a callback for the complete response.
+        deltas: A function that starts the stream and accepts a callback for the complete response.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
@@ -433,7 +433,7 @@ class AsyncReplyStream(_Stream):
     """Async version of :class:`ReplyStream`, for ``async for`` and ``async with``.
 
     Args:
-        deltas: A function that starts the stream. Its argument is a callback for the complete response.
+        deltas: A function that starts the stream and accepts a callback for the complete response.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:

@@ -40,7 +40,7 @@ class RestoredDeltas:
         self._held: Delta | None = None
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas that are final."""
+        """Return the deltas that later deltas can no longer change."""
         return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
 
     def finish(self) -> list[Delta]:

@@ -49,7 +49,7 @@ _END = object()  # the sentinel for the end of a stream
 
 
 class _Loop(NamedTuple):
-    """The state of an event loop.
+    """The limits for calls in one event loop.
 
     Attributes:
         places: The semaphore that limits concurrent calls, or None without a limit.
@@ -66,8 +66,8 @@ class Sender:
     Args:
         client: The client.
         source: The name of the source or engine, for call records and error messages.
-        settings: The client's settings. Error messages never contain its key.
-        concurrency: The maximum number of concurrent calls across threads, and in each event loop. None means no limit.
+        settings: The client's settings, whose API key never appears in error messages.
+        concurrency: The maximum number of concurrent calls across threads, and in each event loop; None for no limit.
         hooks: Functions called with the record of each call.
         failed: A function that creates an exception from its message, the fault and the partial reply.
     """
@@ -120,7 +120,7 @@ class Sender:
             return answer.reply
 
     async def asend(self, make: Callable[[], Exchange]) -> Reply:
-        """Async version of :meth:`send`; cancelling it closes the connection."""
+        """Async version of :meth:`send`; cancelling the task closes the connection."""
         exchange = await self._make_in_turn(make)
         with self._watch(exchange) as answer:
             async with self._aplace():
@@ -165,13 +165,14 @@ class Sender:
         ended(answer.reply)
 
     async def _make_in_turn(self, make: Callable[[], Exchange]) -> Exchange:
-        """Create the requests of an event loop one at a time.
+        """Create requests one at a time in each event loop.
 
-        Tasks created together all start in one step of their event loop. Without turns, 500 tasks blocked the loop for
-        0.4 to 1 s while prompts and requests were created, and again when their responses arrived together. With turns,
-        they blocked the loop for 15 to 50 ms, and for 120 ms when responses arrived together. With ``concurrency=200``,
-        they blocked the loop for at most 25 ms, because httpcore searches all connections for each request. The first
-        request imports the client in a thread, because the import takes up to two seconds.
+        Tasks that are created together all start in the same step of their event loop. Without this method, 500 tasks
+        blocked the loop for 0.4 to 1 s while prompts and requests were created, and again when responses arrived
+        together. With this method, 500 tasks blocked the loop for 15 to 50 ms, or 120 ms when responses arrived
+        together. With ``concurrency=200``, 500 tasks blocked the loop for at most 25 ms, because httpcore searches all
+        connections for each request. The first request imports the client in a thread, because the import takes up to
+        two seconds.
         """
         async with self._loop().turn:
             if not self._loaded:
@@ -201,7 +202,7 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # Two statements, because tracebacks would show the variable of a loop.
+                # Don't use a loop, because tracebacks would show its variable.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:

@@ -92,7 +92,7 @@ class ChatModule(ABC):
         self._history = EMPTY_HISTORY
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or pickle, which excludes the connection. A pickle also excludes the key."""
+        """Return the state for a copy or pickle, which excludes the connection. A pickle also excludes the API key."""
         return {name: value for name, value in vars(self).items() if name not in self._unshared}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -512,11 +512,11 @@ class Chat:
             HistoryError: The output has an unsupported type, or the tool call doesn't await a result.
         """
         if not isinstance(cast("object", call), ToolUseBlock):
-            raise HistoryError(f"call must be one of reply.tool_calls, not {type(call).__name__}")
+            raise HistoryError(f"call must be a ToolUseBlock from reply.tool_calls, not {type(call).__name__}")
         waiting = OpenCalls(self._history)
         if call.id not in waiting:
             known = ", ".join(f"{call_id!r} ({name})" for call_id, name in waiting.items()) or "none"
-            raise HistoryError(f"tool call {call.id!r} ({call.name}) does not await a result; calls that do: {known}")
+            raise HistoryError(f"tool call {call.id!r} ({call.name}) does not await a result; pending calls: {known}")
         self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name))])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -695,7 +695,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     """Convert a prompter, prompt file or instruction to a prompter.
 
     Raises:
-        TemplateError: The argument has another type.
+        TemplateError: The argument has an unsupported type.
     """
     if isinstance(prompter, Prompter):
         return prompter

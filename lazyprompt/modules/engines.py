@@ -57,14 +57,14 @@ class Engine(NamedTuple):
         program: The command that starts the engine, or an empty tuple if the user starts it. ``{python}`` is the
             running Python interpreter, and ``{here}`` is the directory of this module. ``{model}``, ``{host}`` and
             ``{port}`` are arguments of :meth:`command`.
-        install: The command that installs the engine if no extra does.
+        install: The installation command for an engine that no lazyprompt extra installs.
         extra: The lazyprompt extra that installs the engine.
         package: The Python package that the program requires.
         server: The details of the engine's completions API (``/v1/completions``), or None for Ollama's ``generate``.
-        takes_ids: True if the engine accepts token ids as a prompt. It then adds no BOS token to them.
-        body: Fields for every request. They keep special tokens in the response text if the engine supports this.
-        no_bos: Fields that prevent a second BOS token, for a text that begins with one. If None, and if the tokenizer
-            adds a BOS token, lazyprompt removes the one in the text.
+        takes_ids: True if the engine accepts token ids as a prompt, to which it adds no BOS token.
+        body: Fields for every request, which keep special tokens in the response text if the engine supports this.
+        no_bos: Fields that stop the engine from adding a BOS token to text that begins with one. If None, lazyprompt
+            removes the text's own BOS token when the engine adds another.
         answer_ids: The location of token ids in responses, or None. Without token ids, a conversation continues as
             text.
     """
@@ -256,7 +256,7 @@ def engine_for(model: str | Path) -> Engine:
         The llama.cpp engine for a GGUF file, Ollama for ``name:tag``, and vLLM for any other model.
 
     Raises:
-        EngineError: The model has none of these formats.
+        EngineError: The model is in none of the supported formats.
     """
     name, path = os.fspath(model), Path(model)
     if path.is_dir():
@@ -269,7 +269,7 @@ def engine_for(model: str | Path) -> Engine:
         raise EngineError(f"{name} is neither a GGUF file nor a model directory")
     if _REPOSITORY.fullmatch(name):
         if "gguf" in name.lower():
-            raise EngineError(f"{name} contains GGUF files on the model hub; download one and pass its path")
+            raise EngineError(f"{name} is a hub repository of GGUF files; download one and pass its path")
         return ENGINES["vllm"]
     if _TAG.fullmatch(name):
         return ENGINES["ollama"]

@@ -7,7 +7,7 @@ cases:
 
 1. The guard's standard input is closed, as happens when the parent exits or is killed.
 2. The guard receives SIGTERM, SIGINT or SIGHUP.
-3. The guard gets a new parent process. The original parent has then exited, even if a child keeps the pipe open.
+3. The guard's parent process changes, which detects a parent that exits while one of its children keeps the pipe open.
 
 When the command finishes, the guard also terminates any child processes that are still running. The guard first sends
 SIGTERM, and sends SIGKILL after `GRACE` seconds.

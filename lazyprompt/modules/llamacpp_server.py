@@ -5,13 +5,24 @@
 :class:`lazyprompt.modules.process.EngineProcess` starts this program. The server listens on 127.0.0.1. The program
 defines these options:
 
-- ``--context``: the maximum number of tokens in the prompt and response of one request. The default is the model's
-  context size, or less if memory is insufficient.
-- ``--parallel``: the maximum number of concurrent requests (default 1).
-- ``--threads``, ``--seed`` and ``--chat-template FILE``.
+``--context``
+    The maximum number of tokens in the prompt and response of one request. The default is the model's context size, or
+    less if memory is insufficient.
 
-Any other option sets a field of llama.cpp's ``CommonParams``. Its name may contain hyphens or underscores:
-``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``,
+``--parallel``
+    The maximum number of concurrent requests (default 1).
+
+``--threads``
+    The number of threads for generation.
+
+``--seed``
+    The seed for sampling.
+
+``--chat-template``
+    The file that contains the chat template.
+
+Any other option sets a field of llama.cpp's ``CommonParams``. Option names may contain hyphens or underscores. Examples
+are ``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0`` and
 ``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
 
 The defaults differ from llama.cpp's defaults. The web page, downloads and warm-up are disabled, and web pages from
@@ -63,7 +74,7 @@ _DEFAULTS: dict[str, object] = {
 
 
 class _ParamError(ValueError):
-    """An option is not a field of CommonParams, or its value is invalid."""
+    """Raised when an option is not a field of CommonParams or has an invalid value."""
 
 
 def main(arguments: Sequence[str]) -> int:

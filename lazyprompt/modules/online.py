@@ -39,28 +39,29 @@ class OnlineChatModule(ChatModule):
         source: The provider, as a name such as ``openai`` (see ``SOURCES``) or as a custom ``Source``.
         model: The model's name; None for the provider's default model.
         base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. Self-hosted servers
-            tokenize text with the model's chat template. Control sequences in untrusted text are then neutralised,
-            unless the prompter's ``with_safety`` sets another policy.
+            tokenize text with the model's chat template. For self-hosted servers, control sequences in untrusted text
+            are therefore neutralised, unless the prompter's ``with_safety`` sets another policy.
         api_key: The API key; None to read it from the environment. The key never appears in reprs, errors or logs.
         stream: True to stream responses internally, so that long responses don't time out.
-        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. A whole stream
-            may take 60 times as long.
-        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). A whole
-            stream may be four times as large.
+        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
+            for a whole stream is 60 times as long.
+        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). The
+            limit for a whole stream is four times as large.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection. The delay is the server's
             ``Retry-After`` or an exponential back-off.
-        concurrency: The maximum number of concurrent calls across threads, and in each event loop. None means no limit.
+        concurrency: The maximum number of concurrent calls across threads, and in each event loop; None for no limit.
         budget: The token budget for each prompt.
-        context: The size of the model's context window in tokens. By default, lazyprompt looks up the model's name.
+        context: The size of the model's context window in tokens; by default, the known size for the model's name.
         counter: The token counter for prompts. With a counter, prompts that exceed the context window are not sent.
-        hooks: Functions called with the record of each finished call. Their errors are logged to ``lazyprompt``.
+        hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the
+            ``lazyprompt`` logger.
         options: Additional arguments for the client's constructor.
         params: Default parameters for every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or
             parameters of the client.
 
     Raises:
-        ModuleError: The source is unknown, no model is set, or a setting is invalid. A missing key raises an error in
-            the first call, because :meth:`payload` needs no key.
+        ModuleError: The source is unknown, no model is set, or a setting is invalid. A missing API key raises an
+            error only in the first call, because :meth:`payload` needs no key.
     """
 
     def __init__(  # noqa: PLR0913 - all arguments but one are keyword-only

@@ -55,7 +55,7 @@ class _Run:
         offset: The start of this run in the log, in bytes.
         temporary: True to delete the log when the run ends.
         ready: True once the model is loaded.
-        failed: True if the engine died or was not ready in time. Its log file is then kept.
+        failed: True if the engine died or was not ready in time, in which case its log file is kept.
         stopping: True once the run is being stopped.
         owner: The id of the process that started the engine.
     """
@@ -149,8 +149,8 @@ def how(code: int | None) -> str:
     """Describe how a process ended, as the predicate of a sentence.
 
     Args:
-        code: The exit code, or None if unknown. For a signal, it is 128 plus the signal number, as in a shell, or the
-            negative signal number, as in :mod:`subprocess`.
+        code: The exit code, or None if unknown. A signal is represented by 128 plus its number, as in a shell, or by
+            its negative number, as in :mod:`subprocess`.
     """
     if code is None:
         return "has exited"
@@ -170,7 +170,7 @@ def advice(lines: Iterable[str], code: int | None, install: str) -> str:
 def tail(log: Path, offset: int) -> list[str]:
     """Return the last non-empty lines of a log after an offset in bytes.
 
-    For a progress bar, the line shows only the final state.
+    For a progress bar, only the final state is returned.
     """
     try:
         with log.open("rb") as file:
@@ -219,7 +219,7 @@ class EngineProcess:
                 f"lazyprompt can start llama.cpp and vLLM, not {self.engine.name}; start it manually and pass its url="
             )
         if port is not None and not 0 < port < 1 << 16:
-            raise EngineError(f"port must be from 1 to 65535, not {port}")
+            raise EngineError(f"port must be a number from 1 to 65535, not {port}")
         self._port = port
         self._options = dict(options or {})
         self._log = None if log is None else Path(log)
@@ -263,7 +263,8 @@ class EngineProcess:
         """Describe why the engine died.
 
         Args:
-            wait: The time in seconds to wait for the process to exit. A connection breaks shortly before the exit.
+            wait: The time in seconds to wait for the process to exit. An engine's connection
+                breaks shortly before its process exits.
 
         Returns:
             The exit code or signal, advice, the command and the last log lines, or an empty string if the engine did

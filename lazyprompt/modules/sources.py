@@ -32,7 +32,7 @@ class Source(NamedTuple):
         connect: A function that creates a client from settings, or its name as ``module:function`` in ``clients/``. The
             default is OpenAI's client.
         keys: The environment variables for the API key. The first variable that is set is used.
-        base_url: The server's URL, or None for the client's default. If it is empty, the caller must pass a URL.
+        base_url: The server's URL, None for the client's default URL, or an empty string if the caller must pass a URL.
         needs_key: True if the server rejects calls without an API key.
         aliases: Other names for the source.
     """
@@ -74,7 +74,7 @@ class Source(NamedTuple):
         """Return the API key, or None if the source needs no key.
 
         Args:
-            given: The caller's key. If it is None or blank, the key is read from the environment.
+            given: The caller's key; if None or blank, the key is read from the environment.
 
         Raises:
             ModuleError: The source needs a key, but no key is set.

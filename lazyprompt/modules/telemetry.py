@@ -46,7 +46,7 @@ class CallRecord(NamedTuple):
         model: The requested model.
         payload: The read-only payload, which contains the messages and tools, or the prompt.
         params: The read-only dict of other arguments for the official client.
-        reply: The reply, or the part received before a failure. None if nothing was received.
+        reply: The reply, the part received before a failure, or None if nothing was received.
         error: The exception from a failed or cancelled call, or None.
         seconds: The duration in seconds, including retries and the wait for other calls.
         streamed: True if the response was streamed.
@@ -70,8 +70,8 @@ CallHook: TypeAlias = "Callable[[CallRecord], object]"
 class CallLog:
     """A hook that appends each model call to a JSON Lines file.
 
-    The file contains complete prompts and responses, but no secrets from the environment. Only the file's owner can
-    read it.
+    The file contains complete prompts and responses, but no secrets from the environment. Only the owner can read the
+    file.
 
     Args:
         path: The log file, which the first call creates.

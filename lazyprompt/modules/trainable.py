@@ -72,8 +72,8 @@ class _Running(Connection):
 class TrainableModule(ChatModule):
     """A local model on llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or another server with OpenAI's completions API.
 
-    Prompts are rendered as plain text with the model's chat template, or with the markers of its model family. The
-    template is read from the GGUF file or the model directory unless you pass one. The :meth:`start` method starts
+    Prompts are rendered as plain text with the model's chat template, or with the markers of its model family. Unless
+    you pass a chat template, it is read from the GGUF file or the model directory. The :meth:`start` method starts
     llama.cpp or vLLM. For any other engine, pass ``url``.
 
     Args:
@@ -85,15 +85,15 @@ class TrainableModule(ChatModule):
             model's special tokens.
         markers: The markers, or the name of a model family, in place of a chat template.
         answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts. By
-            default, it is derived from the chat template or the model's name.
+            default, the format is derived from the chat template or the model's name.
         tokenizer: The model's tokenizer, or a shared :class:`~lazyprompt.TokenCache`. With a tokenizer, conversations
-            continue from token ids (see :meth:`continued`). If token ids are sent, the default is the
+            continue from token ids (see :meth:`continued`). If token ids are sent, the default tokenizer is the
             ``tokenizer.json`` file in the model directory.
         safe_tokens: True to send token ids, so that untrusted text never becomes a control token.
-        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. A whole stream
-            may take 60 times as long.
-        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). A whole
-            stream may be four times as large.
+        timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
+            for a whole stream is 60 times as long.
+        max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). The
+            limit for a whole stream is four times as large.
         retries: The number of retries if the engine is overloaded or the connection is lost.
         concurrency: The maximum number of concurrent calls; None for no limit.
         budget: The token budget for each prompt.
@@ -137,7 +137,7 @@ class TrainableModule(ChatModule):
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
-            raise EngineError(f"url must be a URL such as http://127.0.0.1:8000, not {address_of(url)!r}")
+            raise EngineError(f"url must be an http(s) URL such as http://127.0.0.1:8000, not {address_of(url)!r}")
         # The client adds /v1 to the URL.
         self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = LayoutSettings(chat_template, markers, answers)
@@ -161,8 +161,8 @@ class TrainableModule(ChatModule):
     ) -> Self:
         """Start the engine and wait until it is ready.
 
-        A running engine is left unchanged. If ``url`` is set, the method only logs to ``lazyprompt`` that it starts no
-        engine.
+        A running engine is left unchanged. If ``url`` is set, the method starts no engine, and logs a message to the
+        ``lazyprompt`` logger.
 
         Args:
             port: The port on 127.0.0.1; None for any free port.
@@ -250,9 +250,9 @@ class TrainableModule(ChatModule):
     def continued(self) -> ChatModule:
         """Return a module for one conversation, in which each prompt extends the token ids of the previous prompt.
 
-        The earlier token ids are reused from the engine's cache and not encoded again. This requires ``tokenizer=``, an
-        engine that returns token ids, and a chat template whose prompts extend each other. Otherwise, each request
-        contains the complete prompt.
+        The earlier token ids are reused from the engine's cache and not encoded again. Reusing token ids requires
+        ``tokenizer=``, an engine that returns token ids, and a chat template whose prompts extend each other. If a
+        requirement is not met, each request contains the complete prompt.
         """
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
@@ -373,11 +373,11 @@ class _CachedConversation(NamedTuple):
 class Bridged(ChatModule):
     """A local model in one conversation that continues from token ids.
 
-    Rendering and encoding a response again seldom reproduces the ids that the model generated. The engine's cache then
-    no longer matches the prompt. The next prompt therefore consists of the earlier ids, followed by the text that the
-    chat template adds (see :meth:`ChatTemplate.bridge`). The ids are sent only if they decode to the text of the
-    complete prompt, ignoring white space. They differ if a budget trims messages, the instruction changes, or the
-    template renders earlier turns differently. The class is not thread-safe.
+    Rendering and encoding a response again seldom reproduces the generated ids, so the engine's cache would no longer
+    match. The next prompt therefore consists of the earlier ids, followed by the text that the chat template adds (see
+    :meth:`ChatTemplate.bridge`). These ids are sent only if they decode to the text of the complete prompt, ignoring
+    white space. The texts differ if a budget trims messages, the instruction changes, or the template renders earlier
+    turns differently. The class is not thread-safe.
 
     Args:
         sender: A function that returns the request sender.

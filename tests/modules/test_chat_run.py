@@ -165,9 +165,9 @@ def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("c1", "call must be one of reply.tool_calls, not str"),
-        (ToolUseBlock("c9", "clock"), "tool call 'c9' (clock) does not await a result; calls that do: 'c1' (clock)"),
-        (ToolUseBlock("c0", "clock"), "tool call 'c0' (clock) does not await a result; calls that do: 'c1' (clock)"),
+        ("c1", "call must be a ToolUseBlock from reply.tool_calls, not str"),
+        (ToolUseBlock("c9", "clock"), "tool call 'c9' (clock) does not await a result; pending calls: 'c1' (clock)"),
+        (ToolUseBlock("c0", "clock"), "tool call 'c0' (clock) does not await a result; pending calls: 'c1' (clock)"),
     ],
 )
 def test_a_result_needs_a_call_that_waits_for_it(lenient: ModelServer, call: Any, words: str) -> None:

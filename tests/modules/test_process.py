@@ -174,7 +174,7 @@ def test_a_given_port_is_used(model: Path) -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(EngineError, match=f"port must be from 1 to 65535, not {port}"):
+    with pytest.raises(EngineError, match=f"port must be a number from 1 to 65535, not {port}"):
         EngineProcess("llama.cpp", "m.gguf", port=port)
 
 

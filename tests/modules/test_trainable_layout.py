@@ -112,7 +112,7 @@ def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> 
     with pytest.raises(EngineError, match="lmdeploy does not accept token ids"):
         module(gguf, engine="lmdeploy", safe_tokens=True)
     for url in ("", "localhost:8000", "ftp://127.0.0.1"):
-        with pytest.raises(EngineError, match="url must be a URL such as http://127.0.0.1:8000"):
+        with pytest.raises(EngineError, match=r"url must be an http\(s\) URL such as http://127.0.0.1:8000"):
             module(gguf, url=url)
     for timeout in (0, -1.0, None, "60", float("nan")):
         with pytest.raises(EngineError, match="timeout must be a positive number"):
