@@ -326,7 +326,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Return True for a public IP address. For an address that embeds an IPv4 address, check the embedded one."""
+    """Return True for a public IP address. In an IPv6 address that embeds IPv4, check the IPv4 address."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):

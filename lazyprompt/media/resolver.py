@@ -371,7 +371,7 @@ def _path_of(url: str, where: str) -> str:
         from urllib.parse import unquote  # noqa: PLC0415 - slow, and needed only for file: URLs
 
         path = unquote(found[1], sys.getfilesystemencoding(), "surrogateescape")
-        if os.path.splitdrive(path[1:])[0].endswith(":"):  # such as /C:/a.png on Windows
+        if os.path.splitdrive(path[1:])[0].endswith(":"):  # a Windows path such as /C:/a.png
             path = path[1:]
     if "\0" in path:
         raise url_error(where, url, "contains a null byte; remove it")

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-# Faults to retry. A stream that has begun is never retried, because its beginning would be repeated.
+# The kinds of faults that are retried.
+# A stream that has begun is never retried, because its beginning would be repeated.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
 # The minimum and maximum delay before a retry, in seconds. If a server requests a longer delay, the call fails.

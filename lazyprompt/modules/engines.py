@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-HOST: Final = "127.0.0.1"  # the address on which engines started by lazyprompt listen
+HOST: Final = "127.0.0.1"  # the IP address on which lazyprompt's engines listen
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent

@@ -46,14 +46,13 @@ EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...
 # The minimum similarity of a misspelling, for methods with and without **kwargs.
 # The first value must exceed 0.8, which is the similarity of "top_k" and "top_p".
 _MISSPELT, _LIKELY = 0.85, 0.6
-# The maximum number of connections for a sync client, which also keeps them all.
-# If httpcore kept fewer, it could close a connection that another thread is about to use.
-# The call in that thread would then fail with a bad file descriptor.
+# The maximum number of connections that a sync client opens and keeps.
+# If fewer were kept, httpcore could close a connection that another thread is about to use.
 CONNECTIONS = 1_000
 # The placeholder key for servers without keys. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
 # The default size limit for a response in bytes. The longest model responses are about 1 MB long.
-# Parsing malicious JSON of this size takes 700 MB of memory.
+# Parsing 16 MB of malicious JSON takes 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 

@@ -73,7 +73,7 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# The statuses that determine the kind without the message, which may quote other text.
+# The statuses that determine the fault kind alone, because the message may quote unrelated text.
 _CLEAR = frozenset({401, 404, 408, 429})
 # The fault kinds for phrases in error codes, types and messages of OpenAI-compatible servers, in lower case.
 WORDS: dict[str, FaultKind] = {

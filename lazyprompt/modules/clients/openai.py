@@ -246,7 +246,7 @@ def _text(value: object) -> str:
 
 
 def _thoughts(content: object) -> str:
-    """Return the reasoning in content parts such as Mistral's."""
+    """Return the reasoning text in content parts such as Mistral's."""
     return "".join(_text(part.get("thinking")) for part in fields_in(content) if part.get("type") == "thinking")
 
 
