@@ -1,1 +1,1 @@
-"""Loads media files from paths and URLs within configured limits. Start with ``resolver.py``."""
+"""Loads media files from paths and URLs within configured limits. Read resolver.py first."""

@@ -1,1 +1,1 @@
-"""Clients for hosted models and local inference engines. Start with ``online.py``."""
+"""Clients for hosted models and local inference engines. Read online.py first."""

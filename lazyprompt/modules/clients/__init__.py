@@ -1,1 +1,1 @@
-"""Adapters for the official clients of model providers, with one module for each API. Start with ``openai.py``."""
+"""Adapters for the official clients of model providers, with one module for each API. Read openai.py first."""
