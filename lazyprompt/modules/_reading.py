@@ -97,7 +97,7 @@ class AnswerSchema(NamedTuple):
         """Parse the JSON in a response, even inside a code fence or other text.
 
         Returns:
-            An instance of the pydantic model, or the JSON value without schema validation if there is no model.
+            An instance of the pydantic model or, without a model, a JSON value that is not validated.
 
         Raises:
             ValueError: The response contains no JSON, or the JSON fails the pydantic model's validation.

@@ -211,7 +211,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Reply:
-        """Async version of a call; cancelling the task closes the connection."""
+        """Async version of :meth:`__call__`; cancelling the task closes the connection."""
         if not self._streams:
             call = CallOptions(input, history, tools, response_format, params)
             return await self._sender().asend(lambda: self._exchange(call))
@@ -403,7 +403,7 @@ class Chat:
     async def acall(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> Reply:
-        """Async version of a call to the conversation."""
+        """Async version of :meth:`__call__`."""
         return await self._aask(input, self._runner, response_format, params)
 
     def stream(

@@ -39,7 +39,7 @@ _ENDING = 0.005  # seconds between checks of terminating processes
 
 
 def _guard() -> ModuleType:
-    """Import the guard, which requires psutil from the ``local`` extra. Installing vLLM also installs psutil."""
+    """Import the guard module, which requires psutil from the ``local`` extra. Installing vLLM also installs psutil."""
     guard: ModuleType = import_extra("lazyprompt.modules.guard", "psutil", "local")
     return guard
 
@@ -52,7 +52,7 @@ class _Run:
         guard: The guard process, whose session contains the engine.
         port: The engine's port.
         log: The log file with the engine's output.
-        offset: The start of this run in the log, in bytes.
+        offset: The byte offset in the log at which this run starts.
         temporary: True to delete the log when the run ends.
         ready: True once the model is loaded.
         failed: True if the engine died or was not ready in time, in which case its log file is kept.

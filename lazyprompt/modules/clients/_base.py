@@ -113,11 +113,11 @@ class Collector(Protocol):
 
     @property
     def complete(self) -> bool:
-        """True if the stream contained its final event, so that it was not interrupted."""
+        """True if the stream contained its final event."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """Return the response so far in the format of an unstreamed response, for ``ChatFormatter.parse``."""
+        """Return the response received so far, in the unstreamed format that ``ChatFormatter.parse`` expects."""
         ...
 
 

@@ -156,7 +156,7 @@ def limit_hooks(
     in_loop: bool,
     oversize: type[OversizeError] = OversizeError,
 ) -> dict[str, list[Any]]:
-    """Return event hooks for an HTTP client that limit every response.
+    """Return event hooks that limit every response of an HTTP client.
 
     Args:
         library: The client's HTTP library, httpx or httpx2.
