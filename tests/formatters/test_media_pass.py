@@ -152,7 +152,7 @@ def test_a_type_that_lies_is_refused(
 
 def test_data_that_lies_is_refused_and_a_wrong_name_of_a_type_mended() -> None:
     formatter = ChatFormatter("openai")
-    for data, told in ((PDF, "its bytes are application/pdf"), ("no base 64!", "is not base64"), ("", "is empty")):
+    for data, told in ((PDF, "the content is application/pdf"), ("no base 64!", "is not base64"), ("", "is empty")):
         with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{told}"):
             formatter.format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
     payload = judged(formatter, Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))

@@ -160,7 +160,7 @@ def test_the_size_of_a_file_is_bounded(root: Path) -> None:
     path = root / "a.png"
     path.write_bytes(PNG)
     assert load(path, roots=[root], max_bytes=len(PNG)).media_type == "image/png"
-    assert "file is too large: 68 bytes; the limit is 67; raise max_bytes=" in fault(path, roots=[root], max_bytes=67)
+    assert "has 68 bytes; the limit is 67; increase max_bytes=" in fault(path, roots=[root], max_bytes=67)
     os.truncate(path, 5 << 30)
     assert "file is too large: 5,368,709,120 bytes" in fault(path, roots=[root])
     if sys.platform == "linux":
@@ -187,8 +187,8 @@ def test_reading_leaves_nothing_open(root: Path) -> None:
         ("a.png", JPEG, None, "is declared as 'image/png' by its ending, but the content is image/jpeg"),
         ("a.jpg", JPEG, "image/png", "is declared as 'image/png' by its media_type, but the content is image/jpeg"),
         ("a.txt", PNG, None, "is declared as 'text/plain' by its ending, but the content is image/png"),
-        ("a.pdf", b"PK\3\4", None, "its bytes are not"),
-        ("a.svg", b"<svg/>", None, "its bytes are not"),
+        ("a.pdf", b"PK\3\4", None, "the content is not"),
+        ("a.svg", b"<svg/>", None, "the content is not"),
         ("./a", b"hello", None, "has an unknown type"),
         ("a.txt", b"\xff\xfeh\0i\0", None, "is not valid UTF-8"),
         ("a.json", b"{}\0", None, "is not valid UTF-8"),

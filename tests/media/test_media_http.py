@@ -120,7 +120,7 @@ def test_answers_that_break_the_protocol_are_refused(site: Site) -> None:
         ("/a.jpg", PNG, None, "is declared as 'image/jpeg' by its ending"),
         ("/a.jpg", PNG, "application/octet-stream", "is declared as 'image/jpeg' by its ending"),
         ("/a.png", b"<html>", "text/html", "text/html"),
-        ("/a.png", b"<html>", "image/png", "its bytes are not"),
+        ("/a.png", b"<html>", "image/png", "the content is not"),
         ("/a.md", b"# hi", "text/plain; charset=utf-8", "text/plain"),
         ("/a.md", b"# hi", None, "text/markdown"),
         ("/a", b"hi", None, "has an unknown type"),

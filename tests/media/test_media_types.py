@@ -182,7 +182,7 @@ def test_only_listed_hosts_are_passed_on() -> None:
     ("fields", "told"),
     [
         ({"roots": "/tmp"}, "roots must be a list or tuple, not str"),  # noqa: S108 - nothing is put there
-        ({"roots": [""]}, "roots has '', which is not a directory"),
+        ({"roots": [""]}, "roots contains '', which is not a directory"),
         ({"roots": ["/no/such"]}, "roots contains '/no/such', which is not a directory"),
         ({"roots": [__file__]}, "which is not a directory"),
         ({"roots": [5]}, "roots contains 5"),
