@@ -239,7 +239,9 @@ class EngineProcess:
                 use. If the engine was started, the message includes advice, the command and the last log lines.
         """
         if os.name != "posix":
-            raise EngineError("lazyprompt starts engines only on POSIX systems; start it manually and pass its url=")
+            raise EngineError(
+                "lazyprompt starts engines only on POSIX systems; start the engine manually and pass its url="
+            )
         with self._starting:
             if self.status() != "running":
                 self._start()

@@ -51,6 +51,6 @@ def test_every_module_can_be_imported_without_what_only_posix_has() -> None:
 def test_engines_are_not_started_elsewhere_and_what_to_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EngineProcess("llamacpp", "model.gguf")
     monkeypatch.setattr(os, "name", "another")
-    with pytest.raises(EngineError, match=r"only on POSIX systems; start it manually and pass its url="):
+    with pytest.raises(EngineError, match=r"only on POSIX systems; start the engine manually and pass its url="):
         engine.start()
     assert engine.status() == "stopped"

@@ -102,8 +102,8 @@ WORDS: dict[str, FaultKind] = {
     "arrearage": "key",  # sent by DashScope with status 400 if the account is in debt, so retries are useless
     "insufficient balance": "rate limit",  # DeepSeek, Moonshot
     "balance is insufficient": "rate limit",  # sent by SiliconFlow with status 403
-    "any credits": "rate limit",  # sent by xAI with status 403: "does not have any credits yet"
-    "available credits": "rate limit",  # sent by xAI with status 403: "used all available credits"
+    "any credits": "rate limit",  # sent by xAI with status 403 if the account has no credits yet
+    "available credits": "rate limit",  # sent by xAI with status 403 if all credits are used
     "rate_limit": "rate limit",  # OpenAI's error code in a stream
 }
 _FIELDS = ("code", "type", "message")
