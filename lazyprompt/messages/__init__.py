@@ -1,1 +1,1 @@
-"""Messages, histories, tools and prompts: the values that all other folders pass on. Read msg.py first."""
+"""The value types for messages, histories, tools and prompts. Read msg.py first."""

@@ -1,7 +1,7 @@
-"""Tokenizers of several packages behind one interface: ids and offsets of tokens, with or without control tokens.
+"""A common interface to tokenizers from several packages, which encodes text with or without control tokens.
 
-Control tokens are never searched in the text, because each tokenizer has its own rules for flags, normalizers and
-overlapping tokens. Instead the tokenizer encodes the text, and its ids and offsets locate the control tokens.
+The code never searches the text for control tokens, because each tokenizer has its own rules for flags, normalizers
+and overlapping tokens. Instead, the tokenizer encodes the text, and the ids and offsets locate the control tokens.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Encoded(NamedTuple):
-    """A text as tokens.
+    """The tokens of an encoded text.
 
     Attributes:
         ids: The token ids.
-        offsets: The start and end index of each token in the text. A token with some bytes of a character includes the
-            whole character. If a tokenizer drops or moves white space, the offsets are the tokenizer's own.
+        offsets: The start and end index of each token in the text. A token that encodes only some bytes of a character
+            spans the whole character. If a tokenizer drops or moves white space, its own offsets are kept.
     """
 
     ids: list[int]
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A control token in a text, without the adjacent white space that it consumes."""
+    """A control token in a text; its span excludes the adjacent white space that the token consumes."""
 
     id: int
     start: int
@@ -51,8 +51,8 @@ class _AddedTokens(NamedTuple):
     Attributes:
         size: The size of the vocabulary when the tokens were read.
         controls: The control tokens by id.
-        plain: The other added tokens with their ids.
-        unknown: The ids that the model gives to unknown characters, usually one special token.
+        plain: The ids and settings of all other added tokens.
+        unknown: The ids to which the model maps unknown characters, usually the id of one special token.
     """
 
     size: int
@@ -62,14 +62,14 @@ class _AddedTokens(NamedTuple):
 
 
 class _Vocabulary(NamedTuple):
-    """An encoding's tokens.
+    """The vocabulary of a tiktoken or Tekken encoding.
 
     Attributes:
         special: The ids of the special tokens, by their text.
         names: The special tokens by id.
-        search: The pattern that finds special tokens.
-        lengths: The number of characters that begin in a token, for the tokens encoded so far.
-        inner: The tokens among them that begin inside a character.
+        search: A pattern that matches special tokens.
+        lengths: The number of characters that begin in a token, by token id, for the tokens encoded so far.
+        inner: The ids of encoded tokens that begin inside a character.
     """
 
     special: Mapping[str, int]
@@ -79,36 +79,37 @@ class _Vocabulary(NamedTuple):
     inner: set[int]
 
 
-# Read once for each tokenizer, and again after tokens were added to it.
+# The added tokens of each tokenizer. They are read again if the vocabulary has grown.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
-# A byte fallback token or a token of one character is the only encoding of its text.
+# The pattern of byte fallback tokens. Such tokens aren't control tokens, because no other token encodes their byte.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 # SentencePiece's character for a space.
 _SPACE = "\u2581"
-# Stand-ins for control tokens: symbols that are in no word, rare in texts and kept by normalizers (Byzantine music,
-# dominoes), then private-use characters.
+# Characters that temporarily replace control tokens.
+# Normalizers keep these symbols, which are rare in texts and part of no word: Byzantine music notation and dominoes.
+# The last range consists of private-use characters.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
 # A character that no model was trained on.
 _UNKNOWN = "\U0010fffd"
 # The continuation bytes of UTF-8.
 _INNER_BYTES = bytes(range(0x80, 0xC0))
-# A million white-space characters in a row overflow tiktoken's patterns, and Rust panics.
+# The longest run of white space sent to tiktoken. A million characters overflow its patterns, and Rust panics.
 _LONG = 500_000
 _SPACES = re.compile(r"\s+")
 
 
 class Backend(Protocol):
-    """A tokenizer of any package."""
+    """The interface that wraps the tokenizer of any package."""
 
     def encode(self, text: str) -> Encoded:
         """Encode a text with control tokens."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, including control tokens."""
+        """Decode token ids to text, including control tokens."""
         ...
 
     def controls(self, text: str, encoded: Encoded) -> Iterable[Control]:
@@ -116,15 +117,15 @@ class Backend(Protocol):
         ...
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text with only these control tokens, in order."""
+        """Encode a text in which only the given control tokens, in order, become control tokens."""
         ...
 
     def cuts(self, text: str) -> list[Span]:
-        """Return the control tokens of a trusted text before which it can be cut."""
+        """Return the spans of the control tokens before which a trusted text can be split."""
         ...
 
     def rules(self, text: str) -> object:
-        """Return the settings that affect tokenization and the ids of a text; None if the settings can't be read.
+        """Return the settings that affect tokenization and the ids of a text, or None if the settings can't be read.
 
         Raises:
             TokenizerError: Tokenization is randomized.
@@ -133,7 +134,7 @@ class Backend(Protocol):
 
 
 class HuggingFaceBackend:
-    """A tokenizer of the ``tokenizers`` package."""
+    """A tokenizer from the ``tokenizers`` package."""
 
     __slots__ = ("_known", "_tokenizer")
 
@@ -142,7 +143,7 @@ class HuggingFaceBackend:
         self._known = _known(tokenizer)
 
     def encode(self, text: str) -> Encoded:
-        """Encode a text, without the tokenizer's truncation and padding."""
+        """Encode a text without truncation or padding."""
         tokenizer = self._tokenizer
         if all(getattr(tokenizer, name) is None for name in ("truncation", "padding")):
             encoding = _encoding(tokenizer, text)
@@ -153,7 +154,7 @@ class HuggingFaceBackend:
         return Encoded([ids.get(token_id, token_id) for token_id in encoding.ids], encoding.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
+        """Decode token ids to text, including special tokens."""
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def controls(self, text: str, encoded: Encoded) -> Iterator[Control]:
@@ -165,7 +166,7 @@ class HuggingFaceBackend:
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # The token itself is white space, and is followed by the white space that it consumes.
+                # The token itself is white space, and the white space after it is consumed text.
                 yield Control(token_id, place, place + len(content))
                 continue
             inner = behind.rstrip()
@@ -173,7 +174,7 @@ class HuggingFaceBackend:
                 continue
             start = end - len(behind)
             end = start + len(inner)
-            # White space around a token may be consumed text, or part of the token and excluded from the offsets.
+            # White space around a token may be consumed text or may be part of the token but missing from the offsets.
             own = content.lstrip()
             before, after = content[: len(content) - len(own)], own[len(own.rstrip()) :]
             if text.endswith(before, 0, start):
@@ -188,17 +189,17 @@ class HuggingFaceBackend:
         if dropout := getattr(tokenizer.model, "dropout", None):
             raise TokenizerError(
                 f"the tokenizer's model skips merges at random (dropout={dropout}), so the ids of a text change; set "
-                "its dropout to None"
+                "the model's dropout to None"
             )
         try:
             steps = (tokenizer.normalizer, tokenizer.pre_tokenizer)
             states = [None if step is None else step.__getstate__() for step in steps]
-        except Exception:  # noqa: BLE001 - the package has no narrower error; a part written in Python has no state
+        except Exception:  # noqa: BLE001 - tokenizers raises no narrower error for components written in Python
             return None
         return id(tokenizer), self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
 
     def cuts(self, text: str) -> list[Span]:
-        """Return the control tokens of a trusted text before which it can be cut."""
+        """Return the spans of the control tokens before which a trusted text can be split."""
         tokenizer, normalizer = self._tokenizer, self._tokenizer.normalizer
         if tokenizer.encode_special_tokens:
             return []
@@ -216,15 +217,15 @@ class HuggingFaceBackend:
         return found
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text with only these control tokens, in order.
+        """Encode a text in which only the given control tokens, in order, become control tokens.
 
         Splitting the text at the tokens would change the encoding, because tokenizers treat the start of a text
-        differently. Instead the tokens are replaced by characters that the text doesn't contain, and a copy of the
-        tokenizer has these characters as its only control tokens.
+        differently. Instead, characters that the text doesn't contain replace the tokens, and a copy of the tokenizer
+        treats these characters as its only control tokens.
         """
         known = self._known
         characters = _unused(text)
-        # Leave out overlapping tokens, so that each round of the loop has fewer tokens and the loop ends.
+        # Drop overlapping tokens, so that each iteration has fewer tokens and the loop terminates.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         stand_ins = dict(zip(dict.fromkeys(control.id for control in allowed), characters, strict=False))
@@ -237,7 +238,7 @@ class HuggingFaceBackend:
             seen = [(real[token_id], span) for token_id, span in encoded_tokens if real.get(token_id) in stand_ins]
             if len(seen) >= len(allowed):
                 break
-            # The text around a token can hide it from the tokenizer, for example if it must be a single word.
+            # Adjacent text can keep the tokenizer from matching a token, for example if the token is `single_word`.
             places = {marked.find(stand_ins[token_id], start, end) for token_id, (start, end) in seen}
             allowed = [control for control, start in zip(allowed, starts, strict=True) if start in places]
         encoded = Encoded([], [])
@@ -251,7 +252,10 @@ class HuggingFaceBackend:
     def _copy(
         self, added: Sequence[tuple[int, tokenizers.AddedToken]], characters: Iterator[str]
     ) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
-        """Return a copy with these added tokens and the same model, and a map from the copy's ids to the original's."""
+        """Return a copy of the tokenizer with the given added tokens, and a map from the copy's ids to the original's.
+
+        The copy shares the tokenizer's model.
+        """
         from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
 
         model = self._tokenizer.model
@@ -261,7 +265,7 @@ class HuggingFaceBackend:
                 setattr(copy, name, part)
         size = copy.get_vocab_size()
         if any(model.id_to_token(token_id) is not None for token_id in range(size, size + len(added))):
-            # A vocabulary with gaps has ids beyond its size. Fill them, so that no id is used twice.
+            # A vocabulary with gaps contains ids beyond its size. Fill the gaps, so that no id is assigned twice.
             character, top = next(characters), max(copy.get_vocab().values())
             fillers = (f"{character}{token_id}" for token_id in range(size, top + 1))
             copy.add_tokens([AddedToken(filler, normalized=False) for filler in fillers])
@@ -269,7 +273,6 @@ class HuggingFaceBackend:
         return copy, {copy.token_to_id(token.content): token_id for token_id, token in added}
 
     def _stand_in(self, character: str, token: tokenizers.AddedToken) -> tokenizers.AddedToken:
-        """Return a character as an added token with another token's settings."""
         from tokenizers import AddedToken  # noqa: PLC0415 - an extra
 
         return AddedToken(
@@ -277,18 +280,19 @@ class HuggingFaceBackend:
             single_word=token.single_word,
             lstrip=token.lstrip,
             rstrip=token.rstrip,
-            # The normalizer may drop the character.
+            # A normalizer may drop the character, so don't normalize it then.
             normalized=token.normalized and character in self._normal(character),
         )
 
     def _harmless(self, token_id: int) -> list[int]:
-        """Return a token of ordinary text as it is, and a control token as several ordinary tokens."""
+        """Return an ordinary token unchanged, and the text of a control token as several ordinary tokens."""
         if not self._is_control(token_id):
             return [token_id]
         model: models.Model = self._tokenizer.model
         value = model.id_to_token(token_id) or ""
         ids: list[int] = []
-        # Try the first character apart, then all of them: a single character is never a control token.
+        # First split off only the first character. If that fails, encode every character alone.
+        # A single character is never a control token.
         for pieces in ((value[0], value[1:]), value):
             ids = [token.id for piece in pieces for token in _tokens(model, piece)]
             if not any(map(self._is_control, ids)):
@@ -319,7 +323,7 @@ class TiktokenBackend:
         self._known = known
 
     def _special(self) -> dict[str, int]:
-        """Return the special tokens with their ids."""
+        """Return the ids of the special tokens, by their text."""
         return {name: self._encoding.encode_single_token(name) for name in self._encoding.special_tokens_set}
 
     def _whole(self, text: str) -> list[int]:
@@ -333,12 +337,11 @@ class TiktokenBackend:
         return ids
 
     def _bytes(self, token_id: int) -> bytes:
-        """Return the bytes of a token."""
         data: bytes = self._encoding.decode_single_token_bytes(token_id)
         return data
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
+        """Decode token ids to text, including special tokens."""
         text: str = self._encoding.decode(ids)
         return text
 
@@ -354,16 +357,19 @@ class TiktokenBackend:
             yield Control(encoded.ids[at], *encoded.offsets[at])
 
     def rules(self, text: str) -> object:
-        """Return the encoding's identity, because encodings never change."""
+        """Return the encoding's identity. Encodings are immutable, so their settings need no comparison."""
         del text
         return id(self._encoding)
 
     def cuts(self, text: str) -> list[Span]:
-        """Return the special tokens of a trusted text."""
+        """Return the spans of the special tokens in a trusted text."""
         return [(control.start, control.end) for control in self.controls(text, self.encode(text))]
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text with only these special tokens, in order. Like tiktoken, split the text at them."""
+        """Encode a text in which only the given special tokens, in order, become special tokens.
+
+        The text is split at these tokens, as tiktoken itself does.
+        """
         ids: list[int] = []
         end = 0
         for control in allowed:
@@ -376,7 +382,6 @@ class TiktokenBackend:
         return [token_id for piece in _pieces(text) for token_id in self._plain(piece)]
 
     def _encoded(self, ids: list[int]) -> Encoded:
-        """Add offsets to ids."""
         lengths, inner = self._known.lengths, self._known.inner
         for token_id in set(ids).difference(lengths):
             piece = self._bytes(token_id)
@@ -384,7 +389,7 @@ class TiktokenBackend:
                 inner.add(token_id)
             lengths[token_id] = len(piece.translate(None, _INNER_BYTES))
         offsets = list(pairwise(accumulate(map(lengths.__getitem__, ids), initial=0)))
-        # A token that begins inside a character includes the whole character.
+        # The span of a token that begins inside a character covers the whole character.
         for at in compress(count(), map(inner.__contains__, ids)):
             start, end = offsets[at]
             offsets[at] = (start - 1, end)
@@ -392,7 +397,7 @@ class TiktokenBackend:
 
 
 class TekkenBackend(TiktokenBackend):
-    """A tokenizer of mistral-common, which itself never encodes text as special tokens."""
+    """A Tekken tokenizer from mistral-common, which never encodes text as special tokens by itself."""
 
     __slots__ = ()
 
@@ -409,7 +414,7 @@ class TekkenBackend(TiktokenBackend):
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
+        """Decode token ids to text, including special tokens."""
         return b"".join(map(self._bytes, ids)).decode("utf-8", "replace")
 
     def _plain(self, text: str) -> list[int]:
@@ -423,12 +428,11 @@ class TekkenBackend(TiktokenBackend):
 
 
 def _known(tokenizer: tokenizers.Tokenizer) -> _AddedTokens:
-    """Return a tokenizer's added tokens, and read them again if the vocabulary has grown."""
     size = tokenizer.get_vocab_size()
     try:
         known = _KNOWN.get(tokenizer)
     except TypeError:
-        # Older versions of the package don't support weak references.
+        # Tokenizers from older package versions don't support weak references.
         return _read(tokenizer, size)
     if known is None or known.size != size:
         known = _KNOWN[tokenizer] = _read(tokenizer, size)
@@ -455,17 +459,17 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
 
 
 def _is_control(content: str, *, special: bool) -> bool:
-    """Return True if an added token is a control token: it is special, or not a plain word."""
+    """Return True if an added token is a control token, that is, a special token or not a plain word."""
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False
     return special or not all(each.isalnum() or each.isspace() or each == _SPACE for each in content)
 
 
 def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
-    """Encode a text with the model alone."""
+    """Encode a text with the model only, without the normalizer and the pre-tokenizer."""
     try:
         return model.tokenize(text)
-    except Exception as error:  # the package has no narrower error
+    except Exception as error:  # the tokenizers package raises no narrower type
         raise TokenizerError(f"the tokenizer's model cannot encode {text!r}: {error}") from error
 
 
@@ -474,27 +478,22 @@ def _encoding(tokenizer: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding
         return tokenizer.encode(text, add_special_tokens=False)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the package has no narrower error, and a Rust panic is not an Exception
+    except BaseException as error:  # a Rust panic is not an `Exception`
         raise TokenizerError(f"the tokenizer cannot encode the text: {error}") from error
 
 
 def _unused(text: Iterable[str]) -> Iterator[str]:
-    """Yield stand-in characters that a text doesn't contain."""
+    """Yield the characters of ``_STAND_INS`` that a text doesn't contain."""
     used = set(text)
     return (each for each in map(chr, chain(*_STAND_INS)) if each not in used)
 
 
 def _marked(text: str, controls: Sequence[Control], stand_ins: Mapping[int, str]) -> tuple[str, list[int], list[int]]:
-    """Replace control tokens by characters.
-
-    Args:
-        text: The text.
-        controls: The control tokens in it, in order.
-        stand_ins: The character for each id.
+    """Replace each control token in a text with the stand-in character for its id.
 
     Returns:
-        The new text, the indices of these characters, and the number of characters removed before each of them and
-        before the end.
+        The new text, the indices of the stand-in characters, and the number of characters removed before each stand-in
+        and before the end of the text.
     """
     pieces: list[str] = []
     starts: list[int] = []
@@ -509,7 +508,7 @@ def _marked(text: str, controls: Sequence[Control], stand_ins: Mapping[int, str]
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split a text into pieces that tiktoken can encode. Only very long runs of white space are split."""
+    """Split a text into pieces that tiktoken can encode, by splitting only very long runs of white space."""
     start = 0
     if len(text) > _LONG:
         for spaces in _SPACES.finditer(text):

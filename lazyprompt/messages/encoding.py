@@ -1,16 +1,16 @@
 """Encodes text to token ids; only trusted text can become a control token.
 
-A model reads control tokens as structure: special tokens, and added tokens that are not plain words, such as
-``<think>``. The tokenizer encodes the whole text, and its ids and offsets locate the control tokens. Usually all of
-them are in trusted text, and the result is the tokenizer's own.
+A model reads control tokens as structure. They are special tokens, and added tokens that are not plain words, such as
+``<think>``. The tokenizer encodes the whole text, and the ids and offsets locate the control tokens. Usually all
+control tokens are in trusted text, and the result equals the tokenizer's own encoding.
 
-If one is not, a value forged it. Each trusted run is then encoded alone to find its control tokens, because a value
-next to a run could hide them. The text is encoded again with only these control tokens, in stretches that begin with
-one. Forged tokens become ordinary text.
+A control token outside trusted text was forged by a value. In this case, each trusted run is encoded alone to find its
+control tokens, because a value next to a run could hide them. The text is then encoded again, in stretches that begin
+with one of these control tokens. Forged tokens become ordinary text.
 
-A cache keeps ids, so a growing chat is not encoded again with each turn. No token spans a trusted control token, so a
-text can be cut before it, and each stretch is encoded once. There is no cut before a token that may consume text to
-its left, such as white space.
+A :class:`TokenCache` stores ids, so a growing chat is not encoded again with each turn. No token spans a trusted
+control token, so the text is split before each control token and each stretch is encoded once. The text is not split
+before a token that may consume text to its left, such as white space.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 
 
 class FastTokenizer(Protocol):
-    """A fast tokenizer of transformers, or a :class:`TokenCache`."""
+    """A fast tokenizer from transformers, or a :class:`TokenCache`."""
 
     @property
     def backend_tokenizer(self) -> tokenizers.Tokenizer:
-        """The underlying tokenizer."""
+        """The wrapped ``tokenizers.Tokenizer``."""
         ...
 
 
 class Tekkenizer(Protocol):
-    """A tokenizer of mistral-common, which may not be installed."""
+    """The interface of mistral-common's Tekkenizer, for type checking without that package."""
 
     def encode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - not typed here
-        """Return the ids of a text."""
+        """Encode a text to token ids."""
         ...
 
     def decode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - not typed here
-        """Return the text of ids."""
+        """Decode token ids to text."""
         ...
 
 
@@ -66,19 +66,19 @@ _SURROGATE_PAIR_OR_CHARACTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re
 
 
 def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
-    """Return token ids in which only trusted text is a control token.
+    """Encode parts to token ids, so that only trusted text can become a control token.
 
-    No tokens are added, truncated or padded. Without forged control tokens, the ids are the tokenizer's own.
+    Nothing is added, truncated or padded. Without forged control tokens, the ids equal the tokenizer's own encoding.
 
     Args:
-        parts: Trusted and untrusted text in turn (``messages/prompt.py``).
-        tokenizer: A tokenizer of tokenizers, transformers, tiktoken or mistral-common. It is not changed.
+        parts: Alternating trusted and untrusted texts (see ``messages/prompt.py``).
+        tokenizer: A tokenizer from tokenizers, transformers, tiktoken or mistral-common. It is not modified.
 
     Returns:
-        The ids, and their offsets in the joined parts.
+        The ids, and the offsets of each token in the joined parts.
 
     Raises:
-        TokenizerError: The tokenizer is none of these, or cannot encode the text.
+        TokenizerError: The tokenizer's type is not supported, or it cannot encode the text.
     """
     backend = backend_of(tokenizer)
     given = [*map(well_formed, parts)]
@@ -90,16 +90,16 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
 
 def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
-    """Split parts into non-empty stretches that can be encoded separately with the same ids.
+    """Split parts into non-empty stretches whose separate encodings join to the encoding of the whole.
 
     Args:
-        parts: The parts.
-        pieces: Function that cuts trusted text before control tokens (see :func:`cut`), except those that may consume
-            text to their left.
+        parts: Alternating trusted and untrusted texts.
+        pieces: A function that splits trusted text before its control tokens (see :func:`cut`), but not before tokens
+            that may consume text to their left.
 
     Returns:
-        The parts of each stretch, trusted and untrusted text in turn. Each stretch after the first begins with a
-        control token.
+        The parts of each stretch, with trusted and untrusted texts alternating. Each stretch after the first begins
+        with a control token.
     """
     found: list[tuple[str, ...]] = []
     stretch: list[str] = []
@@ -116,12 +116,12 @@ def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> l
 
 
 def cut(text: str, tokens: Iterable[Span]) -> tuple[str, ...]:
-    """Cut a text before control tokens. The first piece is the text before them, which may be empty."""
+    """Split a text before each control token. The first piece is the text before the first token and may be empty."""
     return tuple(text[start:end] for start, end in pairwise((0, *(start for start, _ in tokens), len(text))))
 
 
 def _merged(parts: Sequence[str]) -> list[str]:
-    """Merge adjacent parts of the same trust, and drop empty parts after the first."""
+    """Merge adjacent parts that are both trusted or both untrusted, and drop empty parts after the first."""
     merged = [""]
     for index, part in enumerate(parts):
         if not part:
@@ -129,13 +129,13 @@ def _merged(parts: Sequence[str]) -> list[str]:
         if is_trusted(index, part) != len(merged) % 2:
             merged.append(part)
         else:
-            # The halves of a surrogate pair in two parts are two characters.
+            # The two halves of a surrogate pair in different parts must not become one character.
             merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
     return merged
 
 
 def _encoded(parts: Sequence[str], backend: Backend) -> Encoded:
-    """Encode well-formed parts."""
+    """Encode parts without lone surrogates."""
     text = "".join(parts)
     runs = _trusted_runs(parts)
     encoded = backend.encode(text)
@@ -159,7 +159,7 @@ def _encoded(parts: Sequence[str], backend: Backend) -> Encoded:
 
 
 def well_formed(part: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse."""
+    """Replace lone surrogates, because tokenizers reject them."""
     if part.isascii():
         return part
     text = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -167,13 +167,16 @@ def well_formed(part: str) -> str:
 
 
 def _origins(parts: Iterable[str]) -> list[int]:
-    """Return the index in the given parts of each character of the well-formed parts: a surrogate pair becomes one."""
+    """Map each character of the well-formed parts to its index in the original parts.
+
+    In the well-formed parts, a surrogate pair is a single character.
+    """
     found = (match for part in parts for match in _SURROGATE_PAIR_OR_CHARACTER.finditer(part))
     return list(accumulate((match.end() - match.start() for match in found), initial=0))
 
 
 def _trusted_runs(parts: Iterable[str]) -> list[Span]:
-    """Return the spans of trusted text; adjacent parts are one span."""
+    """Return the spans of trusted text. Adjacent trusted parts form one span."""
     runs: list[Span] = []
     end = 0
     for index, part in enumerate(parts):
@@ -184,16 +187,16 @@ def _trusted_runs(parts: Iterable[str]) -> list[Span]:
 
 
 def _lies_in(control: Control, runs: Sequence[Span]) -> bool:
-    """Return True if a control token is wholly in one of the runs."""
+    """Return True if one of the runs contains the whole control token."""
     at = bisect_right(runs, (control.start, sys.maxsize)) - 1
     return at >= 0 and control.end <= runs[at][1]
 
 
 def backend_of(tokenizer: TokenizerLike) -> Backend:
-    """Wrap a tokenizer in the common interface.
+    """Wrap a tokenizer in the common :class:`Backend` interface.
 
     Raises:
-        TokenizerError: The tokenizer's type is unknown.
+        TokenizerError: The tokenizer's type is not supported.
     """
     fast: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if _is_a(fast, "tokenizers", "Tokenizer"):
@@ -206,54 +209,57 @@ def backend_of(tokenizer: TokenizerLike) -> Backend:
             return kind(fast)
     given = type(tokenizer)
     raise TokenizerError(
-        f"the tokenizer is a {given.__module__}.{given.__qualname__}; it must be a tokenizers.Tokenizer, a "
-        "tiktoken.Encoding, a Tekkenizer of mistral-common, or a fast tokenizer of transformers, which has one of the "
-        "first as its backend_tokenizer"
+        "the tokenizer must be a tokenizers.Tokenizer, a tiktoken.Encoding, a Tekkenizer from mistral-common, or a "
+        "fast tokenizer from transformers (with a tokenizers.Tokenizer as its backend_tokenizer), not "
+        f"{given.__module__}.{given.__qualname__}"
     )
 
 
 def _is_a(value: object, package: str, name: str) -> bool:
-    """Return True for an instance of a class; a package that was never imported has no instances."""
+    """Return True if a value is an instance of a class, without importing the package.
+
+    Instances of a class can't exist before its package is imported.
+    """
     kind = getattr(sys.modules.get(package), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 
 _V = TypeVar("_V")
-# The bytes of a cache entry in addition to its texts and ids.
+# The overhead of a cache entry in bytes, in addition to the size of its texts and ids.
 _ENTRY = 250
-# The largest share of the cache for one stretch, as a divisor.
+# An entry larger than the cache's size limit divided by this number is not cached.
 _SHARE = 4
 
 
 class TokenCache:
-    """A tokenizer that caches the ids of encoded text: ``rendered.encode(cache)``.
+    """A tokenizer wrapper that caches the ids of encoded text, for use as ``rendered.encode(cache)``.
 
-    The ids are always those of the tokenizer itself. Threads and modules may share a cache.
+    The cache returns exactly the ids that the tokenizer itself would return. Threads and modules may share a cache.
 
     Args:
         tokenizer: A tokenizer that :meth:`Rendered.encode` accepts.
-        max_bytes: The size limit in bytes for cached texts and ids; the most recently used are kept.
+        max_bytes: The size limit for cached texts and ids, in bytes; the most recently used entries are kept.
 
     Raises:
-        TokenizerError: The tokenizer's type is unknown, or its tokenization is randomized.
+        TokenizerError: The tokenizer's type is not supported, or its tokenization is randomized.
     """
 
     def __init__(self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024) -> None:
         if isinstance(tokenizer, TokenCache):
-            raise TokenizerError("the tokenizer is already a TokenCache; use it directly, or share it between threads")
+            raise TokenizerError("the tokenizer is already a TokenCache; use the cache directly, in any thread")
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()
-        # Keys are trusted texts, with their pieces as values, and stretches, with their ids.
+        # Maps trusted texts to their pieces, and stretches to their ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
-        # The control tokens at which texts were cut, and the tokenizer's rules, including the ids of these tokens.
+        # The control tokens at which texts were split. `_rules` includes their ids.
         self._tokens = ""
         self._rules = self._rules_with("")
 
     @property
-    def backend_tokenizer(self) -> Any:  # noqa: ANN401 - of any package
-        """The tokenizer, without the wrapper of transformers."""
+    def backend_tokenizer(self) -> Any:  # noqa: ANN401 - any package's type
+        """The underlying tokenizer, without the transformers wrapper."""
         return getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
 
     @property
@@ -268,10 +274,12 @@ class TokenCache:
         return TokenCache, (self.tokenizer, self.max_bytes)
 
     def encode(self, parts: Sequence[str]) -> list[int]:
-        """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode` does.
+        """Encode parts to token ids, using cached ids where possible.
+
+        The result equals the ids from :func:`~lazyprompt.messages.encoding.encode`.
 
         Args:
-            parts: Trusted and untrusted text in turn.
+            parts: Alternating trusted and untrusted texts.
 
         Raises:
             TokenizerError: The tokenizer has changed since the cache was created, or cannot encode the text.
@@ -281,7 +289,7 @@ class TokenCache:
         if self._rules_with(tokens) != rules:
             raise TokenizerError(
                 "the tokenizer has changed since its TokenCache was created: its tokens, its rules or the ids of "
-                f"{tokens!r} are different; create a new TokenCache"
+                f"{tokens!r} differ; create a new TokenCache"
             )
         if rules is None:
             return encode(parts, self.tokenizer).ids
@@ -291,7 +299,7 @@ class TokenCache:
         return backend_of(self.tokenizer).rules(tokens)
 
     def _pieces(self, text: str) -> tuple[str, ...]:
-        """Cut trusted text before its control tokens."""
+        """Split trusted text before its control tokens."""
         known: tuple[str, ...] | None = self._known(text)
         if known is not None:
             return known
@@ -305,14 +313,13 @@ class TokenCache:
         return self._keep(text, pieces, getsizeof(text) + sum(map(getsizeof, pieces)))
 
     def _ids(self, stretch: tuple[str, ...]) -> array[int]:
-        """Return the ids of a stretch."""
         known: array[int] | None = self._known(stretch)
         if known is not None:
             return known
         ids = array("I", encode(stretch, self.tokenizer).ids)
         return self._keep(stretch, ids, sum(map(getsizeof, stretch)) + len(ids) * ids.itemsize)
 
-    def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - pieces for a text, ids for a stretch
+    def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - returns a text's pieces or a stretch's ids
         with self._lock:
             if (kept := self._kept.get(key)) is None:
                 return None

@@ -1,4 +1,4 @@
-"""A history as a value."""
+"""The immutable history of a conversation, and the types that a history is parsed from."""
 
 from __future__ import annotations
 
@@ -31,46 +31,46 @@ class _HasType(Protocol):
     def type(self) -> str: ...
 
 
-# The message objects of official clients, LangChain and AgentScope, by their attributes.
+# The message objects from official clients, LangChain and AgentScope, typed by their attributes.
 MessageObject: TypeAlias = "_HasContent | _HasParts | _HasType"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
-# A history, as passed or parsed.
+# An unparsed history, a parsed history, or None for an empty history.
 PastLike: TypeAlias = "HistoryLike | History | None"
 
 
 @read_only
 @dataclass(frozen=True, slots=True, repr=False)
 class History:
-    """A parsed history.
+    """A parsed history of a conversation.
 
     Args:
-        messages: The messages.
+        messages: The messages, oldest first.
     """
 
     messages: tuple[Msg, ...] = ()
 
     @classmethod
     def of(cls, history: HistoryLike | History | None) -> History:
-        """Parse a history.
+        """Parse a history into a :class:`History`.
 
         Args:
-            history: Pairs, messages of any provider or of LangChain, and Msg in any mixture; ``None`` is an empty
-                history. The items are copied.
+            history: A list that may mix pairs, LangChain messages, any provider's messages, and :class:`Msg` objects;
+                ``None`` means an empty history. The items are copied.
 
         Raises:
-            HistoryError: An item has no accepted form; the error names its index.
+            HistoryError: An item's format is not accepted; the error includes the item's index.
         """
         if isinstance(history, History):
             return history
         if history is None or history in ([], ()):
             return EMPTY_HISTORY
-        from lazyprompt.messages.parse import parse_messages  # noqa: PLC0415 - prompts without a history need no readers
+        from lazyprompt.messages.parse import parse_messages  # noqa: PLC0415 - unused if the history is empty
 
         return cls(tuple(parse_messages(history)))
 
     @property
     def awaits_answer(self) -> bool:
-        """True if the last message is the user's or a tool's, so that the assistant speaks next."""
+        """True if the last message is from the user or a tool, so that the assistant's turn is next."""
         if not self.messages:
             return False
         last = self.messages[-1]
@@ -78,7 +78,10 @@ class History:
 
     @property
     def question_before_results(self) -> str | None:
-        """The user's last text, or ``""`` if there is none, where the history ends with a tool's result; else None."""
+        """The user's last text if the history ends with a tool result, or None if it doesn't.
+
+        An empty string if the history ends with a tool result but contains no user text.
+        """
         if not self.messages or not _has_results(self.messages[-1]):
             return None
         asked = (each for each in reversed(self.messages) if each.role == "user" and not _has_results(each))
@@ -98,19 +101,21 @@ EMPTY_HISTORY = History()
 
 
 def messages_from(history: HistoryLike | None) -> list[Msg]:
-    """Parse a history in any accepted form.
+    """Parse a history in any accepted format.
+
+    A history may mix ``[question, answer]`` pairs, :class:`Msg` objects, LangChain tuples and messages, AgentScope's
+    ``Msg``, and messages of OpenAI (Chat Completions and Responses), Anthropic and Gemini. A provider's message may be
+    a dict or an object from the provider's client.
 
     Args:
-        history: In any mixture: pairs ``[question, answer]``; Msg; message dicts of OpenAI (Chat Completions and
-            Responses), Anthropic and Gemini, and the objects of their clients; LangChain's tuples and messages; the Msg
-            of AgentScope. Fields of content parts that no block can express, such as ``cache_control``, go into the
-            metadata under ``part_fields``.
+        history: The list of messages. Fields of content parts that no block can express, such as ``cache_control``, are
+            stored in the metadata under ``part_fields``.
 
     Returns:
         A new list of messages.
 
     Raises:
-        HistoryError: An item has no accepted form, or is ambiguous; the error names its index.
+        HistoryError: An item's format is ambiguous or not accepted; the error includes the item's index.
     """
     return list(History.of(history).messages)
 
