@@ -1,7 +1,8 @@
-"""Tools in the OpenAI form: checked once, copied fast, and described from Python functions.
+"""Tool definitions in the OpenAI format, converted from other formats or generated from Python functions.
 
-A tool is a dict, or a function with a signature, type hints and a docstring. Dicts of Responses, Anthropic, Gemini and
-MCP are converted to the OpenAI form. pydantic and docstring-parser are imported when the first function is described.
+A tool is a dict, or a function with a signature, type hints and a docstring. Dicts in the format of Responses,
+Anthropic, Gemini or MCP are converted to the OpenAI format. pydantic and docstring-parser are imported only when the
+first schema is generated from a function.
 """
 
 from __future__ import annotations
@@ -46,42 +47,47 @@ from lazyprompt._base.json import (
 from lazyprompt.errors import ToolsError
 
 ToolLike: TypeAlias = Mapping[str, object] | Callable[..., object]
-"""An accepted form of a tool: a dict in the OpenAI form or another API's, or a Python function."""
+"""A tool definition: a dict in the format of OpenAI or another API, or a Python function."""
 
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
-"""An accepted form of a list of tools."""
+"""A list of tool definitions, a :class:`ToolSet`, or None for no tools."""
 
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
-# Keys of a tool in a wrong form, with the advice for the error; the first match is used.
+# Advice for error messages, by the keys of a tool in an invalid format. The first match is used.
 _ADVICE = (
-    ({"function"}, '"type": "function" belongs beside "function", which is a dict'),
-    ({"name"}, 'it looks like a bare function: wrap it as {"type": "function", "function": <this dict>}'),
+    ({"function"}, 'add "type": "function" next to "function", which must be a dict'),
+    ({"name"}, 'to use a bare function definition, write {"type": "function", "function": <this dict>}'),
 )
-# The keys for a function's JSON Schema: OpenAI's, Anthropic's, MCP's and Gemini's.
+# The keys for a function's JSON Schema in OpenAI's, Anthropic's, MCP's and Gemini's formats.
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-# JSON Schema keywords that some manuals show outside the parameter schema, where every API ignores or rejects them.
+# JSON Schema keywords that some documentation places outside the schema, where every API ignores or rejects them.
 _KEYWORDS = ("properties", "required", "additionalProperties", "$defs")
 _ODD_KEYS = {*_SCHEMAS[1:], *_KEYWORDS}
 _INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
-# The keys under which Gemini lists functions.
+# The keys under which Gemini's format lists functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-_DATA = {"default", "const", "enum", "examples"}  # JSON Schema keywords whose values contain no schemas
-_NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # keywords whose values have names as keys
-# Allowed values at the end of a parameter's description, in the form of transformers.utils.get_json_schema.
+# JSON Schema keywords whose values contain no schemas.
+_DATA = {"default", "const", "enum", "examples"}
+# JSON Schema keywords whose values are objects that map names to schemas.
+_NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}
+# The start of a list of allowed values in a description, as in `transformers.utils.get_json_schema`.
 _CHOICES = "(choices:"
-_NOISE = {"title", "discriminator"}  # a title repeats the name; a discriminator references $defs, which are inlined
+# Dropped keywords: `title` repeats the name, and `discriminator` refers to $defs, which are inlined.
+_NOISE = {"title", "discriminator"}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolSet:
-    """A checked, immutable list of tools, built by :meth:`ToolSet.of`. Two sets are equal if their JSON texts are.
+    """A validated, immutable list of tools, built by :meth:`ToolSet.of`.
+
+    Two sets are equal if their JSON texts are equal.
 
     Args:
-        json: The JSON text of a checked list of tools, with the separators ``", "`` and ``": "`` and without escapes
-            of non-ASCII text.
+        json: The JSON text of the validated tools, with the separators ``", "`` and ``": "`` and with unescaped
+            non-ASCII characters.
 
     Attributes:
-        names: The name of each tool, in order; for a provider's own tool without a name, its type.
+        names: The names of the tools, in order. A provider's built-in tool without a name is listed by its type.
     """
 
     json: JsonText
@@ -89,41 +95,41 @@ class ToolSet:
     _packed: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Equal texts become one object, which marshal writes once: copies are faster.
+        # Share equal strings, because marshal writes a shared string only once, which makes copies faster.
         tools: list[JsonObject] = loads(self.json, object_pairs_hook=partial(_with_texts_once, {}))
         object.__setattr__(self, "names", tuple(_own_name(tool) or str(tool["type"]) for tool in tools))
         object.__setattr__(self, "_packed", marshal.dumps(tools))
 
     @classmethod
     def of(cls, tools: Iterable[ToolLike] | ToolSet | None) -> ToolSet:
-        """Check tools, and convert functions to schemas.
+        """Validate tools, and convert functions to schemas.
 
-        The last 128 lists are cached by content, so passing the same tools with each call costs one :mod:`marshal`
-        dump, and changed dicts are noticed. The given tools are copied.
+        The last 128 lists are cached by content. Passing the same tools with each call therefore costs one
+        :mod:`marshal` dump, and changes to the dicts are detected. The tools are copied.
 
         Args:
-            tools: Python functions, and dicts in the form of OpenAI, Responses, Anthropic, Gemini or MCP, in any
-                mixture; None for no tools. Dicts of a type other than ``function`` are not converted.
+            tools: A list that may mix Python functions and dicts in the format of OpenAI, Responses, Anthropic, Gemini
+                or MCP; None for no tools. Dicts of a type other than ``function`` are not converted.
 
         Returns:
-            The set; a given :class:`ToolSet` itself.
+            The validated set. If ``tools`` is already a :class:`ToolSet`, it is returned itself.
 
         Raises:
-            ToolsError: An item is not a tool or not JSON, or a name occurs twice; the error names its index.
+            ToolsError: An item is not a tool or not JSON, or a name occurs twice; the error includes the item's index.
         """
         if isinstance(tools, ToolSet):
             return tools
         given: Sequence[object] = tools if isinstance(tools, list) else list_tools(tools)
         items: list[object] = [tool if type(tool) is dict else _describe(tool, at) for at, tool in enumerate(given)]
         try:
-            # Version 2 writes equal content as equal bytes; later versions also record which strings are shared.
+            # Version 2 writes equal content as equal bytes, whereas later versions also record shared strings.
             packed = marshal.dumps(items, 2)
-        except ValueError:  # marshal can't write a mapping or str of another class, nor invalid items
+        except ValueError:  # marshal can't write other mapping or string classes, nor invalid items
             return _build(items)
         return _build_packed(packed)
 
     def copy(self) -> list[JsonObject]:
-        """Return the tools as new dicts, which share nothing mutable with this set or other copies."""
+        """Return the tools as new dicts, which share no mutable data with this set or other copies."""
         tools: list[JsonObject] = marshal.loads(self._packed)  # noqa: S302  # the bytes are from __post_init__
         return tools
 
@@ -137,29 +143,30 @@ class ToolSet:
         return f"<ToolSet {list(self.names)}>"
 
     def __reduce__(self) -> tuple[type[ToolSet], tuple[JsonText]]:
-        return ToolSet, (self.json,)  # another version of Python may not read marshal's bytes
+        return ToolSet, (self.json,)  # another Python version may not be able to read marshal's bytes
 
 
 def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
-    """Build a JSON object in which equal texts are the same object."""
+    """Build a JSON object in which equal strings are the same Python object."""
     return {key: texts.setdefault(value, value) if isinstance(value, str) else value for key, value in pairs}
 
 
 def function_schema(function: Callable[..., object]) -> JsonObject:
-    """Describe a Python function as a tool in the OpenAI form.
+    """Generate a tool definition in the OpenAI format from a Python function.
 
-    Types come from the hints. Descriptions come from ``Annotated[T, "text"]`` and ``Field(description=...)``, or else
-    from the docstring (Google, NumPy or reST style). A parameter with a default is optional; the return annotation is
-    ignored. The schemas of the last 256 functions are cached, so later changes to a function have no effect.
+    Types come from the type hints. Descriptions come from ``Annotated[T, "text"]`` and ``Field(description=...)``, or
+    else from the docstring (Google, NumPy or reST style). A parameter with a default is optional. The return annotation
+    is ignored. The schemas of the last 256 functions are cached, so later changes to a function have no effect.
 
     Args:
-        function: A function, method, builtin or partial, async or not; bound arguments are left out.
+        function: A function, method, builtin or partial, which may be async. Arguments bound by a partial are omitted.
 
     Returns:
-        The tool, a new dict on each call.
+        The tool as a new dict.
 
     Raises:
-        ToolsError: The argument is not a function, has ``*args`` or ``**kwargs``, or a hint without a JSON Schema.
+        ToolsError: The argument is not a function, takes ``*args`` or ``**kwargs``, or has a type hint that can't be
+            expressed as JSON Schema.
     """
     describe = _of_function if _is_hashable(function) else _of_function.__wrapped__
     return describe(function).copy()[0]
@@ -170,27 +177,27 @@ def _is_hashable(value: object) -> bool:
 
 
 def list_tools(tools: object) -> list[object]:
-    """Return tools as a list; the items are not checked.
+    """Return tools as a list without validating the items.
 
     Raises:
-        ToolsError: The value is not a list or another iterable of tools.
+        ToolsError: The value is not a list or another ordered iterable of tools.
     """
     if tools is None:
         return []
     if not _has_items(tools):
-        raise ToolsError(f"tools is {short(tools)}; put the dicts and functions in a list: tools=[...]")
+        raise ToolsError(f"tools must be a list of dicts and functions, as in tools=[...], not {short(tools)}")
     return [*tools]
 
 
 def _has_items(value: object) -> TypeGuard[Iterable[object]]:
-    # The order of a set differs between processes.
+    # Reject sets, because their order differs between processes.
     if callable(value) or isinstance(value, str | bytes | set | frozenset | Mapping):
         return False
     return isinstance(value, Iterable)
 
 
 def _describe(tool: object, index: int) -> object:
-    """Return the dict of a function, and any other value as it is."""
+    """Convert a function to a tool dict, and return any other value unchanged."""
     if is_mapping(tool) or not callable(tool):
         return tool
     try:
@@ -211,7 +218,7 @@ def _build(tools: list[object]) -> ToolSet:
         for copy in _checked_tools(tool, f"tools[{index}]"):
             name = _own_name(copy)
             if name in seen:
-                raise ToolsError(f"tools[{index}] is named {name!r}, as tools[{seen[name]}] is; give each its own name")
+                raise ToolsError(f"tools[{seen[name]}] and tools[{index}] are both named {name!r}; use unique names")
             if name:
                 seen[name] = index
             copies.append(copy)
@@ -219,23 +226,23 @@ def _build(tools: list[object]) -> ToolSet:
 
 
 def _own_name(tool: JsonObject) -> str | None:
-    """Return the name of a tool: of the object under the key that its type names, such as ``function``, or its own."""
+    """Return a tool's name, from the object under the key given by ``type`` (such as ``function``) or from the tool."""
     parts = (tool.get(str(tool["type"])), tool)
     names = (part.get("name") for part in parts if isinstance(part, dict))
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _checked_tools(tool: object, where: str) -> list[JsonObject]:
-    """Check one item: a tool, or Gemini's list of function declarations."""
+    """Validate an item, which is a tool or a Gemini list of function declarations."""
     if not is_mapping(tool):
-        raise ToolsError(f"{where} is the {type(tool).__name__} {short(tool)}; expected a dict {_FORM} or a function")
+        raise ToolsError(f"{where} must be a dict {_FORM} or a function, not {type(tool).__name__} {short(tool)}")
     copy = checked_object(tool, where, ToolsError)
     key = next((key for key in _DECLARATIONS if key in copy), "")
     if not key:
         return [_checked_tool(copy, where)]
     given = copy[key]
     if len(copy) > 1 or not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise ToolsError(f"{where} is {short(copy)}; expected {key!r} alone, a list of dicts")
+        raise ToolsError(f"{where} is {short(copy)}; expected a dict with only {key!r}, which must be a list of dicts")
     return [
         _checked_tool({"type": "function", "function": each}, f"{where}.{key}[{at}]") for at, each in enumerate(given)
     ]
@@ -245,16 +252,16 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
     copy = _in_openai_form(copy, where)
     advice = next((text for keys, text in _ADVICE if keys <= copy.keys()), f"write {_FORM}")
     if not isinstance(copy.get("type"), str) or not copy["type"]:
-        raise ToolsError(f'{where} has no "type" that is a non-empty string, but {short(copy)}; {advice}')
+        raise ToolsError(f'{where} must contain "type" as a non-empty string; {advice} (found {short(copy)})')
     if copy["type"] == "function":
         _check_function(copy.get("function"), f"{where}.function", advice)
     return copy
 
 
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
-    """Convert a function of another API; return a tool in the OpenAI form as it is."""
+    """Convert a function in another API's format. A tool in the OpenAI format is returned unchanged."""
     if _is_flat(tool):
-        # Keys that are not part of the function are provider settings and stay outside of it.
+        # Other keys are provider settings, which are not part of the function.
         inner: Json = _only(tool, *_INNER)
         tool = {"type": "function", "function": inner} | {k: v for k, v in tool.items() if k not in (*_INNER, "type")}
     function = tool.get("function")
@@ -269,25 +276,25 @@ def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
 
 
 def _is_flat(tool: JsonObject) -> bool:
-    """Return True for a function with its name and type in one object: Responses, Anthropic, MCP, Gemini."""
+    """Return True for a flat function definition, as used by Responses, Anthropic, MCP and Gemini."""
     if "function" in tool or "name" not in tool:
         return False
-    if tool.get("type") == "custom":  # OpenAI's tools of this type have no schema
+    if tool.get("type") == "custom":  # Anthropic's tools of this type have a schema, unlike OpenAI's
         return "input_schema" in tool
     return tool.get("type") == "function" or ("type" not in tool and not {"description", *_SCHEMAS}.isdisjoint(tool))
 
 
 def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
-    """Move the schema of a function, and schema keywords outside of it, to ``parameters``."""
+    """Move the schema of a function and any schema keywords outside the schema to ``parameters``."""
     found = [key for key in _SCHEMAS if function.get(key)]
     if len(found) > 1:
-        raise ToolsError(f"{where} has the schemas {', '.join(map(repr, found))}; keep one, as 'parameters'")
+        raise ToolsError(f"{where} contains several schemas: {', '.join(map(repr, found))}; keep only 'parameters'")
     schema = function[found[0]] if found else {}
     beside = {key: function[key] for key in _KEYWORDS if function.get(key) not in (None, [], {})}
     if beside and isinstance(schema, dict):
         for key, value in beside.items():
             if schema.get(key, value) != value:
-                raise ToolsError(f"{where} has two different {key!r}, in its schema and outside; keep the inner one")
+                raise ToolsError(f"{where} contains two different values for {key!r}; keep only the one in the schema")
         schema = (schema or {"type": "object"}) | beside
     rest: JsonObject = {key: value for key, value in function.items() if key != "parameters" and key not in _ODD_KEYS}
     rest["parameters"] = schema
@@ -300,16 +307,16 @@ def _only(fields: JsonObject, *keys: str) -> JsonObject:
 
 def _check_function(function: Json, where: str, advice: str) -> None:
     if not isinstance(function, dict):
-        raise ToolsError(f"{where} is {short(function)}; expected a dict; {advice}")
+        raise ToolsError(f"{where} must be a dict, not {short(function)}; {advice}")
     name = function.get("name")
-    # Flat prompts write names into markers and attributes, so a name must be visible and must not end one.
+    # Flat prompts contain names in markers and attributes, so a name must be printable and must not end a marker.
     if not isinstance(name, str) or not name or not name.isprintable() or set(name) & set(" <>\"'`"):
         what = "a name without spaces, control characters, quotes, < or >"
-        raise ToolsError(f"{where}.name is {short(name)}; expected {what}")
+        raise ToolsError(f"{where}.name must be {what}, not {short(name)}")
     for key, kind, word in (("description", str, "a string"), ("parameters", dict, "a dict with a JSON Schema")):
         value = function.get(key)
         if value is not None and not isinstance(value, kind):
-            raise ToolsError(f"{where}.{key} is {short(value)}; expected {word}, or leave it out")
+            raise ToolsError(f"{where}.{key} must be {word} or omitted, not {short(value)}")
 
 
 @lru_cache(maxsize=256)
@@ -334,12 +341,12 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
 
 
 def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object], list[inspect.Parameter]]:
-    """Return the function inside of partials, and its unbound parameters."""
+    """Return the function wrapped by partials, and its unbound parameters."""
     base, bound = function, set[str]()
     while isinstance(base, partial):
         bound |= base.keywords.keys()
         base = base.func
-    what = f"{short(base)} of type {type(base).__name__} is not a function that can be described"
+    what = f"can't generate a tool from {short(base)} of type {type(base).__name__}"
     try:
         parameters = inspect.signature(function).parameters.values()
         if inspect.isroutine(inspect.unwrap(base)):
@@ -347,7 +354,7 @@ def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object],
             return base, free[1:] if free and _is_instance(free[0]) else free
     except (ValueError, TypeError) as error:
         what = f"{what}: {error}"
-    raise ToolsError(f"{what}; write a `def` with hints and a docstring around it, or give one of its methods")
+    raise ToolsError(f"{what}; wrap it in a function with type hints and a docstring, or pass one of its methods")
 
 
 def _is_instance(parameter: inspect.Parameter) -> bool:
@@ -356,20 +363,20 @@ def _is_instance(parameter: inspect.Parameter) -> bool:
 
 
 def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where: str) -> inspect.Parameter:
-    """Return the parameter with its hint resolved; a ``= Field(...)`` is moved into the hint."""
+    """Resolve the type hint of a parameter, and move a default ``Field(...)`` into the hint."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415
 
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
         star = str(parameter.replace(annotation=parameter.empty))
-        raise ToolsError(f"{where} takes {star}, which a schema can't express; write a `def` with named parameters")
+        raise ToolsError(f"{where} takes {star}, which a schema can't express; use a function with named parameters")
     hint = object if parameter.annotation is parameter.empty else parameter.annotation
     try:
-        # Resolve this hint alone: the return annotation may use a name that only type checkers import.
+        # Resolve only this hint, because the return annotation may use a name that only type checkers import.
         holder = SimpleNamespace(__annotations__={"": hint})
         hint = _readable(get_type_hints(holder, namespace, include_extras=True)[""])
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        what = f"{where}: the hint {hint!r} of parameter {parameter.name!r} cannot be resolved ({error})"
-        raise ToolsError(f"{what}; define or import it at the top of the module, outside TYPE_CHECKING") from error
+        what = f"{where}: the type hint {hint!r} of parameter {parameter.name!r} cannot be resolved ({error})"
+        raise ToolsError(f"{what}; define or import the type at module level, outside TYPE_CHECKING") from error
     default = parameter.default
     if isinstance(default, FieldInfo):
         hint = Annotated[hint, default]
@@ -377,8 +384,11 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
     return parameter.replace(annotation=hint, default=default)
 
 
-def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN401  # hints have no common type
-    """Convert each TypedDict of a hint to typing_extensions': before Python 3.12, pydantic reads no other."""
+def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN401  # type hints have no common type
+    """Convert each TypedDict in a type hint to one from typing_extensions.
+
+    Before Python 3.12, pydantic accepts only these.
+    """
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
@@ -393,32 +403,33 @@ def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN40
 
 
 def _typed_dict(name: str, fields: Mapping[str, object], doc: str | None = None) -> type:
-    from typing_extensions import TypedDict  # noqa: PLC0415  # comes with pydantic
+    from typing_extensions import TypedDict  # noqa: PLC0415  # a dependency of pydantic
 
-    # Type checkers refuse computed fields.
+    # The cast is needed, because type checkers reject computed fields.
     typed_dict = cast("Callable[..., type]", TypedDict)(name, fields)
     typed_dict.__doc__ = doc
     return typed_dict
 
 
 def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, JsonObject]:
-    """Return the JSON Schema of each hint, and the definitions of recursive types."""
+    """Return the JSON Schema of each type hint, and the definitions of recursive types."""
     from pydantic import Field, TypeAdapter, json_schema  # noqa: PLC0415
     from pydantic_core import SchemaError  # noqa: PLC0415
 
     class Quiet(json_schema.GenerateJsonSchema):
         def emit_warning(self, kind: str, detail: str) -> None:
-            """Ignore defaults without a JSON form, as :func:`_property` does."""
+            """Ignore defaults that can't be converted to JSON, like :func:`_property`."""
 
     try:
-        # The fields of a TypedDict may have any name, and an alias in a hint must not replace the parameter's name.
+        # Use a TypedDict, whose fields may have any name. An alias in a hint must not replace the parameter's name.
         fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
     except (RuntimeError, AttributeError, LookupError, NameError, TypeError, ValueError, SchemaError) as error:
         for name in hints if len(hints) > 1 else ():
-            _json_schemas({name: hints[name]}, where)  # raises for the parameter with the fault
-        what = f"{where}: the hint of parameter {', '.join(hints)} has no JSON Schema ({str(error).splitlines()[0]})"
+            _json_schemas({name: hints[name]}, where)  # raises an error for the invalid parameter
+        fault = str(error).splitlines()[0]
+        what = f"{where}: the type hint of parameter {', '.join(hints)} can't be expressed as JSON Schema ({fault})"
         raise ToolsError(f"{what}; use JSON types, dataclasses, TypedDicts or pydantic models") from error
     properties, defs = (json_object(schema.get(key)) for key in ("properties", "$defs"))
     inline = {name: part for name, part in defs.items() if name not in _reached(name, defs)}
@@ -428,7 +439,7 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
 
 
 def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
-    """Return the definitions that a definition references, directly or through others."""
+    """Return the names of all definitions that a definition references, directly or indirectly."""
     reached, waiting = set[str](), [name]
     while waiting:
         found = set(re.findall(r'"\$ref": "#/\$defs/([^"]+)"', dumps(defs[waiting.pop()])))
@@ -438,12 +449,12 @@ def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
 
 
 def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> Json:
-    """Return the schema without noise and with references into ``defs`` inlined.
+    """Inline references to ``defs`` in a schema, and drop the keywords in ``_NOISE``.
 
     Args:
         schema: The schema, or a part of it.
-        defs: The definitions to inline.
-        named: True if the keys of the schema are names, not keywords.
+        defs: The definitions to inline, by name.
+        named: True if the keys of the schema are names rather than keywords.
     """
     if isinstance(schema, list):
         return [_inlined(part, defs) for part in schema]
@@ -455,12 +466,16 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
         if named or key not in _NOISE
     }
     target = _inlined(defs.get(str(copy.get("$ref")).removeprefix("#/$defs/")), defs)
-    # Keywords next to a reference override those of its definition.
+    # Keywords next to a reference override the keywords in the referenced definition.
     return target | {key: part for key, part in copy.items() if key != "$ref"} if isinstance(target, dict) else copy
 
 
 def _choices(text: str, name: str) -> tuple[str, list[Json]]:
-    """Split ``(choices: ["a", "b"])`` off the end of a description, and return the rest and the values."""
+    """Split a list such as ``(choices: ["a", "b"])`` off the end of a description.
+
+    Returns:
+        The description without the list, and the values.
+    """
     start = text.lower().rfind(_CHOICES)
     given = text[start + len(_CHOICES) :].strip()
     if start < 0 or not given.endswith(")"):
@@ -470,12 +485,14 @@ def _choices(text: str, name: str) -> tuple[str, list[Json]]:
     except ValueError:
         values = None
     if not is_list(values):
-        raise ToolsError(f'the choices of parameter {name!r} are {given[:-1]!r}; write a JSON list: ["red", "blue"]')
+        raise ToolsError(
+            f'the choices of parameter {name!r} must be a JSON list such as ["red", "blue"], not {given[:-1]!r}'
+        )
     return text[:start].rstrip(), [checked(each, name, ToolsError) for each in values]
 
 
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:
-    """Return the schema of a parameter with its description, and its default if it has a JSON form."""
+    """Return a parameter's schema with its description, and with its default if that can be converted to JSON."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
@@ -486,9 +503,9 @@ def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, st
     copy |= {"description": text} if text else {}
     copy |= {"enum": choices} if choices else {}
     if parameter.default is not parameter.empty:
-        with suppress(ValueError):  # a default without a JSON form is left out; the parameter stays optional
+        with suppress(ValueError):  # omit a default that can't be converted to JSON; the parameter stays optional
             form = to_jsonable_python(parameter.default)
-            # Set order differs between processes.
+            # Sort sets, because their order differs between processes.
             form = sorted(form, key=dumps) if isinstance(parameter.default, set | frozenset) else form
             copy["default"] = checked(form, parameter.name, ToolsError)
     return copy

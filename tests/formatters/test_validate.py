@@ -160,8 +160,8 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
         (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
         (turns(U | {"content": None}), "use a list"),
         (turns("UC1"), "put its result directly after it"),
-        (turns("U", tools=[TOOL, TOOL]), "use a unique name for each tool"),
-        (turns(), "add at least 1"),
+        (turns("U", tools=[TOOL, TOOL]), "use unique names"),
+        (turns(), "give at least 1"),
     ],
 )
 def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:

@@ -209,10 +209,10 @@ def test_what_other_keys_say_stays() -> None:
 def test_declarations_of_gemini_are_tools_of_their_own() -> None:
     declared = {"functionDeclarations": [{"name": "a"}, {"name": "b", "parameters": SCHEMA}]}
     assert ToolSet.of([tool("now"), declared]).copy() == [tool("now"), tool("a"), tool("b", parameters=SCHEMA)]
-    assert "tools[1] is named 'now', as tools[0] is" in refused(
+    assert "tools[0] and tools[1] are both named 'now'; use unique names" in refused(
         [tool("now"), {"functionDeclarations": [{"name": "now"}]}]
     )
-    assert "tools[0].functionDeclarations[1].function.name is None" in refused(
+    assert "tools[0].functionDeclarations[1].function.name must be a name" in refused(
         [{"functionDeclarations": [{"name": "a"}, {}]}]
     )
 
@@ -220,10 +220,10 @@ def test_declarations_of_gemini_are_tools_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (tool("x", parameters=FULL, required=["town"]), "tools[0].function has two different 'required'"),
-        (tool("x", parameters=FULL, input_schema=SCHEMA), "has the schemas 'parameters', 'input_schema'; keep one"),
-        ({"functionDeclarations": [], "googleSearch": {}}, "expected 'functionDeclarations' alone"),
-        ({"functionDeclarations": ["x"]}, "expected 'functionDeclarations' alone, a list of dicts"),
+        (tool("x", parameters=FULL, required=["town"]), "contains two different values for 'required'"),
+        (tool("x", parameters=FULL, input_schema=SCHEMA), "contains several schemas: 'parameters', 'input_schema'"),
+        ({"functionDeclarations": [], "googleSearch": {}}, "expected a dict with only 'functionDeclarations'"),
+        ({"functionDeclarations": ["x"]}, "expected a dict with only 'functionDeclarations', which must be a list"),
     ],
 )
 def test_what_is_ambiguous_is_an_error(wrong: dict[str, object], told: str) -> None:
@@ -252,42 +252,42 @@ def test_tools_of_other_types_pass_as_they_are() -> None:
 
 @pytest.mark.parametrize("tools", ["search", b"search", tool(), {}, search, 5, {search}, frozenset({search})])
 def test_tools_that_are_no_list_are_refused(tools: object) -> None:
-    assert "in a list: tools=[...]" in refused(tools)
+    assert "tools must be a list of dicts and functions, as in tools=[...], not " in refused(tools)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "search", [], b"x", object()])
 def test_an_item_that_is_no_tool_is_named(wrong: object) -> None:
     message = refused([tool(), wrong])
-    assert message.startswith(f"tools[1] is the {type(wrong).__name__} ")
-    assert "expected a dict" in message
+    assert message.startswith("tools[1] must be a dict")
+    assert f"or a function, not {type(wrong).__name__} " in message
 
 
 @pytest.mark.parametrize(
     ("wrong", "advice"),
     [
         ({}, 'write {"type": "function", "function": {"name": ...'),
-        ({"name": "x", "params": {}}, 'wrap it as {"type": "function", "function": <this dict>}'),
-        ({"function": {"name": "x"}}, '"type": "function" belongs beside "function"'),
+        ({"name": "x", "params": {}}, 'write {"type": "function", "function": <this dict>}'),
+        ({"function": {"name": "x"}}, 'add "type": "function" next to "function"'),
         ({"type": ""}, "non-empty string"),
         ({"type": 5}, "non-empty string"),
     ],
 )
 def test_a_tool_without_a_type_is_told_the_right_form(wrong: dict[str, object], advice: str) -> None:
     message = refused([tool(), wrong])
-    assert message.startswith('tools[1] has no "type"')
+    assert message.startswith('tools[1] must contain "type"')
     assert advice in message
 
 
 @pytest.mark.parametrize(
     ("wrong", "path"),
     [
-        ({"type": "function"}, "tools[0].function is None"),
-        ({"type": "function", "function": "x"}, "tools[0].function is 'x'"),
-        ({"type": "function", "parameters": {}}, "tools[0].function is None"),
-        ({"type": "function", "function": {}}, "tools[0].function.name is None"),
-        (tool(""), "tools[0].function.name is ''"),
-        (tool("x", description=5), "tools[0].function.description is 5"),
-        (tool("x", parameters="{}"), "tools[0].function.parameters is '{}'"),
+        ({"type": "function"}, "tools[0].function must be a dict, not None"),
+        ({"type": "function", "function": "x"}, "tools[0].function must be a dict, not 'x'"),
+        ({"type": "function", "parameters": {}}, "tools[0].function must be a dict, not None"),
+        ({"type": "function", "function": {}}, "tools[0].function.name must be a name without spaces, "),
+        (tool(""), "quotes, < or >, not ''"),
+        (tool("x", description=5), "tools[0].function.description must be a string or omitted, not 5"),
+        (tool("x", parameters="{}"), "parameters must be a dict with a JSON Schema or omitted, not '{}'"),
     ],
 )
 def test_a_function_dict_that_is_wrong_is_named_with_its_path(wrong: dict[str, object], path: str) -> None:
@@ -298,7 +298,7 @@ def test_a_function_dict_that_is_wrong_is_named_with_its_path(wrong: dict[str, o
     "name", ["a b", "a\n", "\t", "a\x00", "a<b", "a>", 'a"', "a'", "a`", "a\u200b", "a\u2028", " "]
 )
 def test_a_name_that_could_break_out_is_refused(name: str) -> None:
-    assert "tools[0].function.name is " in refused([tool(name)])
+    assert "tools[0].function.name must be a name without spaces, " in refused([tool(name)])
 
 
 @pytest.mark.parametrize("name", ["a", "get-weather", "mcp.server/tool:x", "天气", "a" * 200, "a_1"])
@@ -314,8 +314,7 @@ def test_null_stands_for_a_part_left_out() -> None:
 @pytest.mark.parametrize("tools", [[tool("a"), tool("b"), tool("a")], [search, now, search]])
 def test_a_name_given_twice_is_refused(tools: list[Any]) -> None:
     message = refused(tools)
-    assert message.startswith("tools[2] is named ")
-    assert "tools[0]" in message
+    assert message.startswith("tools[0] and tools[2] are both named ")
 
 
 @pytest.mark.parametrize(
