@@ -1,9 +1,9 @@
-"""A prompt as values, and its layout as segments. Rendered text is never parsed.
+"""Prompts as values, and rendered prompts that record the origin of each part. Rendered text is never parsed.
 
-Both use *parts*: a list of strings whose even items are trusted (the developer's template, the model's markers) and
-whose odd items are not (values, history, tool results). The list starts and ends with a trusted item, which may be
-empty. Two lists are joined with an empty untrusted item between them. The index of a part therefore shows its trust, at
-no cost.
+Both store text as a list of *parts*. Its even items are trusted (the developer's template, the model's markers), and
+its odd items are untrusted (values, history, tool results). The first and last items are always trusted and may be
+empty. When two lists are joined, an empty untrusted item is inserted between them. The index of a part therefore
+determines whether it is trusted.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.msg import Block, Msg
 
-# The slot name of the model's markers and of fixed text.
+# The slot name for the model's markers and for fixed text.
 MARKERS = "markers"
 _MARKERS = (MARKERS,)
-# The slot of the user's text, and the names of the parts of a prompt that are not slots.
+# The name of the slot for the user's text.
 _INPUT = "input"
+# Names for parts of a prompt that are not slots of a template.
 _OWN_SLOTS = frozenset({MARKERS, "system", "instruction", "user", "tools", "history", "label"})
 
 
 class CountsText(Protocol):
-    """Anything that counts the tokens of a text, as every :class:`TokenCounter` does."""
+    """The interface for counting tokens in text, which every :class:`TokenCounter` implements."""
 
     def count_text(self, text: str, /) -> int:
-        """Return the number of tokens of a text."""
+        """Return the number of tokens in a text."""
         ...
 
 
 class Segment(NamedTuple):
-    """A run of rendered text with one origin.
+    """A run of rendered text from a single origin.
 
     Attributes:
-        text: The text; in untrusted text, control sequences are neutralised.
-        slot: The origin: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``, ``input``,
-            ``label``, or ``markers``.
-        trusted: True if the developer (or the model's own layout) wrote it.
+        text: The text. Control sequences in untrusted text are neutralised.
+        slot: The origin of the text: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
+            ``input``, ``label``, or ``markers``.
+        trusted: True if the text comes from the developer or from the model's own prompt format.
     """
 
     text: str
@@ -57,13 +58,13 @@ class Segment(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """The parts of a text, and their slots.
+    """The parts of a text, and the slot of each part.
 
     Attributes:
-        parts: Trusted and untrusted text in turn; the first and the last are trusted.
-        slots: The slot of each part.
-        note: The reason why origins are lost, if they are; only control sequences of the template are trusted then. Or
-            the roles of messages that the chat template does not render.
+        parts: Alternating trusted and untrusted texts; the first and the last are trusted.
+        slots: The name of the slot that each part comes from.
+        note: If the origins are unknown, the reason; in this case, only the template's control sequences are trusted.
+            Otherwise, the roles of messages that the chat template doesn't render, or an empty string.
     """
 
     parts: tuple[str, ...]
@@ -74,12 +75,12 @@ class Composition(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Rendered:
-    """A flat prompt with the origin of each character.
+    """A flat prompt that records the origin of each character.
 
     Args:
-        parts: Trusted and untrusted text in turn; the first and the last are trusted.
-        slots: The slot of each part.
-        note: The reason why origins are lost, if they are.
+        parts: Alternating trusted and untrusted texts; the first and the last are trusted.
+        slots: The name of the slot that each part comes from.
+        note: The reason why the origins are unknown, if they are (see :attr:`note`).
     """
 
     text: str
@@ -93,11 +94,11 @@ class Rendered:
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
-        """Return a flat prompt whose origins are computed on first use.
+        """Create a flat prompt whose origins are computed on first use.
 
         Args:
-            text: The text.
-            lay: Function that returns the origins; its parts make up the text.
+            text: The whole text.
+            lay: A function that returns the parts of the text and their slots.
         """
         made = cls.__new__(cls)
         object.__setattr__(made, "_laid", lay)
@@ -107,32 +108,33 @@ class Rendered:
     def _known(self) -> Composition:
         out = self._laid
         if not isinstance(out, Composition):
-            # Concurrent threads compute equal values.
+            # No lock is needed, because concurrent threads compute equal values.
             out = out()
             object.__setattr__(self, "_laid", out)
         return out
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Trusted and untrusted text in turn; the first and the last are trusted."""
+        """Alternating trusted and untrusted texts; the first and the last are trusted."""
         return self._known().parts
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The slot of each part."""
+        """The name of the slot that each part comes from."""
         return self._known().slots
 
     @property
     def note(self) -> str:
-        """The reason why origins are lost, if they are; only control sequences of the template are trusted then.
+        """The reason why the origins are unknown, or the roles that the chat template doesn't render.
 
-        Or the roles of messages that the chat template does not render, such as ``developer``.
+        If the origins are unknown, only the template's control sequences are trusted. An example of a role that a chat
+        template may not render is ``developer``. Usually an empty string.
         """
         return self._known().note
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in order, without empty ones; adjacent segments of the same origin are merged."""
+        """The non-empty segments in order; adjacent segments from the same origin are merged."""
         segments: list[Segment] = []
         for index, (text, slot) in enumerate(zip(self.parts, self.slots, strict=True)):
             trusted = is_trusted(index, text)
@@ -145,15 +147,15 @@ class Rendered:
         return tuple(segments)
 
     def tokens(self, counter: CountsText) -> dict[str, int]:
-        """Count the tokens of each slot.
+        """Count the tokens in each slot.
 
-        Each segment is counted alone, so a token that would span two segments counts in both.
+        Each segment is counted separately, so a token that spans two segments is counted in both.
 
         Args:
-            counter: Anything with ``count_text(text) -> int``.
+            counter: An object with a method ``count_text(text) -> int``.
 
         Returns:
-            Tokens by slot, in the order in which the slots first appear.
+            The token count of each slot, in the order in which the slots first appear.
         """
         counts: dict[str, int] = {}
         for text, slot, _ in self.segments:
@@ -161,17 +163,18 @@ class Rendered:
         return counts
 
     def encode(self, tokenizer: TokenizerLike) -> list[int]:
-        """Return token ids in which only trusted text can become a special token.
+        """Encode the prompt to token ids, so that only trusted text can become a special token.
 
-        Untrusted text becomes ordinary tokens. For text without control sequences, the ids equal the tokenizer's own.
-        No beginning-of-sequence or end-of-sequence ids are added: the text already contains its markers.
+        Untrusted text becomes ordinary tokens. If it contains no control sequences, the ids equal the tokenizer's own
+        encoding. No beginning-of-sequence or end-of-sequence ids are added, because the text already contains the
+        model's markers.
 
         Args:
-            tokenizer: A tokenizer of the packages tokenizers or tiktoken, a fast one of transformers, mistral-common's
-                Tekkenizer; or a :class:`TokenCache` of one, which encodes only new texts.
+            tokenizer: A tokenizer from tokenizers or tiktoken, a fast tokenizer from transformers, mistral-common's
+                Tekkenizer, or a :class:`TokenCache` that wraps one of these and encodes only new texts.
 
         Raises:
-            TokenizerError: The tokenizer is none of these.
+            TokenizerError: The tokenizer's type is not supported.
         """
         from lazyprompt.messages.encoding import TokenCache, encode  # noqa: PLC0415 - only ids need it
 
@@ -207,8 +210,8 @@ class Text:
     """A text that records which of its parts came from values.
 
     Args:
-        parts: Trusted and untrusted text in turn; the first and the last are trusted.
-        slots: The slot of each part.
+        parts: Alternating trusted and untrusted texts; the first and the last are trusted.
+        slots: The name of the slot that each part comes from.
     """
 
     parts: tuple[str, ...] = ("",)
@@ -216,16 +219,16 @@ class Text:
 
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
-        """Return text that the developer wrote."""
+        """Create a text that consists of one trusted part."""
         return cls((text,), (slot,))
 
     def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
         """Return a copy with another text in a slot, and True if the slot does not occur.
 
         Args:
-            name: The slot.
-            text: The text.
-            every: True to replace every occurrence; otherwise the occurrences after the first become empty.
+            name: The name of the slot.
+            text: The new text of the slot.
+            every: True to replace every occurrence; False to replace the first occurrence and empty all others.
         """
         places = [at for at, slot in enumerate(self.slots) if slot == name and not is_trusted(at, self.parts[at])]
         parts = [*self.parts]
@@ -241,7 +244,7 @@ class Text:
 
 
 class OfMessage(str):
-    """The slot of a part of a filled message. It equals the slot's plain name; only its class marks it."""
+    """The slot name of a part in a filled message. It equals a plain string; only the class differs."""
 
     __slots__ = ()
 
@@ -249,23 +252,23 @@ class OfMessage(str):
 class FilledText(str):
     """The text of a message that was filled from a template.
 
-    Adding, slicing or formatting it returns plain text, which is untrusted.
+    Concatenating, slicing or formatting it returns a plain string, which is untrusted.
 
     Attributes:
-        origins: The parts with their slots.
+        origins: The parts of the text and their slots.
     """
 
     __slots__ = ("origins",)
     origins: Text
 
     def __new__(cls, origins: Text) -> Self:
-        """Join the parts."""
+        """Create the string by joining the parts."""
         made = super().__new__(cls, "".join(origins.parts))
         made.origins = Text(origins.parts, tuple(map(OfMessage, origins.slots)))
         return made
 
     def strip(self, chars: str | None = None, /) -> FilledText:
-        """Strip as ``str.strip`` does, with origins."""
+        """Strip the text like ``str.strip`` and keep the origins."""
         return FilledText(Text(tuple(stripped(self.origins.parts, chars)), self.origins.slots))
 
     def __reduce__(self) -> tuple[type[FilledText], tuple[Text]]:
@@ -273,12 +276,12 @@ class FilledText(str):
 
 
 def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
-    """Strip the text that the parts form, as ``str.strip`` does."""
+    """Strip the joined text of parts like ``str.strip``, and return the remaining parts."""
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
             text = strip(texts[index], chars)
-            # Keep an unchanged value, which may be a JsonText: JSON has no space at its ends.
+            # Keep an unchanged value as the same object, because it may be a `JsonText`.
             if text != texts[index]:
                 texts[index] = text
             if text:
@@ -287,7 +290,7 @@ def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
 
 
 def join_lines(texts: Sequence[str]) -> str:
-    """Join texts with newlines; the result has origins if one of the texts does."""
+    """Join texts with newlines. The result keeps origins if one of the texts is a :class:`FilledText`."""
     if not any(isinstance(text, FilledText) for text in texts):
         return "\n".join(texts)
     parts, slots = [""], [MARKERS]
@@ -300,7 +303,7 @@ def join_lines(texts: Sequence[str]) -> str:
 
 
 def filled_texts(message: Msg) -> Iterator[FilledText]:
-    """Yield the texts of a message that a template filled."""
+    """Yield the texts in a message that were filled from a template."""
     content = message.content
     for text in (content,) if isinstance(content, str) else map(_text_in, content):
         if isinstance(text, FilledText):
@@ -308,7 +311,7 @@ def filled_texts(message: Msg) -> Iterator[FilledText]:
 
 
 def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
-    """Return a message with its filled texts changed; the same message if it has none."""
+    """Apply a function to the filled texts of a message. A message without filled texts is returned itself."""
     content = message.content
     if isinstance(content, FilledText):
         changed: str | tuple[Block, ...] = change(content)
@@ -322,7 +325,7 @@ def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
 
 
 def without_origins(message: Msg) -> Msg:
-    """Return a message whose texts are plain."""
+    """Return a message in which filled texts are replaced by plain strings."""
     return map_filled(message, str.__str__)
 
 
@@ -337,30 +340,33 @@ def _with_text(block: Block, change: Callable[[FilledText], str]) -> Block:
 
 
 def _developers(given: Text | str, slot: str) -> Text:
-    """Return a part of an instruction; a plain string is the developer's own."""
+    """Return a part of an instruction as a ``Text``. A plain string is trusted as the developer's own text."""
     if isinstance(given, Text):
         return given
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
 
 
 class PromptFiller(Protocol):
-    """A template with its values, which fills a prompt again when a list has fewer items.
+    """A template with its values, which can fill a prompt again after a list was shortened.
 
-    It is a value like the prompt: it can be pickled and doesn't reference the prompter.
+    Implementations are values like the prompt, so they can be pickled and don't reference the prompter.
     """
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The non-empty lists among the values, by slot name."""
+        """The values that are non-empty lists, by slot name."""
         ...
 
     @property
     def fills_turns(self) -> bool:
-        """True if values are filled into the conversation's messages, or into slots with other names (prompt files)."""
+        """True if values are filled into the conversation's messages, or into slots with other names.
+
+        Both occur only in prompt files.
+        """
         ...
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return the prompt, filled again with other items for a list."""
+        """Fill the prompt again, with other items for one list."""
         ...
 
 
@@ -369,27 +375,28 @@ class PromptFiller(Protocol):
 class Prompt:
     """A prompt as values, independent of any model's format.
 
-    A prompter fills it, a budget trims it, and a target renders it.
+    A prompter fills the prompt, a budget trims it, and a target renders it.
 
     Args:
-        system: The system text; ``None`` means the model family's text, or else the default.
-        instruction: The system-level instruction with its values; a plain string is the developer's own.
-        user: The user-level instruction with its values; a plain string is the developer's own.
-        input: The current user text, which is untrusted; ``""`` renders the user's section without text, and ``None``
-            omits the section if the history awaits an answer.
-        history: The earlier messages, in any accepted form.
-        tools: The tools the model may call.
-        label: The assistant's expected answer, in training data.
-        opening: The number of the prompter's own messages at the start of the history; a budget keeps them.
-        closing: The number of the prompter's own messages at the end of the history; a budget keeps them.
-        report: Entries for a payload's report about content that the prompt drops, such as attributes of a prompt file.
-        source: The template and values that the prompt was filled from, if a value is a list and there is a budget.
+        system: The system text; ``None`` means the model family's default text or, without one, the general default.
+        instruction: The system-level instruction, filled with values; a plain string is trusted text.
+        user: The user-level instruction, filled with values; a plain string is trusted text.
+        input: The current user text, which is untrusted. ``""`` renders the user's section without text, and ``None``
+            omits the section if the history already awaits a response.
+        history: The earlier messages, in any accepted format.
+        tools: The tools that the model may call.
+        label: The expected response of the assistant, for training data.
+        opening: The number of the prompter's own messages at the start of the history, which a budget never drops.
+        closing: The number of the prompter's own messages at the end of the history, which a budget never drops.
+        report: Entries to add to a payload's report about content that the prompt drops, such as attributes in a prompt
+            file.
+        source: The template and the values that the prompt was filled from, if a value is a list and a budget is set.
 
     Raises:
         TemplateError: The system text or the instruction is not a string.
         SlotError: The input or the label is not a string.
-        HistoryError: The history has no accepted form.
-        ToolsError: A tool cannot be described.
+        HistoryError: The history's format is not accepted.
+        ToolsError: A tool is invalid, or its schema can't be generated.
     """
 
     system: str | None
@@ -435,25 +442,28 @@ class Prompt:
 
     @property
     def said(self) -> str | None:
-        """The user's text: the user's part of the instruction and the input; None if both are empty."""
+        """The user-level instruction followed by the input, or None if both are empty."""
         return "".join(self.user.parts) + (self.input or "") or None
 
     @property
     def conversation(self) -> tuple[Msg, ...]:
-        """The messages of the history that are not the prompter's own."""
+        """The messages in the history, without the prompter's own messages."""
         messages = self.history.messages
         return messages[self.opening : len(messages) - self.closing]
 
     @property
     def plain_messages(self) -> Sequence[Msg]:
-        """The messages of the history, with plain strings for filled texts."""
+        """The messages in the history, with filled texts replaced by plain strings."""
         if not self.opening and not self.closing:
             return self.history.messages
         return [*map(without_origins, self.history.messages)]
 
     @property
     def texts(self) -> tuple[Text, ...]:
-        """The texts that templates filled, in order: the instruction, the prompter's own messages, the user's part."""
+        """The texts filled from templates: the instruction, the prompter's own messages and the user-level instruction.
+
+        The texts are in this order.
+        """
         return (self.instruction, *self._own_texts, self.user)
 
     @property
@@ -469,12 +479,12 @@ class Prompt:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The pieces of the developer's own texts."""
+        """The trusted parts of the filled texts, which the developer wrote."""
         return tuple(part for text in self.texts for part in text.parts[::2])
 
     @property
     def slots(self) -> dict[str, tuple[str, ...]]:
-        """The values in the prompt by slot name, in order; a slot has one value for each occurrence."""
+        """The values in the prompt by slot name, in order, with one value for each occurrence of a slot."""
         found: dict[str, list[str]] = {}
         for text in self.texts:
             for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)):
@@ -486,23 +496,23 @@ class Prompt:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The values that are lists, by slot name; recorded only if there is a budget."""
+        """The values that are lists, by slot name; empty unless a budget is set."""
         return {} if self.source is None else self.source.lists
 
     def with_slot(self, name: str, text: str | Sequence[object]) -> Prompt:
-        """Return a copy with another value in a slot; ``input`` is the user's text.
+        """Return a copy with another value in a slot.
 
         Args:
-            name: The slot.
-            text: The text, which replaces every occurrence. If the occurrences have different values, it replaces the
-                first and empties the others. For a slot in :attr:`lists`, the items to fill the template with.
+            name: The name of the slot; ``input`` refers to the user's text.
+            text: The new text, which replaces every occurrence of the slot. If the occurrences have different values,
+                it replaces the first and empties all others. For a slot in :attr:`lists`, a list of new items.
 
         Raises:
-            SlotError: The prompt has no such slot, or no such list.
+            SlotError: The prompt has no slot or no list with this name.
         """
         if not isinstance(text, str):
             if self.source is None or name not in self.lists:
-                raise SlotError(f"the prompt has no list {name!r}{did_you_mean(name, self.lists)}; give its text")
+                raise SlotError(f"the prompt has no list {name!r}{did_you_mean(name, self.lists)}; pass a string")
             return self.source.fill(self, name, text)
         values = self.slots.get(name)
         if values is None:
@@ -520,7 +530,7 @@ class Prompt:
         return self.evolve(instruction=instruction, history=history, user=user, input=own)
 
     def _with_own_texts(self, change: Callable[[Text], Text]) -> History:
-        """Return the history with the texts of the prompter's own messages changed."""
+        """Return the history with a function applied to the filled texts of the prompter's own messages."""
         if not self.opening and not self.closing:
             return self.history
 
@@ -539,7 +549,7 @@ class Prompt:
 
     def evolve(self, **changes: object) -> Self:
         """Return a copy with some fields changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
+        return replace(self, **changes)  # type: ignore[arg-type]  # the constructor validates the values
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
         return Prompt, tuple(getattr(self, each.name) for each in fields(self))
@@ -564,7 +574,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     report: tuple[object, ...] = (),
     source: PromptFiller | None = None,
 ) -> Prompt:
-    """Build a prompt from checked fields, in a third of the constructor's time."""
+    """Build a prompt without validating the fields, in a third of the constructor's time."""
     draft = _PromptDraft()
     draft.system = system
     draft.instruction = instruction

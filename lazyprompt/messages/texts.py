@@ -1,4 +1,4 @@
-"""Changes the texts of a message one by one."""
+"""Applies a function to each text in a message."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 
 
 class ChangeText(Protocol):
-    """Function that returns the replacement of a text, or the same object if nothing changes."""
+    """A function that returns the replacement for a text, or the same object if the text does not change."""
 
     def __call__(self, text: str, *, behind_text: bool = False) -> str:
-        """Return the replacement of a text.
+        """Return the replacement for a text.
 
         Args:
-            text: The text.
-            behind_text: True if the preceding block of the content is a text too.
+            text: The original text.
+            behind_text: True if the preceding block is also a text block.
         """
         ...
 
 
 def with_texts(message: Msg, change: ChangeText) -> Msg:
-    """Change the texts of a message in order: its speaker, content, thoughts, ids, names, arguments and results.
+    """Apply a function to the speaker, content, reasoning, ids, names, arguments and results of a message, in order.
 
-    The native form stays. A changed thought loses its signature, which is only valid for the original text.
+    The native format does not change. Modified reasoning loses its signature, which is only valid for the original
+    text.
 
     Args:
-        message: The message; it is returned itself if no text changes.
-        change: Function that returns the replacement of a text.
+        message: The message, which is returned itself if no text changes.
+        change: A function that returns the replacement for a text.
     """
     speaker = change(message.speaker) if message.speaker else ""
     given = message.content
@@ -52,7 +53,7 @@ def with_texts(message: Msg, change: ChangeText) -> Msg:
 
 
 def json_with_texts(value: Json, change: ChangeText) -> Json:
-    """Change the texts of a JSON value, including the keys of objects; return the value itself if none changes."""
+    """Apply a function to the strings in a JSON value, including keys. A value without changes is returned itself."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Turns: messages with their index, which a provider's rules change and a writer renders."""
+"""Turns are messages with an index. A provider's rules modify them, and a writer renders them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
 
 Content: TypeAlias = "str | tuple[Block, ...]"
-# The role, the speaker's name (or an empty string), the content, and the index of its message.
+# A turn consists of the role, the speaker's name (or an empty string), the content, and the message's index.
 Turn: TypeAlias = "tuple[Role, str, Content, int]"
-# A turn for a writer. Its content may be in the provider's own form if no rule changed it.
+# A turn for a writer. The content may be in the provider's native format if no rule changed it.
 WrittenTurn: TypeAlias = "tuple[Role, str, Content | Native, int]"
 
 
 def turns_of(messages: Iterable[Msg]) -> list[Turn]:
-    """Return a turn for each message."""
+    """Convert each message to a turn."""
     return [(message.role, message.speaker, message.content, at) for at, message in enumerate(messages)]
 
 
@@ -29,9 +29,9 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 
 
 def are_texts(messages: Sequence[Msg]) -> bool:
-    """Return True if all messages are non-blank texts without names and metadata.
+    """Return True if all messages are non-blank strings without names and metadata.
 
-    Most conversations are, and rules about blocks, names and media are skipped for them.
+    Most conversations consist of such messages, and need no rules for blocks, names or media.
     """
     return not [
         message
@@ -48,12 +48,12 @@ def are_texts(messages: Sequence[Msg]) -> bool:
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
-    """Return a content as blocks; plain text is a single block."""
+    """Return message content as blocks. A plain string becomes a single block."""
     return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
 
 
 def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
-    """Return the names of the tools that turns call, by call id."""
+    """Return the names of the tools called in turns, by call id."""
     return {
         block.id: block.name
         for turn in turns
@@ -64,12 +64,12 @@ def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
 
 
 def calls_tools(content: Content) -> bool:
-    """Return True if a content has a tool call."""
+    """Return True if the content contains a tool call."""
     return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
 def without_signed_thoughts(content: Content) -> Content:
-    """Return a content without the thoughts that a provider signed; the content itself if there are none."""
+    """Return the content without reasoning that a provider signed. If there is none, the content itself is returned."""
     if isinstance(content, str) or not any(map(_is_signed, content)):
         return content
     return tuple(block for block in content if not _is_signed(block))

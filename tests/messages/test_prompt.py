@@ -162,7 +162,7 @@ def test_a_changed_prompt_leaves_the_first_as_it_was() -> None:
 
 
 def test_a_prompt_refuses_a_history_and_tools_of_a_wrong_shape() -> None:
-    with pytest.raises(HistoryError, match=r"^history\[0\] has 3 items"):
+    with pytest.raises(HistoryError, match=r"^history\[0\] contains 3 items"):
         Prompt(history=[("a", "b", "c")])  # type: ignore[list-item]
     with pytest.raises(ToolsError, match=r"tools\[0\]"):
         Prompt(tools=[5])  # type: ignore[list-item]
