@@ -1,6 +1,7 @@
-"""Writes messages in the form of OpenAI's Chat Completions API.
+"""Writes messages in the format of OpenAI's Chat Completions API.
 
-Source of the form: the Chat Completions API reference, "Create chat completion", and the types of the official client.
+The format is documented in the Chat Completions API reference, "Create chat completion", and in the types of the
+official client.
 """
 
 from __future__ import annotations
@@ -33,25 +34,26 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import MediaBlock, Msg, Source
     from lazyprompt.messages.turns import WrittenTurn
 
-# Keys with a meaning in the form. A reader puts all other non-empty keys into the metadata of the Msg.
+# Keys that have a meaning in this format. Parsing stores all other non-empty keys in the message's metadata.
 KNOWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
 )
-# The names of speakers and tools that the API accepts, and the ids of calls.
+# The pattern of speaker and tool names that the API accepts.
 NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# The pattern of tool call ids that the API accepts.
 IDS = re.compile(r"[^\x00-\x1f\x7f]{1,40}")
 ID_LENGTH = 40
-# The result sent for a call without one.
+# The text sent as the result of a tool call that has no result.
 NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
-# Punctuation that a mapped name keeps. All other punctuation is replaced, so the name completes no control sequence.
+# Punctuation allowed in mapped names. Other punctuation is replaced, so a name can't complete a control sequence.
 _MAPPED_PUNCTUATION = " ._:-"
-# The form's names of audio formats, by their MIME subtypes.
+# OpenAI's names for audio formats, by MIME subtype.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
 
 class OpenAIPrompt(TypedDict):
-    """The OpenAI form of a prompt: ``messages``, and ``tools`` if there are any.
+    """A prompt in the OpenAI format, with ``messages`` and, if the prompt has tools, ``tools``.
 
     All values are JSON. They are typed ``Any`` so that users can index them without a cast.
     """
@@ -61,7 +63,7 @@ class OpenAIPrompt(TypedDict):
 
 
 def source_of(url: str) -> Source:
-    """Return the source of an address: a ``data:`` address is the media itself."""
+    """Build the media source for a URL. A base64 ``data:`` URL becomes a :class:`Base64Source`."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return Base64Source(head.removeprefix("data:").removesuffix(";base64"), data)
@@ -69,9 +71,10 @@ def source_of(url: str) -> Source:
 
 
 def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
-    """Return a name or id in a provider's alphabet: the text itself, or its allowed characters and a hash.
+    """Map a name or id to one that a provider accepts.
 
-    The hash keeps different texts apart, and equals itself in every process.
+    A text that matches the pattern is returned unchanged. Otherwise, invalid characters are replaced and a hash is
+    appended, so that different texts stay different. The hash is the same in every process.
     """
     if pattern.fullmatch(text):
         return text
@@ -79,37 +82,39 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     kept = (each.isalnum() or each in _MAPPED_PUNCTUATION for each in text)
     mapped = (each if keep and pattern.fullmatch(f"a{each}") else "_" for each, keep in zip(text, kept, strict=True))
     left = "".join(mapped).strip("_")[: length - 9]
-    # Some providers accept ids of one length only: the hash has any length.
+    # Some providers accept ids of one length only, so the last candidate is a hash of this length.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
     return next(filter(pattern.fullmatch, candidates))
 
 
 @dataclass(frozen=True, slots=True)
 class UrlPart:
-    """A writer of media as ``{"type": "video_url", "video_url": {"url": ...}}``; base64 becomes a ``data:`` address.
+    """A writer for media parts such as ``{"type": "video_url", "video_url": {"url": ...}}``.
+
+    Base64 content is written as a ``data:`` URL.
 
     Args:
-        kind: The ``type`` of the part, and its other key.
+        kind: The value of ``type``, which is also the name of the part's other key.
     """
 
     kind: str
 
     def __call__(self, block: MediaBlock) -> JsonObject:
-        """Return the part of a block."""
+        """Write a media block as a content part."""
         return {"type": self.kind, self.kind: {"url": address_of(block.source)}}
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIWriter:
-    """Writer of turns in the form of the Chat Completions API, and in the forms that differ from it in a few places.
+    """A writer for turns in the Chat Completions format and in similar formats.
 
     Args:
-        no_text: The content of a message that only calls tools.
-        text_lists: True to write several texts as a list of parts, and False to join them with newlines.
-        named_results: True if a result has the name of its tool.
-        thinking: The key of a message for its thoughts; None leaves them out.
-        parts: The writers of blocks whose parts differ from OpenAI's, by kind.
-        lists: True if a content is always a list of parts.
+        no_text: The content of a message that contains only tool calls.
+        text_lists: True to write several texts as a list of parts; False to join them with newlines.
+        named_results: True to include the tool's name in a tool result.
+        thinking: The message key for reasoning; None omits the reasoning.
+        parts: Custom part writers, by block kind, for parts that differ from OpenAI's.
+        lists: True to always write content as a list of parts.
     """
 
     no_text: Json = None
@@ -120,17 +125,17 @@ class OpenAIWriter:
     lists: bool = False
 
     def messages(self, turns: Iterable[WrittenTurn], *, names: bool = True) -> list[JsonObject]:
-        """Write turns as messages: one for each tool result, and one for the rest of a turn.
+        """Write each turn as one message for each tool result and one message for all other blocks.
 
         Args:
-            turns: The turns.
+            turns: The turns to write.
             names: True to write the speakers' names.
 
         Returns:
-            Fresh dicts that share nothing mutable with the turns.
+            New dicts that share no mutable data with the turns.
 
         Raises:
-            FormatError: The form cannot express a block.
+            FormatError: The format cannot express a block.
         """
         written: list[JsonObject] = []
         add, lists = written.append, self.lists
@@ -154,12 +159,12 @@ class OpenAIWriter:
             if own:
                 self.fill(message, others)
             answers = [self.result(block) for block in results]
-            # A result never precedes its call.
+            # A tool result must not precede its call.
             written += [*own, *answers] if "tool_calls" in message else [*answers, *own]
         return written
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
-        """Put the blocks of a turn into its message."""
+        """Write the blocks of a turn into the message dict."""
         calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
         content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
         if content or not calls:
@@ -173,24 +178,24 @@ class OpenAIWriter:
             message["tool_calls"] = list(calls)
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """Write a content: as a string if it has only texts, else as parts."""
+        """Write blocks as a string if all are text, or as a list of parts otherwise."""
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         if not self.lists and len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
             return "\n".join(texts)
         return [self.part(block) for block in blocks]
 
     def part(self, block: Block) -> JsonObject:
-        """Write a block as a part of a content."""
+        """Write a block as a content part, with the custom writer for its kind if there is one."""
         return self.parts.get(block.kind, write_part)(block)
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """Write a call of a tool."""
+        """Write a tool call."""
         arguments: JsonObject = block.input if block.raw_input is None else {"raw_input": block.raw_input}
         function: JsonObject = {"name": block.name, "arguments": to_json(arguments)}
         return {"id": block.id, "type": "function", "function": function}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
-        """Write the result of a call of a tool as a message."""
+        """Write a tool result as a separate message."""
         output = block.output
         if not isinstance(output, str) or self.lists:
             blocks = (TextBlock(output),) if isinstance(output, str) else output
@@ -207,27 +212,28 @@ _PLAIN = OpenAIWriter(text_lists=True, named_results=True)
 
 
 def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list[JsonObject]:
-    """Write messages as OpenAI dicts, without the rules of a provider.
+    """Write messages as OpenAI dicts, without applying any provider's message rules.
 
     Args:
-        messages: The messages.
-        writer: The writer; by default, thoughts are left out and results are named.
+        messages: The messages to write.
+        writer: The writer; the default omits reasoning and includes the tools' names in results.
 
     Returns:
-        Fresh dicts; keys of the metadata that have no meaning in the form are keys of the dict.
+        New dicts. Metadata keys that have no meaning in the format are included as keys of the message.
 
     Raises:
-        FormatError: A block has no OpenAI form (video, or audio at an address), or the metadata are not JSON.
+        FormatError: The format cannot express a block (such as video, or audio with a URL), or the metadata is not
+            JSON.
     """
     found: list[JsonObject] = []
     for message in messages:
-        # In this form, the addresses of a message are those of images.
+        # In this format, the URLs of a message always refer to images.
         pictures = [ImageBlock(source_of(url)) for url in message.urls]
         content = (*message.blocks, *pictures) if pictures else message.content
         speaker = "" if message.speaker == message.role else message.speaker
         dicts = writer.messages([(message.role, speaker, content, 0)])
         if message.metadata:
-            # Keys that have a meaning in this form come from the message itself, never from its metadata.
+            # Keys that have a meaning in this format are never taken from the metadata.
             extra = {key: value for key, value in message.metadata.items() if key not in {*KNOWN_KEYS, PART_FIELDS}}
             dicts[0 if "tool_calls" in dicts[0] else -1] |= checked_object(extra, "metadata", FormatError)
         found += dicts
@@ -235,10 +241,10 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
 
 
 def write_part(block: Block) -> JsonObject:
-    """Write a block as a part of a message's content.
+    """Write a block as an OpenAI content part.
 
     Raises:
-        FormatError: The form cannot express the block.
+        FormatError: The format cannot express the block.
     """
     match block:
         case TextBlock(text):
@@ -251,13 +257,13 @@ def write_part(block: Block) -> JsonObject:
         case FileBlock(Base64Source() as source, filename=filename):
             return {"type": "file", "file": _given("filename", filename) | {"file_data": address_of(source)}}
         case AudioBlock(URLSource(url)) | FileBlock(URLSource(url)):
-            # The query of an address may contain a secret.
+            # The query string of a URL may contain a secret.
             raise FormatError(
-                f"the OpenAI form does not support this {block.kind} block: it needs data, not an address such as "
-                f"{url.partition('?')[0]!r}; give {type(block).__name__}.from_file(path), or a base64 source"
+                f"the OpenAI format does not support {block.kind} blocks with a URL such as "
+                f"{url.partition('?')[0]!r}; use {type(block).__name__}.from_file(path) or a Base64Source"
             )
         case _:
-            raise FormatError(f"the OpenAI form does not support this {block.kind} block: {block!r}")
+            raise FormatError(f"the OpenAI format does not support this {block.kind} block: {block!r}")
 
 
 def _given(name: str, value: str | None) -> JsonObject:
@@ -266,5 +272,5 @@ def _given(name: str, value: str | None) -> JsonObject:
 
 
 def address_of(source: Source) -> str:
-    """Return the address of a medium; base64 as a ``data:`` address."""
+    """Return the URL of a media source. Base64 content becomes a ``data:`` URL."""
     return source.url if isinstance(source, URLSource) else f"data:{source.media_type};base64,{source.data}"

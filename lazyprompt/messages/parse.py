@@ -1,7 +1,7 @@
-"""Parses messages in every accepted form: the only reader of conversations.
+"""Parses conversations with messages in every accepted format.
 
-``FORMS`` has a row for each form of a dict or object, with its characteristic keys and its reader. A reader gets the
-name of the item for errors, and the calls without a result.
+``FORMS`` lists the formats of dicts and objects, each with its characteristic keys and its reader. A reader receives
+the item's name for errors and the tool calls that have no result yet.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields
 
-    # Arguments: the fields of an item, its name in errors, and the calls without a result.
+    # The arguments are the item's fields, its name in errors, and the tool calls without a result.
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
     "LangChain tuple or message, or a Msg"
 )
-# The number of items of a pair.
 _PAIR = 2
 
 
 class MessageForm(NamedTuple):
-    """A form of message dicts, with its characteristics.
+    """A format of message dicts, with the criteria that identify it.
 
     Attributes:
-        name: The form's name in errors.
-        read: The reader.
-        keys: The keys that every dict of this form has.
-        types: The values of ``type`` of this form; empty if any value is possible.
-        lacks: Keys of other forms that no dict of this form has.
-        others: The values of ``type`` of other forms.
-        apart: Keys that a dict of another form has together, and a dict of this form never; empty for none.
+        name: The format's name in errors.
+        read: The function that parses a dict in this format.
+        keys: The keys that every dict in this format contains.
+        types: The values of ``type`` that identify this format; empty if any value is possible.
+        lacks: Keys that never occur in this format.
+        others: The values of ``type`` that identify other formats.
+        apart: Keys that a dict in this format never contains all together; empty for no restriction.
     """
 
     name: str
@@ -59,7 +58,7 @@ class MessageForm(NamedTuple):
     apart: frozenset[str] = frozenset()
 
     def matches(self, item: Fields) -> bool:
-        """Return True if a dict is of this form."""
+        """Return True if a dict is in this format."""
         given = item.keys()
         if not self.keys <= given or not self.lacks.isdisjoint(given) or (self.apart and self.apart <= given):
             return False
@@ -75,14 +74,15 @@ def _read_openai(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def _only(*keys: str) -> Reader:
-    """Return the reader of a dict in which only these keys are the message."""
+    """Return a reader that ignores all other keys of a dict."""
     return lambda item, where, waiting: _read_openai({key: item[key] for key in keys if key in item}, where, waiting)
 
 
 _OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
-# The attributes of message objects that are not from official clients: AgentScope's, LangChain's and Gemini's. An
-# object with the first two attributes is such a message.
+# The attributes of LangChain's messages in addition to `type` and `content`.
 _BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
+# The attributes of message objects from AgentScope, LangChain and Gemini.
+# An object with the first two attributes of a row is a message of this kind.
 _ATTRIBUTES = (
     ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
     ("type", "content", *_BESIDE_TYPE),
@@ -90,41 +90,39 @@ _ATTRIBUTES = (
 )
 
 FORMS = (
-    MessageForm("a content of Gemini", read_content, frozenset({"parts"})),
-    MessageForm("a message of LangChain", read_message, frozenset({"type"}), TYPES),
-    MessageForm("a message of ShareGPT", read_turn, KEYS),
+    MessageForm("a Gemini content", read_content, frozenset({"parts"})),
+    MessageForm("a LangChain message", read_message, frozenset({"type"}), TYPES),
+    MessageForm("a ShareGPT message", read_turn, KEYS),
+    MessageForm("a Responses API item", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
+    # New releases of the API add item types, so items of unknown types are also accepted.
     MessageForm(
-        "an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})
-    ),
-    # New releases of the API add types of items.
-    MessageForm(
-        "an item of the Responses API",
+        "a Responses API item",
         read_item,
         frozenset({"type"}),
         lacks=frozenset({"parts", "stop_reason"}),
         others=frozenset({*TYPES, *ITEMS, *PART_TYPES}),
         apart=frozenset({"role", "content"}),
     ),
-    MessageForm("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
-    MessageForm("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
+    MessageForm("an Anthropic response", _only("role", "content"), frozenset({"content", "stop_reason"})),
+    MessageForm("an AgentScope Msg", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
 )
-"""The forms of dicts except OpenAI's, which Anthropic's messages share."""
+"""All formats of dicts, except the shared format of OpenAI's and Anthropic's messages."""
 
-_OPENAI = MessageForm("a message of OpenAI or Anthropic", _read_openai)
+_OPENAI = MessageForm("an OpenAI or Anthropic message", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
-# A dict without any of these keys is of OpenAI's form.
+# A dict without any of these keys is in OpenAI's format.
 _MARKS = frozenset[str]().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
-# The forms of items in a list for the Responses API.
+# The formats that a list of Responses API items may contain.
 _ITEMS = _ITEM_FORMS | {_OPENAI}
 
 
 class ParsedMessages(NamedTuple):
-    """The messages of a list, with the items they were parsed from.
+    """Parsed messages, with the indices of the items they were parsed from.
 
     Attributes:
-        messages: The messages.
-        firsts: The index of the first item of each message. Its items end before the next message's first one.
-        has_forms: True if an item is a dict or an object in another form than OpenAI's.
+        messages: The parsed messages.
+        firsts: The index of each message's first item. A message's last item precedes the next message's first item.
+        has_forms: True if an item is a dict or object in a format other than OpenAI's.
     """
 
     messages: list[Msg]
@@ -132,26 +130,30 @@ class ParsedMessages(NamedTuple):
     has_forms: bool = False
 
     def sources(self, count: int) -> list[range]:
-        """Return the indices of the items of each message, in a list of ``count`` items."""
+        """Return the range of item indices for each message.
+
+        Args:
+            count: The number of items in the parsed list.
+        """
         borders = dict(pairwise([*dict.fromkeys(self.firsts), count]))
         return [range(first, borders[first]) for first in self.firsts]
 
 
 def parse_messages(items: object, where: str = "history") -> list[Msg]:
-    """Parse messages in any accepted form.
+    """Parse messages in any accepted format.
 
     Args:
-        items: A list of pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture. A pair
-            without a question is a greeting of the assistant.
+        items: A list that may mix pairs, message dicts from any provider, LangChain messages, and :class:`Msg` objects.
+            A pair without a question is a greeting from the assistant.
         where: The name of the list in errors.
 
     Returns:
-        The messages. Null and empty keys are dropped, a name that repeats the role is not a speaker, and arguments of a
-        call that are not a JSON object become its ``raw_input``.
+        The messages. Null and empty keys are dropped, and a name that equals the role is not a speaker. Call arguments
+        that are not a JSON object are stored as ``raw_input``.
 
     Raises:
-        HistoryError: ``items`` is not a list, or an item has no accepted form or an ambiguous one; the error names its
-            index.
+        HistoryError: ``items`` is not a list, or an item's format is ambiguous or not accepted; the error includes the
+            item's index.
         MediaError: A media block has no usable source.
     """
     messages, forms, counts = _parse_each(items, where)
@@ -161,7 +163,7 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
 
 
 def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
-    """Parse messages as :func:`parse_messages` does, with the items that each was parsed from."""
+    """Parse messages like :func:`parse_messages`, and record which items each message was parsed from."""
     messages, forms, counts = _parse_each(items, where)
     parsed = _with_sources(messages, counts)._replace(has_forms=any(forms.values()))
     return _with_items_joined(parsed, forms) if not _ITEM_FORMS.isdisjoint(forms.values()) else parsed
@@ -171,7 +173,7 @@ def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessa
     firsts: list[int] = []
     while len(firsts) < len(messages):
         at = firsts[-1] + 1 if firsts else 0
-        # Some items are not messages.
+        # Skip items that produced no message.
         while counts.get(at, 1) == 0:
             at += 1
         firsts += [at] * counts.get(at, 1)
@@ -179,14 +181,14 @@ def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessa
 
 
 def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, MessageForm | None], dict[int, int]]:
-    """Parse each item on its own.
+    """Parse each item separately.
 
     Returns:
-        The messages; the form of each item that is not in OpenAI's form, by index; and the number of messages of each
-        item that is not one message, by index.
+        The messages; the format of each item that is not in OpenAI's format, by index; and the number of messages from
+        each item that didn't produce exactly one, by index.
     """
     if not isinstance(items, list | tuple):
-        raise HistoryError(f"a history is a list, not a {type(items).__name__}; its items are {_ACCEPTED}")
+        raise HistoryError(f"a history must be a list, not {type(items).__name__}; each item must be {_ACCEPTED}")
     given = cast("Sequence[Any]", items)
     messages: list[Msg] = []
     waiting = OpenCalls(messages)
@@ -213,28 +215,28 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
 
 
 def parse_message(item: object, where: str) -> Msg:
-    """Parse one message.
+    """Parse a single message.
 
     Args:
-        item: A message dict of any provider, or a Msg.
-        where: Its name in errors.
+        item: A message dict from any provider, or a :class:`Msg`.
+        where: The item's name in errors.
 
     Raises:
-        HistoryError: The item is not exactly one message.
+        HistoryError: The item does not contain exactly one message.
         MediaError: A media block has no usable source.
     """
     _, messages = _parse_item(item, where, OpenCalls(), ())
     if len(messages) != 1:
-        raise HistoryError(f"{where} is {len(messages)} messages; give one")
+        raise HistoryError(f"{where} contains {len(messages)} messages; expected exactly one")
     return messages[0]
 
 
 def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm | None]) -> ParsedMessages:
-    """Join the items of the Responses API that belong to one message; the list may also contain plain messages.
+    """Join Responses API items that are parts of one message. The list may also contain plain messages.
 
     Args:
         parsed: The messages, before joining.
-        forms: The form of each item that is not in OpenAI's form, by index.
+        forms: The format of each item that is not in OpenAI's format, by index.
     """
     found = ParsedMessages([], [], parsed.has_forms)
     messages, firsts, _ = found
@@ -254,7 +256,7 @@ def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm |
 def _parse_item(
     given: object, where: str, waiting: OpenCalls, items: Sequence[object]
 ) -> tuple[MessageForm | None, tuple[Msg, ...]]:
-    """Parse a message dict or object, a pair, or a Msg. Pairs and Msg have no form in the table."""
+    """Parse a message dict or object, a pair, or a ``Msg``. For pairs and ``Msg``, the returned format is None."""
     if isinstance(given, Msg):
         return None, (given,)
     try:
@@ -263,25 +265,25 @@ def _parse_item(
             return form, form.read(fields, where, waiting)
         return None, _read_pair(given, where, items)
     except (HistoryError, MediaError) as error:
-        # Errors of blocks don't name the item.
+        # Errors in blocks don't include the item's name.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
 
 
 def _form_of(item: Fields, where: str) -> MessageForm:
-    """Return the form of a dict."""
     if _MARKS.isdisjoint(item):
         return _OPENAI
     found = [form for form in FORMS if form.matches(item)]
     if len(found) > 1 or (found and found[0].read is read_content and "content" in item):
         names = " or ".join([*(form.name for form in found), *(["a message with 'content'"] * (len(found) == 1))])
-        raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
+        given = ", ".join(map(repr, item))
+        raise HistoryError(f"{where} could be {names}, because its keys are {given}; remove the keys of one format")
     return found[0] if found else _OPENAI
 
 
 def message_fields(item: object) -> Fields | None:
-    """Return the fields of a message dict or object; ``None`` for other values."""
+    """Return the fields of a message dict or object, or ``None`` for any other value."""
     if isinstance(item, dict):
         return cast("Fields", item)
     if (fields := plain_fields(item)) is not None:
@@ -293,7 +295,7 @@ def message_fields(item: object) -> Fields | None:
 
 
 def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
-    """Return True for a pair of texts that is certainly a question and its answer."""
+    """Return True for a pair of strings that is certainly a question and its answer."""
     if (pair.__class__ is not list and pair.__class__ is not tuple) or len(pair) != _PAIR:
         return False
     question, answer = pair
@@ -303,11 +305,11 @@ def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
 
 
 def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, ...]:
-    """Read a pair of question and answer, or a LangChain tuple of role and content."""
+    """Parse a ``[question, answer]`` pair, or a LangChain tuple of role and content."""
     if not is_sequence(pair):
-        raise HistoryError(f"{where} is a {type(pair).__name__}; a history holds {_ACCEPTED}")
+        raise HistoryError(f"{where} is a {type(pair).__name__}; each item of a history must be {_ACCEPTED}")
     if len(pair) != _PAIR:
-        raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
+        raise HistoryError(f"{where} contains {len(pair)} items; a pair must be [question, answer]")
     if _is_langchain(pair) and not _is_pair(pair, where, items):
         return (read_tuple(str(pair[0]), pair[1], where),)
     roles = ("user", "assistant")
@@ -315,7 +317,8 @@ def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, 
         if role == "user" and not text:
             continue
         if not isinstance(text, str | list | tuple):
-            raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
+            kind = type(text).__name__
+            raise HistoryError(f"{where}: the {role}'s part must be a string or a list of blocks, not {kind}")
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
@@ -330,19 +333,20 @@ def _is_langchain(pair: Sequence[object]) -> bool:
 
 
 def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
-    """Return True if a pair that begins with the name of a LangChain role is a question and its answer.
+    """Return True if a pair is a question and its answer, although it begins with the name of a LangChain role.
 
-    LangChain uses tuples, so a list is a pair and a tuple is not. All other pairs of the same type must agree, because
-    the first item may be a question that happens to be such a word.
+    LangChain uses tuples, so a list is such a pair and a tuple is a message. All other pairs of the same type must be
+    of the same kind, because a question may consist of only such a word.
 
     Raises:
-        HistoryError: The other pairs do not agree.
+        HistoryError: The other pairs are of the other kind.
     """
     others = [each for each in items if type(each) is type(pair)]
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)
     if has_questions != isinstance(pair, list):
         raise HistoryError(
-            f"{where} begins with {pair[0]!r}, which can be the role of a LangChain tuple or a question; for a message "
-            "write {'role': ..., 'content': ...} or give tuples alone, for a question {'role': 'user', 'content': ...}"
+            f"{where} begins with {pair[0]!r}, which can be a question or the role of a LangChain tuple; for a "
+            "message, write {'role': ..., 'content': ...} or use only tuples; for a question, write "
+            "{'role': 'user', 'content': ...}"
         )
     return has_questions

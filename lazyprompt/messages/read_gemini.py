@@ -1,6 +1,6 @@
-"""Reads Gemini's contents, ``{"role": "model", "parts": [...]}``, with the keys of the REST API or of the client.
+"""Parses Gemini contents such as ``{"role": "model", "parts": [...]}``, with keys of the REST API or of the client.
 
-Source of the form: the API reference, "Content", and the types of the official client (google-genai).
+The format is documented in the API reference, "Content", and in the types of the official client (google-genai).
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.open_calls import OpenCalls
 
-# A content without a role is the user's. "function" is the former role of results.
+# Content without a role is from the user. "function" is the legacy role for tool results.
 _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", "model": "assistant"}
 
 
 def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read a content.
+    """Parse a Gemini content.
 
     Args:
         item: The content as a dict.
-        where: Its name in errors.
-        waiting: The calls without a result.
+        where: The item's name in errors.
+        waiting: The tool calls that have no result yet.
 
     Returns:
-        The message. Tool results become a separate message, before the rest of the user's content.
+        The message. Tool results in a user's content become a separate message before it.
 
     Raises:
         HistoryError: A part is invalid, or the role is unknown.
     """
     given = item.get("role")
     if not isinstance(given, str | None) or given not in _ROLES:
-        raise HistoryError(f"{where} has role {given!r}; a content of Gemini has 'user' or 'model'")
+        raise HistoryError(f"{where} has the role {given!r}; a Gemini content must have the role 'user' or 'model'")
     role, open_calls = _ROLES[given], dict(waiting)
     beside: Beside = {}
     blocks: list[Block] = []
@@ -62,7 +62,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
     native: Native | None = None
-    # Blocks express all of a user's plain parts.
+    # A user's plain parts need no native format, because blocks express them completely.
     if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
         parts = [client_part(part) for part in list_in(item["parts"], where)]
         native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))
@@ -71,7 +71,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def client_part(part: object) -> object:
-    """Return a part with the keys of Google's client, also in its objects; arguments and results stay."""
+    """Convert the keys of a part and its objects to those of Google's client, except in arguments and results."""
     if isinstance(part, str):
         return {"text": part}
     fields: dict[str, object] = {}
@@ -84,38 +84,38 @@ def client_part(part: object) -> object:
 
 
 def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_id: str, beside: Beside) -> Block | None:
-    """Read a part; a part of an unknown kind goes into ``beside``.
+    """Parse a content part. A part of an unknown kind is added to ``beside``.
 
     Args:
-        part: The part.
-        where: Its name in errors, such as ``history[0].parts[1]``.
-        open_calls: The tools of the calls without a result, by the calls' ids.
-        new_id: The id for a call without one.
-        beside: Collects the fields that no block can express.
+        part: The part, as a string, dict or client object.
+        where: The part's name in errors, such as ``history[0].parts[1]``.
+        open_calls: The tool names of calls without a result, by call id.
+        new_id: The id to assign to a call without one.
+        beside: A dict that collects the fields that no block can express.
     """
     if isinstance(part, str):
         return TextBlock(part)
     fields = {key: value for key, value in snake_keys(object_in(part, where)).items() if value is not None}
     block = _read(fields, where, _Calls(open_calls, new_id))
-    # Drop empty texts and false flags.
+    # Drop empty strings and false flags.
     if rest := {key: value for key, value in fields.items() if value}:
         beside[where.partition("].")[2] or where] = checked_object(rest, where, HistoryError)
     return block
 
 
 class _Calls(NamedTuple):
-    """The tools of the calls without a result, by the calls' ids; and the id for a call without one."""
+    """The tool names of calls without a result by call id, and the id to assign to a call without one."""
 
     open: dict[str, str]
     new_id: str
 
 
 def _read(part: dict[str, object], where: str, calls: _Calls) -> Block | None:
-    """Read a part, and remove from its fields what the block contains; None for a part of an unknown kind."""
+    """Parse a part, and remove the fields that the block contains. Return None for a part of an unknown kind."""
     found = [kind for kind in _READERS if kind in part]
     if len(found) > 1 or not part:
         raise HistoryError(
-            f"{where} has {' and '.join(map(repr, found)) or 'nothing'}; give one of {', '.join(_READERS)}"
+            f"{where} contains {' and '.join(map(repr, found)) or 'nothing'}; use one of {', '.join(_READERS)}"
         )
     return _READERS[found[0]](part, where, calls) if found else None
 
@@ -142,10 +142,10 @@ def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
     name = text_in(given.get("name"), f"{place}.name")
     call_id = text_in(given.get("id"), f"{place}.id")
     if not call_id:
-        # Gemini matches results to calls by name and order.
+        # Gemini matches results without an id to calls by name and order.
         call_id = next((waiting for waiting, tool in calls.open.items() if tool == name), "")
         if not call_id:
-            raise HistoryError(f"{place} has no id, and no call of {name!r} waits for a result")
+            raise HistoryError(f"{place} has no id, and no call to {name!r} is waiting for a result")
     calls.open.pop(call_id, None)
     output, is_error = _output(given.get("response"), place)
     media = [
@@ -157,7 +157,7 @@ def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
 
 
 def _output(response: object, where: str) -> tuple[str, bool]:
-    """Return the text of a response, and True if it is an error; data become JSON text."""
+    """Return the output text, and True if it is an error. Structured data is converted to JSON text."""
     fields = object_in(response or {}, f"{where}.response")
     for key, is_error in (("output", False), ("error", True)):
         text = fields.get(key)

@@ -1,6 +1,6 @@
-"""Reads LangChain's messages: objects and dicts with a ``type``, and tuples of a role and a content.
+"""Parses LangChain messages: objects and dicts with a ``type``, and tuples of role and content.
 
-Source of the form: ``langchain_core.messages`` and its standard content blocks.
+The format is defined by ``langchain_core.messages`` and its standard content blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# The types of messages. The sum of a streamed message has a type such as "AIMessageChunk".
+# The roles of LangChain's message types. Streamed messages have types such as "AIMessageChunk" instead.
 _ROLES: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -35,25 +35,25 @@ _CHUNK = "MessageChunk"
 TYPES = frozenset(
     {*_ROLES, "chat", *(f"{kind}{_CHUNK}" for kind in ("Human", "AI", "System", "Tool", "Function", "Chat"))}
 )
-"""The values of ``type`` that identify a message of LangChain."""
+"""The values of ``type`` that identify a LangChain message."""
 
-# The fields of a message that are not metadata of ours; some record details of the provider's answer.
+# Message fields that are not stored as metadata, including details of the provider's response.
 _ACCOUNT = frozenset(
     {"type", "id", "content", "name", "role", "example", "response_metadata", "usage_metadata", "artifact",
      "tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status",
      "additional_kwargs"}
 )  # fmt: skip
-# Additional fields of providers that tool_calls or content repeat, and the thoughts.
+# Fields in `additional_kwargs` that repeat other fields of the message or are parsed separately.
 _DOUBLE = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content", "__openai_role__"})
 
 
 def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read a message.
+    """Parse a LangChain message.
 
     Args:
-        item: The message as a dict; a dict that LangChain created has the fields under ``data``.
-        where: Its name in errors.
-        waiting: The calls without a result.
+        item: The message as a dict. Dicts created by LangChain contain the fields under ``data``.
+        where: The item's name in errors.
+        waiting: The tool calls that have no result yet.
 
     Raises:
         HistoryError: A field has the wrong type.
@@ -70,7 +70,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     if role == "tool":
         call_id = text_in(item.get("tool_call_id"), f"{where}.tool_call_id") or next(iter(waiting), "")
         if not call_id:
-            raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call waits for one")
+            raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call is waiting for a result")
         output = parts if isinstance(parts, str) else blocks
         blocks = [ToolResultBlock(call_id, name, output, is_error=item.get("status") == "error")]
     else:
@@ -91,7 +91,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def _parts(content: object, where: str) -> str | list[object]:
-    """Return a content as text or parts; LangChain's lists may contain texts, too."""
+    """Return message content as a string or a list of parts. Strings in LangChain's lists become text parts."""
     if not is_sequence(content):
         return text_in(content, where)
     return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
@@ -103,12 +103,12 @@ def _role(item: Fields, kwargs: Fields, where: str) -> Role:
     if role == "system" and kwargs.get("__openai_role__") == "developer":
         return "developer"
     if role not in ROLES:
-        raise HistoryError(f"{where} has role {role!r}; known are {', '.join(ROLES)}")
+        raise HistoryError(f"{where} has the unknown role {role!r}; expected one of {', '.join(ROLES)}")
     return role
 
 
 def _items(item: Fields, parts: str | list[object]) -> list[Fields]:
-    """Return the items of an answer of the Responses API; an empty list for other content."""
+    """Return the items of a Responses API response, or an empty list for any other content."""
     given = [fields_of(part) for part in parts] if isinstance(parts, list) else []
     is_own = fields_of(item.get("response_metadata")).get("output_version") == "responses/v1"
     if not is_own and not any(part.get("type") == "function_call" or "summary" in part for part in given):
@@ -117,7 +117,7 @@ def _items(item: Fields, parts: str | list[object]) -> list[Fields]:
 
 
 def _read_items(items: Iterable[Fields], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> Msg:
-    """Return the message of items; if its calls were edited, it has no native form."""
+    """Build a message from response items. If the message's calls were edited, its native format is dropped."""
     message = reduce(joined, [each for part in items for each in read_item(part, f"{where}.content", waiting)])
     blocks = tuple(_with_calls(message.blocks, item, kwargs, where, waiting))
     return message if blocks == message.blocks else message.evolve(content=blocks)
@@ -131,7 +131,7 @@ def _message_item(part: Fields) -> Fields:
 
 
 def _with_calls(blocks: Sequence[Block], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> list[Block]:
-    """Return blocks with the calls of a message, which LangChain sends instead of the calls in the content."""
+    """Replace the calls in the content with those in ``tool_calls``, which LangChain sends instead."""
     calls: dict[str, ToolUseBlock] = {}
     for key in ("tool_calls", "invalid_tool_calls"):
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):
@@ -152,17 +152,17 @@ def _with_calls(blocks: Sequence[Block], item: Fields, kwargs: Fields, where: st
 
 
 def read_tuple(role: str, content: object, where: str) -> Msg:
-    """Read a tuple of a role and a content.
+    """Parse a tuple of role and content.
 
     Raises:
-        HistoryError: The role is a tool's, whose call a tuple cannot name, or the tuple is a placeholder.
+        HistoryError: The tuple is a placeholder, or its role requires a tool call id, which a tuple can't contain.
     """
     if role == "placeholder":
-        raise HistoryError(f"{where} is LangChain's ('placeholder', ...); replace it by the messages")
+        raise HistoryError(f"{where} is a LangChain ('placeholder', ...) tuple; replace it with the messages")
     kind = {"user": "human", "assistant": "ai"}.get(role, role)
     if _ROLES[kind] == "tool":
         raise HistoryError(
-            f"{where} is a LangChain tuple of a tool's result without the id of its call; write "
+            f"{where} is a LangChain tuple for a tool result, which requires the id of its call; write "
             "{'role': 'tool', 'tool_call_id': ..., 'content': ...}"
         )
     return read_message({"type": kind, "content": content}, where, OpenCalls())[0]

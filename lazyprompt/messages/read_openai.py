@@ -1,7 +1,7 @@
-"""Reads OpenAI's forms: chat messages, with content parts of any provider, and items of the Responses API.
+"""Parses OpenAI's formats: chat messages, with content parts from any provider, and Responses API items.
 
-Source of the forms: the API references, "Create chat completion" and "Create a model response", and the types of the
-official client.
+The formats are documented in the API references, "Create chat completion" and "Create a model response", and in the
+types of the official client.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 
 
 def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
-    """Read an OpenAI dict, or a dict whose content has the parts or blocks of another form.
+    """Parse an OpenAI message dict, whose content may also use another provider's parts or blocks.
 
     Args:
-        message: The dict, which is not changed.
-        where: Its name in errors, such as ``history[3]``.
-        waiting: The calls without a result; a result without an id belongs to the oldest.
+        message: The dict, which is not modified.
+        where: The message's name in errors, such as ``history[3]``.
+        waiting: The tool calls that have no result yet. A result without an id is assigned to the oldest of them.
 
     Raises:
         HistoryError: The role is unknown, or a field has the wrong type.
@@ -72,9 +72,9 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     role = message.get("role")
     if role not in ROLES:
         raise HistoryError(
-            f"{where} has role {role!r}; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
+            f"{where} has the unknown role {role!r}{did_you_mean(str(role), ROLES)}; expected one of {', '.join(ROLES)}"
             if "role" in message
-            else f"{where} has no 'role'; an OpenAI message is {{'role': ..., 'content': ...}}"
+            else f"{where} has no 'role'; an OpenAI message must be {{'role': ..., 'content': ...}}"
         )
     content = message.get("content")
     name = text_at(message, "name", where) if "name" in message else ""
@@ -93,26 +93,27 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     if name:
         well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
-        well_formed(made, f"the message of {name or role!r}", HistoryError)
+        well_formed(made, f"the message from {name or role!r}", HistoryError)
     if url:
-        well_formed(url, f"the url of the message of {name or role!r}", HistoryError)
-    # The name of a tool's message is that of the tool, which is in the result.
+        well_formed(url, f"the URL of the message from {name or role!r}", HistoryError)
+    # The name in a tool message is the tool's name, which the result block contains.
     return message_of("" if role == "tool" else name, made, role, url, metadata, native=native)
 
 
-# The provider's name in the native form of messages that were items.
+# The provider name of messages parsed from Responses API items.
 RESPONSES = "openai-responses"
-# The types of parts that identify a dict of a role and a content as OpenAI's or Anthropic's.
+# The part types that identify a message with a role and content as OpenAI's or Anthropic's.
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
-# The keys of a chat message that no block can express, and all keys that the API accepts in an answer sent back.
+# The keys of a chat message that no block can express.
 _UNSAID = frozenset({"audio", "refusal", "annotations"})
+# The keys that the API accepts when a response is sent back.
 _SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}) | _UNSAID
 
 
 def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native | None:
-    """Return the message in its provider's form, if its blocks cannot express it."""
+    """Return the message in its provider's native format if its blocks cannot express it, or None otherwise."""
     parts = items_of(message.get("content"))
     if any(isinstance(part, get_args(Block)) for part in parts):
         return None
@@ -129,7 +130,7 @@ def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native |
         or any("prompt_cache_breakpoint" in part for part in given)
     ):
         provider, data = "openai", _chat_native(message, beside, where)
-    # Anthropic signs its thoughts.
+    # A thinking part without a signature is not from Anthropic.
     elif not any(part.get("type") == "thinking" and not part.get("signature") for part in given) and (
         beside or (role == "assistant" and kinds & _ANTHROPIC_PARTS)
     ):
@@ -138,12 +139,12 @@ def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native |
 
 
 def _item_native(message: Fields, where: str) -> list[Json]:
-    """Return a message as an item of the Responses API."""
+    """Return a message as a list with one Responses API item."""
     return [checked_object({key: value for key, value in message.items() if value is not None}, where, HistoryError)]
 
 
 def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
-    """Return a chat message as it is sent back to the API; None if the blocks express all of it."""
+    """Return a chat message as it is sent back to the API, or None if the blocks fully express the message."""
     unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
     has_more = (
         has_unsaid(message) or has_compact_calls(message) or any(place.startswith("tool_calls") for place in beside)
@@ -152,12 +153,15 @@ def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | No
 
 
 def has_unsaid(message: Fields) -> bool:
-    """Return True if a chat message has a key that is sent back to the API and that no block can express."""
+    """Return True if a chat message contains a key that must be sent back to the API but that no block can express."""
     return any(map(message.get, _UNSAID))
 
 
 def has_compact_calls(message: Fields) -> bool:
-    """Return True if the arguments of a call are JSON without spaces, which models write and this package does not."""
+    """Return True if the arguments of a call are JSON without spaces.
+
+    Models write such JSON, whereas this package writes JSON with spaces.
+    """
     calls: Any = message.get("tool_calls")
     return calls.__class__ is list and any(map(_is_compact, calls))
 
@@ -169,21 +173,21 @@ def _is_compact(call: dict[str, Any]) -> bool:
 
 
 def sent_back(message: Fields) -> dict[str, object]:
-    """Return a chat message with the keys that the API accepts in an answer sent back; of audio, only the id."""
+    """Return a chat message with only the keys that the API accepts in earlier responses, and only the id of audio."""
     kept = {key: value for key, value in message.items() if key == "content" or (key in _SENT_BACK and value)}
     if audio := fields_of(kept.get("audio")):
         kept["audio"] = {"id": audio.get("id")}
     return kept
 
 
-# Names of fields in Ollama and vLLM.
+# Field names that Ollama or vLLM uses instead of OpenAI's.
 _OTHER_NAMES = frozenset({"thinking", "reasoning", "tool_name", "images"})
-# MIME types of images by the first characters of their base64 data.
+# The MIME types of images, by the first characters of their base64 data.
 _IMAGE_TYPES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
 
 
 def _with_names_of_openai(message: Fields) -> Fields:
-    """Move the thoughts, tool and images of a message of Ollama or vLLM to the fields of OpenAI's form."""
+    """Rename the fields for reasoning, tool name and images in an Ollama or vLLM message to OpenAI's fields."""
     made = {**message}
     for key in ("thinking", "reasoning"):
         if isinstance(message.get(key), str):
@@ -207,19 +211,19 @@ def _image(data: str) -> dict[str, object]:
 
 
 def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:
-    """Rewrite a legacy message with a ``function_call`` or the role ``function`` with today's fields."""
+    """Convert a legacy message with a ``function_call`` or the role ``function`` to the current fields."""
     made = {key: value for key, value in message.items() if key != "function_call"}
     call, name = message.get("function_call"), message.get("name")
     if call and not message.get("tool_calls"):
         made["tool_calls"] = [{"function": call}]
     if message.get("role") == "function":
-        # The result of a function has a name and no id.
+        # A legacy function result contains the function's name but no id.
         made |= {"role": "tool", "tool_call_id": next((id_ for id_ in waiting if waiting[id_] == name), "")}
     return made
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
-    """Return the keys without a meaning in the form, and the fields of parts that no block can express."""
+    """Return the keys without a meaning in OpenAI's format, and the part fields that no block can express."""
     found: dict[str, object] = {
         key: value
         for key, value in message.items()
@@ -233,17 +237,17 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
 def _content(
     message: Fields, content: object, where: str, waiting: OpenCalls, beside: Beside
 ) -> str | tuple[Block, ...]:
-    """Return the blocks of the thoughts, the content and the calls, in this order; plain text stays plain."""
+    """Return blocks for the reasoning, the content and the tool calls, in this order. Plain text stays a string."""
     calls = message.get("tool_calls")
     thoughts = _thoughts(message, where, beside)
     if not (thoughts or calls):
         if isinstance(content, str):
             return str.__str__(content)
         if content is None and "content" not in message and not message.get("refusal"):
-            raise HistoryError(f"{where} has neither content nor tool_calls")
+            raise HistoryError(f"{where} must contain 'content' or 'tool_calls'")
     blocks = [*thoughts]
     if not blocks and calls and message.get("reasoning_content") is not None:
-        # Keep the empty thought before a call: a thinking model may require it.
+        # Keep empty reasoning before a tool call, because a reasoning model may require it.
         blocks.append(ThinkingBlock(""))
     if type(content) is str and content and is_well_formed(content):
         blocks.append(plain_block(content))
@@ -256,7 +260,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the thoughts of a message. LiteLLM's signed blocks are Anthropic's; other providers send text."""
+    """Return the reasoning in a message: LiteLLM's ``thinking_blocks``, which are from Anthropic, or plain text."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -265,14 +269,14 @@ def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
 
 
 def _holds_results(content: object) -> bool:
-    """Return True if the content of a tool message has results as blocks."""
+    """Return True if the content of a tool message contains tool result blocks."""
     return any(
         isinstance(part, ToolResultBlock) or fields_of(part).get("type") == "tool_result" for part in items_of(content)
     )
 
 
 def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, beside: Beside) -> ToolUseBlock:
-    """Read a call; most have a plain id, name and arguments, for which there is a fast path."""
+    """Parse a tool call, with a fast path for the common case of a plain id, name and arguments."""
     given: Any = call.get("function") if call.__class__ is dict else None
     if given.__class__ is dict and len(call) <= _CALL and len(given) <= _FUNCTION:
         call_id, name = call.get("id"), given.get("name")
@@ -283,7 +287,7 @@ def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, be
     place = f"tool_calls[{index}]"
     where = f"{message}.{place}"
     fields = {key: value for key, value in object_in(call, where).items() if value is not None}
-    # A custom tool takes free text.
+    # A custom tool takes free text instead of arguments.
     kind = "custom" if fields.get("type") == "custom" else "function"
     function = {**object_in(fields.pop(kind, None), f"{where}.{kind}")}
     name = text_in(function.pop("name", None), f"{where}.{kind}.name")
@@ -301,17 +305,17 @@ def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, be
 
 
 def read_call(call_id: str, name: str, arguments: object, where: str, signature: str | None = None) -> ToolUseBlock:
-    """Return a call; arguments that are not a JSON object become its ``raw_input``.
+    """Build a tool call. Arguments that are not a JSON object are stored as ``raw_input``.
 
     Args:
         call_id: The id of the call.
-        name: The tool.
-        arguments: The arguments: a dict, or the JSON of one; None and empty text mean no arguments.
+        name: The name of the tool.
+        arguments: The arguments as a dict or as JSON text. None and empty text mean no arguments.
         where: The name of the arguments in errors.
-        signature: Gemini's signature of the call.
+        signature: Gemini's thought signature for the call.
 
     Raises:
-        HistoryError: A dict of arguments is not JSON.
+        HistoryError: The arguments are a dict with values that are not JSON.
     """
     if (plain := _plain_object(arguments)) is not None:
         return ToolUseBlock(call_id, name, plain, signature=signature)
@@ -335,22 +339,22 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _finite(number: str) -> float:
-    """Return a number; one that is too large for a float is not JSON."""
+    """Parse a number, and reject a number that is too large for a float."""
     return found if isfinite(found := float(number)) else _refuse(number)
 
 
-# The number of keys of a call, and of its function, without unusual ones.
+# The maximum number of keys in a tool call, and in its function, if both contain only the usual keys.
 _CALL, _FUNCTION = 3, 2
-# In a shorter text, no value is nested too deeply and no integer is too long.
+# A text up to this length can't contain a value that is nested too deeply or an integer that is too long.
 _SHORT = 400
-# It raises StopIteration if the text is not JSON.
+# The JSON scanner, which raises `StopIteration` if the text is not JSON.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
 
 
 def _plain_object(text: object) -> dict[str, Any] | None:
-    """Return the JSON object of a short text; None if the text needs the full checks.
+    """Parse a short text as a JSON object. Return None if the text is not an object or needs all checks.
 
-    In a well-formed text, only an escape can contain a lone surrogate.
+    In well-formed text, a lone surrogate can only occur as an escape sequence.
     """
     if type(text) is not str or len(text) > _SHORT or "\\u" in text or not (text.isascii() or is_well_formed(text)):
         return None
@@ -364,7 +368,7 @@ def _plain_object(text: object) -> dict[str, Any] | None:
 def _result(message: Fields, name: str, where: str, unanswered: Iterable[str], beside: Beside) -> ToolResultBlock:
     call_id = text_at(message, "tool_call_id", where) or next(iter(unanswered), "")
     if not call_id:
-        raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call waits for one")
+        raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call is waiting for a result")
     content = message.get("content")
     output: str | tuple[Block, ...]
     if isinstance(content, str):
@@ -377,9 +381,9 @@ def _result(message: Fields, name: str, where: str, unanswered: Iterable[str], b
 
 
 def parted(message: Msg) -> tuple[Msg, ...]:
-    """Split a user's message with tool results in two: the results, and the rest.
+    """Split a user message that contains tool results into a tool message and a user message.
 
-    Anthropic and Gemini put results into the user's turn.
+    Anthropic and Gemini send tool results in the user's turn.
     """
     results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
     if not results:
@@ -392,7 +396,7 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
 
 def _parted_native(native: Native | None) -> tuple[Native | None, Native | None]:
-    """Split a native form into the results and the other parts."""
+    """Split a native message into the tool results and all other parts."""
     if native is None or not isinstance(native.data, list):
         return None, None
     results = [part for part in native.data if _is_result(part)]
@@ -401,26 +405,27 @@ def _parted_native(native: Native | None) -> tuple[Native | None, Native | None]
 
 
 def _is_result(part: Json) -> bool:
-    """Return True if a part of Anthropic or Gemini is a tool's result."""
+    """Return True if an Anthropic or Gemini part is a tool result."""
     if not isinstance(part, dict):
         return False
     return part.get("type") == "tool_result" or "function_response" in part or "functionResponse" in part
 
 
-# Keys of the service's state, which are not content.
+# Keys of an item that describe its state at the provider rather than its content.
 _STATE = {"type", "id", "status"}
 
 
 def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read an item of the Responses API.
+    """Parse a Responses API item.
 
     Args:
-        item: The item as a dict. An item of an unknown type becomes a message without blocks, which only this API gets.
-        where: Its name in errors.
-        waiting: The calls without a result.
+        item: The item as a dict. An item of an unknown type becomes a message without blocks, which is sent only to the
+            Responses API.
+        where: The item's name in errors.
+        waiting: The tool calls that have no result yet.
 
     Returns:
-        The message, or a part of one; see :func:`continues`.
+        A message, which may be only a part of the full message; see :func:`continues`.
 
     Raises:
         HistoryError: A field has the wrong type.
@@ -431,31 +436,31 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     metadata: JsonObject = {**message.metadata}
     if beside:
         metadata[PART_FIELDS] = {**beside}
-    # A thought without an id is not from the API.
+    # A reasoning item without an id is not from the API.
     is_own = item["type"] != "reasoning" or bool(item.get("id"))
     native = Native(RESPONSES, [checked_object(given, where, HistoryError)]) if is_own else None
     return (message_of(message.speaker, message.content, message.role, metadata=metadata, native=native),)
 
 
 def joined(first: Msg, second: Msg) -> Msg:
-    """Join the messages of two items that are parts of one message."""
+    """Join two messages whose items are parts of one message."""
     blocks = (*first.blocks, *second.blocks)
     items = [_items_of(message) for message in (first, second)]
     native = Native(RESPONSES, [*items[0], *items[1]]) if all(items) else None
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # Add the item's number to places that occur in both messages.
+        # If both messages contain a place, append the item's number to the place in the second message.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
         others[PART_FIELDS] = fields
-    # Both messages are already checked. Checking all blocks again for each item would take quadratic time.
+    # Don't validate the joined message: validating all blocks again for each item would take quadratic time.
     return message_of(first.speaker, blocks, first.role, first.url, own | others, native=native)
 
 
 def _items_of(message: Msg) -> list[Json]:
-    """Return the items of a message; none if it has blocks that were not items."""
+    """Return a message as Responses API items, or an empty list if some blocks were not parsed from items."""
     if message.native is not None and message.native.provider == RESPONSES:
         return message.native.items()
     if isinstance(message.content, str) and message.content:
@@ -464,28 +469,33 @@ def _items_of(message: Msg) -> list[Json]:
 
 
 def continues(before: Msg, new: Msg) -> bool:
-    """Return True if an item belongs to the message of the preceding items.
+    """Return True if an item is part of the same message as the preceding items.
 
-    The items of an answer belong together, in any order, and so do outputs. A second text begins a new message.
+    All items of a response form one message, in any order, and consecutive tool outputs form one message. A second text
+    begins a new message.
+
+    Args:
+        before: The message joined from the preceding items.
+        new: The message parsed from the new item.
     """
     if before.role != new.role or new.role not in ("assistant", "tool"):
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # An item of an unknown type belongs to its neighbours; an empty text is a separate message.
+        # An item of an unknown type joins the adjacent message, whereas an empty text is a separate message.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
 
 
 def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
-    """Return the message of an item of an unknown type: a tool's for an output, the assistant's for all others."""
+    """Build a message for an item of an unknown type: a tool message for outputs, or else an assistant message."""
     kind = str(item["type"])
     beside["item"] = checked_object(item, where, HistoryError)
     return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
 
 
-# The suffixes of the types of items that answer a call.
+# Items whose type ends with one of these suffixes are the results of calls.
 _ANSWERS = ("_output", "_response")
 
 
@@ -524,7 +534,7 @@ def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -
 def _output_item(item: Fields, where: str, waiting: OpenCalls, beside: Beside) -> Msg:
     call_id = text_in(item.get("call_id"), f"{where}.call_id") or next(iter(waiting), "")
     if not call_id:
-        # The call is in a conversation stored on the server.
+        # The call is part of a conversation that is stored on the server.
         return _unknown_item(item, where, waiting, beside)
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
@@ -540,4 +550,4 @@ ITEMS: dict[str, Callable[[Fields, str, OpenCalls, Beside], Msg]] = {
     "custom_tool_call": _custom_call_item,
     "custom_tool_call_output": _output_item,
 }
-"""The readers of items that blocks can express, by type."""
+"""The parsers for items that blocks can express, by item type."""

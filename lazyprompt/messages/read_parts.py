@@ -1,7 +1,7 @@
-"""Reads the content parts of all providers into blocks, with a table of readers by type of part.
+"""Parses content parts from all providers into blocks, with a table of parsers by part type.
 
-Sources: the API references of OpenAI (Chat Completions and Responses) and Anthropic (Messages), and LangChain's
-standard content blocks.
+The formats are documented in the API references of OpenAI (Chat Completions and Responses) and Anthropic (Messages),
+and in LangChain's standard content blocks.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from lazyprompt.messages.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The fields of parts that no block can express, by the part's place in its message.
+# Fields of content parts that no block can express, by the part's place in its message.
 Beside: TypeAlias = dict[str, JsonObject]
 
 
 def text_in(value: object, where: str) -> str:
-    """Return a text, ``""`` for ``None``.
+    """Return a string unchanged, or an empty string for ``None``.
 
     Raises:
-        HistoryError: The value is not text.
+        HistoryError: The value is not a string.
     """
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise HistoryError(f"{where} is a {type(value).__name__}, not text")
+        raise HistoryError(f"{where} must be a string, not {type(value).__name__}")
     return str.__str__(value)
 
 
 def text_at(fields: Fields, key: str, where: str) -> str:
-    """Return the text of a key, ``""`` for a missing key or ``None``.
+    """Return the string value of a key, or an empty string if the key is missing or its value is ``None``.
 
     Raises:
-        HistoryError: The value is not text.
+        HistoryError: The value is not a string.
     """
     value = fields.get(key)
     if value is None:
         return ""
-    # Build the name for the error only if it may be needed.
+    # For speed, build the name for errors only if the value may be invalid.
     return value if type(value) is str else text_in(value, f"{where}.{key}")
 
 
 def needed_text(value: object, where: str) -> str:
-    """Return a required text.
+    """Return a required string.
 
     Raises:
-        HistoryError: The value is missing, empty or not text.
+        HistoryError: The value is missing, empty or not a string.
     """
     text = text_in(value, where)
     if not text:
@@ -79,44 +79,44 @@ def needed_text(value: object, where: str) -> str:
 
 
 def list_in(value: object, where: str) -> list[object]:
-    """Return a list, an empty one for ``None``.
+    """Return a sequence as a list, or an empty list for ``None``.
 
     Raises:
-        HistoryError: The value is not a list.
+        HistoryError: The value is not a list or tuple.
     """
     if value is None:
         return []
     if not is_sequence(value):
-        raise HistoryError(f"{where} is a {type(value).__name__}, not a list")
+        raise HistoryError(f"{where} must be a list, not {type(value).__name__}")
     return list(value)
 
 
 def object_in(value: object, where: str) -> dict[str, object]:
-    """Return the fields of a dict or of a client's object.
+    """Return the fields of a dict or of a client object.
 
     Raises:
-        HistoryError: The value is neither.
+        HistoryError: The value is neither a dict nor a client object.
     """
     if is_dict(value):
         return value
     fields = plain_fields(value)
     if fields is None:
-        raise HistoryError(f"{where} is a {type(value).__name__}, not a dict")
+        raise HistoryError(f"{where} must be a dict, not {type(value).__name__}")
     return fields
 
 
 def are_parts(content: object) -> bool:
-    """Return True for a list of content parts with types. Any other list or dict is a tool's own data."""
+    """Return True for a list of content parts. Any other list or dict is the structured output of a tool."""
     return is_list(content) and all(is_dict(part) and ("type" in part or _is_untyped(part)) for part in content)
 
 
 def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]:
-    """Read a content.
+    """Parse message content into blocks.
 
     Args:
-        content: Text, or a list of parts: dicts, blocks, or objects of a client.
-        where: Its name in errors, such as ``history[3].content``.
-        beside: Collects the fields that no block can express, and the parts of unknown types.
+        content: A string, or a list of parts, which may be dicts, blocks, or client objects.
+        where: The content's name in errors, such as ``history[3].content``.
+        beside: A dict that collects the fields that no block can express, and the parts of unknown types.
 
     Raises:
         HistoryError: A part is invalid.
@@ -131,9 +131,9 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     return tuple([block for block in blocks if block is not None])
 
 
-def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - parts come in every form
-    """Read a part of a content; a part of an unknown type goes into ``beside``."""
-    # Most parts have a type and a text only.
+def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - a part may be of any type
+    """Parse a content part. A part of an unknown type is added to ``beside``."""
+    # Most parts contain only a type and text.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")
         if type(text) is str and is_well_formed(text):
@@ -159,15 +159,15 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 
 
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
-    """Keep the fields that a block cannot express."""
+    """Add the fields that a block cannot express to ``beside``."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
-        # The place excludes the message's index, so equal messages have equal metadata.
+        # The place omits the message's index, so that equal messages contain equal metadata.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
 
 
 def _is_untyped(part: Fields) -> bool:
-    """Return True for a part of DashScope, whose first key is its type; its text may be null."""
+    """Return True for a DashScope part, which has no ``type``: its first key determines the type."""
     key = next(iter(part), None)
     value: object = part[key] if key in _UNTYPED else 0
     return isinstance(value, str) or (key == "text" and value is None)
@@ -189,12 +189,12 @@ _UNTYPED: dict[str, Callable[[Any], Block]] = {
 
 
 def _is_of_one_service(fields: Fields) -> bool:
-    """Return True if a part refers to a file of one service by an id."""
+    """Return True if a part refers to an uploaded file by its id, which is valid only for one provider."""
     inner = (fields.get("source"), fields.get("file"))
     return bool(fields.get("file_id")) or any(isinstance(each, dict) and "file_id" in each for each in inner)
 
 
-# A reader removes from the fields what its block contains; the rest goes into the metadata.
+# The type of a part parser, which removes the fields that its block contains. The other fields become metadata.
 _Reader: TypeAlias = "Callable[[dict[str, object], str, Beside], Block]"
 
 
@@ -242,16 +242,16 @@ def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
         content = text_in(source.get("data", source.get("content")), f"{where}.source.data")
         return FileBlock(Base64Source("text/plain", b64encode(content.encode()).decode("ascii")), filename=title)
     if kind not in ("base64", "url"):
-        raise HistoryError(f"{where}.source has type {kind!r}; a block has one of 'base64', 'url' or 'text'")
+        raise HistoryError(f"{where}.source has the type {kind!r}; expected 'base64', 'url' or 'text'")
     return FileBlock(source_from(source), filename=title)
 
 
 def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
-    """Read a block in dict form (``source``), or a media part of LangChain or transformers.
+    """Parse a media block with a ``source``, or a media part from LangChain or transformers.
 
-    In transformers, the address is under ``url``, ``path`` or the type's name. A part without an address marks the
-    place of media that are passed separately.
-    Source: transformers' guide "Multimodal templates" and ``ProcessorMixin.apply_chat_template``.
+    In transformers, the key of the URL is ``url``, ``path`` or the part's type. A part without a URL is a placeholder
+    for media that is passed separately. The format is documented in transformers' guide "Multimodal templates" and in
+    ``ProcessorMixin.apply_chat_template``.
     """
     if "source" in part:
         block = block_from({"type": kind, **part}, where)
@@ -270,7 +270,7 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
 
 
 def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
-    """Read a part such as ``{"type": "video_url", "video_url": {"url": ...}}``, or one with a bare address."""
+    """Parse a part such as ``{"type": "video_url", "video_url": {"url": ...}}`` or ``{..., "video_url": "..."}``."""
     key = f"{kind}_url"
     given, place = part.pop(key, None), f"{where}.{key}"
     url = given if isinstance(given, str) else object_in(given, place).get("url")
@@ -278,7 +278,7 @@ def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Bloc
 
 
 def _read_document_url(part: dict[str, object], where: str, _: Beside) -> Block:
-    """Read a document part of Mistral."""
+    """Parse a document part in Mistral's format."""
     name = text_in(part.pop("document_name", None), f"{where}.document_name") or None
     return FileBlock(source_of(needed_text(part.pop("document_url", None), f"{where}.document_url")), filename=name)
 
@@ -299,7 +299,7 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     given = part.pop("input_audio", None)
     if isinstance(given, str):
-        # Mistral sends base64 data or an address.
+        # Mistral's parts contain base64 data or a URL.
         kind = "wav" if given.startswith("UklG") else "mpeg"
         return AudioBlock(URLSource(given) if "://" in given else Base64Source(f"audio/{kind}", given))
     audio = object_in(given, f"{where}.input_audio")
@@ -314,7 +314,7 @@ def _read_file(part: dict[str, object], where: str, beside: Beside) -> Block:
     file = object_in(part.pop("file"), f"{where}.file")
     data = text_in(file.get("file_data"), f"{where}.file.file_data")
     if not data:
-        raise HistoryError(f"{where}.file has neither 'file_data' nor 'file_id'")
+        raise HistoryError(f"{where}.file must contain 'file_data' or 'file_id'")
     return FileBlock(source_of(data), filename=text_in(file.get("filename"), f"{where}.file.filename") or None)
 
 
@@ -343,4 +343,4 @@ _READERS: dict[str, _Reader] = {
     "input_file": _read_input_file,
 }
 PART_TYPES = frozenset({*_READERS, *BLOCKS})
-"""The types of parts with a reader."""
+"""The part types that can be parsed into blocks."""

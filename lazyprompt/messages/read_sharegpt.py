@@ -1,7 +1,7 @@
-"""Reads ShareGPT's messages, a form of fine-tuning data sets: dicts with ``from`` and ``value``.
+"""Parses messages in the ShareGPT format for fine-tuning data sets: dicts with ``from`` and ``value``.
 
-Source of the form: the description of the ShareGPT format in the data documentation of LLaMA-Factory. A
-``function_call`` is a JSON object with ``name`` and ``arguments``, or a list of them; an ``observation`` is its result.
+The format is described in LLaMA-Factory's data documentation. A ``function_call`` is a JSON object with ``name`` and
+``arguments``, or a list of such objects. An ``observation`` is the result of a call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.open_calls import OpenCalls
 
 KEYS: Final = frozenset({"from", "value"})
-"""The keys of a message."""
+"""The keys of a ShareGPT message."""
 
 _CALL = "function_call"
 _ROLES: Final[Mapping[str, Role]] = {
@@ -39,23 +39,25 @@ _ROLES: Final[Mapping[str, Role]] = {
 
 
 def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read a message; a result belongs to the oldest call without one.
+    """Parse a ShareGPT message.
 
     Args:
         item: The message as a dict.
-        where: Its name in errors.
-        waiting: The calls without a result.
+        where: The message's name in errors.
+        waiting: The tool calls that have no result yet. A result is assigned to the oldest of them.
 
     Returns:
-        The message; keys other than ``from`` and ``value`` are its metadata.
+        The message; keys other than ``from`` and ``value`` are stored as metadata.
 
     Raises:
-        HistoryError: The speaker is unknown, or a field has the wrong type.
+        HistoryError: The value of ``from`` is unknown, or a field has the wrong type.
     """
     speaker = text_at(item, "from", where)
     if speaker not in _ROLES:
         near = did_you_mean(speaker, _ROLES)
-        raise HistoryError(f"{where} is from {speaker!r}; known are {', '.join(_ROLES)}{near}")
+        raise HistoryError(
+            f"{where}.from is the unknown speaker {speaker!r}{near}; expected one of {', '.join(_ROLES)}"
+        )
     text = well_formed(text_at(item, "value", where), f"the value of {where}", HistoryError)
     others = {key: value for key, value in item.items() if key not in KEYS and value is not None}
     metadata = checked_object(others, where, HistoryError) if others else None
@@ -66,7 +68,7 @@ def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
         return (message_of("", text, role, metadata=metadata),)
     call_id = next(iter(waiting), "")
     if not call_id:
-        raise HistoryError(f"{where} is a result, but no {_CALL} before it waits for one")
+        raise HistoryError(f"{where} is a result, but no earlier {_CALL} is waiting for one")
     return (message_of("", (ToolResultBlock(call_id, waiting[call_id], text),), role, metadata=metadata),)
 
 
@@ -74,7 +76,7 @@ def _calls(text: str, where: str, waiting: OpenCalls) -> tuple[ToolUseBlock, ...
     try:
         read: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        what = f"{where}.value is not JSON; a {_CALL} is the JSON of {{'name': ..., 'arguments': ...}}"
+        what = f"{where}.value is not JSON; a {_CALL} must be the JSON of {{'name': ..., 'arguments': ...}}"
         raise HistoryError(what) from error
     calls = [object_in(call, f"{where}.value") for call in (read if is_list(read) else [read])]
     return tuple(

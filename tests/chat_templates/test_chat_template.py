@@ -438,7 +438,7 @@ def test_a_template_is_a_value() -> None:
 def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
     template = ChatTemplate.load(PLAIN)
     given: Any = template.render
-    with pytest.raises(HistoryError, match=r"^messages\[0\].content is a bytes, not a list$"):
+    with pytest.raises(HistoryError, match=r"^messages\[0\].content must be a list, not bytes$"):
         given([said("user", b"x")])
     with pytest.raises(FormatError, match=r"^style is a function"):
         given([USER], style=lambda: None)

@@ -53,8 +53,8 @@ def test_keys_that_a_template_may_know_stay() -> None:
     [
         ({}, r"messages\[0\] has no 'role'"),
         ({"content": "Hi"}, r"messages\[0\] has no 'role'"),
-        ({"role": "wizard", "content": "Hi"}, r"messages\[0\] has role 'wizard'"),
-        ({"role": "user"}, r"messages\[0\] has neither content nor tool_calls"),
+        ({"role": "wizard", "content": "Hi"}, r"messages\[0\] has the unknown role 'wizard'"),
+        ({"role": "user"}, r"messages\[0\] must contain 'content' or 'tool_calls'"),
     ],
 )
 def test_a_message_that_no_other_door_takes_is_refused(message: Any, reason: str) -> None:

@@ -176,7 +176,7 @@ def test_a_result_among_blocks_or_in_a_pair_answers_its_call_too() -> None:
 
 def test_a_result_that_no_call_waits_for_is_refused() -> None:
     answered = [asks("f", id="a"), {"role": "tool", "tool_call_id": "a", "content": "1"}]
-    with pytest.raises(HistoryError, match=r"^history\[2\] is a tool result without 'tool_call_id', and no call waits"):
+    with pytest.raises(HistoryError, match=r"^history\[2\] is a tool result without 'tool_call_id', and no call is"):
         messages_from([*answered, {"role": "tool", "content": "2"}])
 
 
@@ -190,23 +190,23 @@ def test_a_pair_may_hold_blocks() -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (["a", "b", "c"], "has 3 items; a pair is [question, answer]"),
-        (["a"], "has 1 items; a pair is"),
-        ([], "has 0 items; a pair is"),
-        (["a", None], ": the assistant's part is a NoneType; give text or a list of blocks"),
-        ([5, "b"], ": the user's part is a int; give text"),
-        (["a", {"role": "x"}], ": the assistant's part is a dict; give text"),
-        (["a", [5]], ".content[0] is a int, not a block"),
-        ("ab", "is a str; a history holds a pair"),
-        (5, "is a int; a history holds a pair"),
-        (None, "is a NoneType; a history holds a pair"),
+        (["a", "b", "c"], "contains 3 items; a pair must be [question, answer]"),
+        (["a"], "contains 1 items; a pair must be"),
+        ([], "contains 0 items; a pair must be"),
+        (["a", None], ": the assistant's part must be a string or a list of blocks, not NoneType"),
+        ([5, "b"], ": the user's part must be a string or a list of blocks, not int"),
+        (["a", {"role": "x"}], ": the assistant's part must be a string or a list of blocks, not dict"),
+        (["a", [5]], ".content[0] must be a block such as TextBlock or {'type': 'text', ...}, not int"),
+        ("ab", "is a str; each item of a history must be a pair"),
+        (5, "is a int; each item of a history must be a pair"),
+        (None, "is a NoneType; each item of a history must be a pair"),
         ({}, "has no 'role'"),
-        ({"role": "user"}, "has neither content nor tool_calls"),
-        ({"role": "robot", "content": "x"}, "has role 'robot'"),
-        ({"role": "user", "content": [{"type": "text"}]}, ": TextBlock does not fit the fields type"),
+        ({"role": "user"}, "must contain 'content' or 'tool_calls'"),
+        ({"role": "robot", "content": "x"}, "has the unknown role 'robot'"),
+        ({"role": "user", "content": [{"type": "text"}]}, ": invalid fields for TextBlock (type)"),
         ({"role": "user", "content": [{"type": "text", "text": "\ud800"}]}, ": the text of a TextBlock has a lone"),
-        (["a", "\ud800"], ": the message of 'assistant' has a lone surrogate"),
-        ({"role": "user", "content": "\ud800"}, ": the message of 'user' has a lone surrogate"),
+        (["a", "\ud800"], ": the message from 'assistant' has a lone surrogate"),
+        ({"role": "user", "content": "\ud800"}, ": the message from 'user' has a lone surrogate"),
     ],
 )
 def test_an_item_of_a_wrong_shape_is_refused_with_its_index(item: Any, said: str) -> None:
@@ -217,7 +217,7 @@ def test_an_item_of_a_wrong_shape_is_refused_with_its_index(item: Any, said: str
 
 
 def test_plain_dicts_with_half_of_a_surrogate_pair_are_refused_with_the_index_of_the_dict() -> None:
-    with pytest.raises(HistoryError, match=r"^history\[3\]: the message of 'assistant' has a lone surrogate"):
+    with pytest.raises(HistoryError, match=r"^history\[3\]: the message from 'assistant' has a lone surrogate"):
         History.of(turns("a", "b", "c", "\udc00"))
 
 
@@ -254,19 +254,19 @@ def test_dicts_without_their_turns_in_order_are_read_one_by_one() -> None:
 def test_items_that_only_begin_like_plain_turns_are_read_one_by_one() -> None:
     mixed: list[Any] = [*turns("a", "b"), ["c", "d"], Msg("user", "e", "user")]
     assert [message.content for message in messages_from(mixed)] == ["a", "b", "c", "d", "e"]
-    with pytest.raises(HistoryError, match=r"^history\[1\]\.content is a int"):
+    with pytest.raises(HistoryError, match=r"^history\[1\]\.content must be a list, not int"):
         History.of([*turns("a"), {"role": "assistant", "content": 5}])
 
 
 def test_a_source_of_a_wrong_shape_is_refused_with_the_index_of_its_message() -> None:
     bad = {"role": "user", "content": [{"type": "image", "source": {"type": "ftp"}}]}
-    with pytest.raises(MediaError, match=r"^history\[1\]: a source has type 'ftp'"):
+    with pytest.raises(MediaError, match=r"^history\[1\]: unknown source type 'ftp'"):
         History.of([("a", "b"), bad])
 
 
 @pytest.mark.parametrize("given", ["ab", {"role": "user"}, 5, iter([("a", "b")]), {("a", "b")}])
 def test_what_is_no_list_is_no_history(given: Any) -> None:
-    with pytest.raises(HistoryError, match=f"^a history is a list, not a {type(given).__name__}; its items are a pair"):
+    with pytest.raises(HistoryError, match=f"^a history must be a list, not {type(given).__name__}; each"):
         History.of(given)
 
 

@@ -75,11 +75,11 @@ def test_a_chat_template_renders_them() -> None:
 @pytest.mark.parametrize(
     ("chat", "message"),
     [
-        ([{"from": "humn", "value": "a"}], r"history\[0\] is from 'humn'; known are .* \(did you mean 'human'\?\)"),
-        ([{"from": "observation", "value": "a"}], r"history\[0\] is a result, but no function_call before it waits"),
+        ([{"from": "humn", "value": "a"}], r"history\[0\].from is the unknown speaker 'humn' .*mean 'human'\?\)"),
+        ([{"from": "observation", "value": "a"}], r"history\[0\] is a result, but no earlier function_call is waiting"),
         (
             [{"from": "function_call", "value": "rain()"}],
-            r"history\[0\].value is not JSON; a function_call is the JSON",
+            r"history\[0\].value is not JSON; a function_call must be the JSON",
         ),
         ([{"from": "function_call", "value": "{}"}], r"history\[0\].value.name"),
         ([{"from": "human", "value": ["a"]}], r"history\[0\]"),
@@ -104,7 +104,7 @@ def test_function_calls_of_openais_first_form() -> None:
         {"role": "tool", "name": "rain", "content": "no"},
     ]
     assert messages_from(old) == messages_from(new)
-    with pytest.raises(HistoryError, match="tool result without 'tool_call_id', and no call waits for one"):
+    with pytest.raises(HistoryError, match="tool result without 'tool_call_id', and no call is waiting for a result"):
         messages_from(old[2:])
 
 
