@@ -1,6 +1,6 @@
-"""Messages and their blocks: frozen values, compared by content.
+"""Immutable messages and their content blocks, compared by value.
 
-The block names and fields are those of AgentScope's message blocks, which follow Anthropic's content blocks.
+The names and fields of the blocks match AgentScope's message blocks, which are modelled on Anthropic's content blocks.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The largest media file in bytes.
+# The size limit for media files, in bytes.
 _MOST = 1_073_741_824
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class URLSource:
-    """Media at an address.
+    """A reference to media by URL.
 
     Args:
-        url: An ``http(s)`` address, or a local path (which only a media resolver may open).
+        url: An ``http(s)`` URL, or a local path (which only a media resolver may open).
         media_type: The MIME type, if known.
         type: Always ``"url"``.
     """
@@ -63,11 +63,11 @@ class URLSource:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Base64Source:
-    """Media as base64 text.
+    """Media content as base64 text.
 
     Args:
         media_type: The MIME type, such as ``image/png``.
-        data: The bytes in base64.
+        data: The content, encoded in base64.
         type: Always ``"base64"``.
     """
 
@@ -82,22 +82,22 @@ class Base64Source:
 
 def _text(text: object, where: str, error: type[HistoryError | MediaError] = HistoryError) -> str:
     if not isinstance(text, str):
-        raise error(f"{where} is a {type(text).__name__}, not text")
+        raise error(f"{where} must be a string, not {type(text).__name__}")
     return well_formed(text, where, error)
 
 
 Source: TypeAlias = URLSource | Base64Source
 
-# The default input of a call. Blocks copy their input, so this dict never changes.
+# The default arguments of a tool call. Blocks copy their input, so this dict never changes.
 _NO_INPUT: dict[str, Any] = {}
 
 
 class _Block:
-    """The base of all blocks, which checks their ``type`` and their text fields."""
+    """The base class of all blocks, which validates the ``type`` and the string fields."""
 
     __slots__ = ()
     kind: ClassVar[str]
-    # The text fields, each with True if it may be None.
+    # Maps the names of string fields to True if the field may be None.
     _texts: ClassVar[dict[str, bool]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -107,7 +107,7 @@ class _Block:
     def __post_init__(self) -> None:
         given: object = getattr(self, "type", self.kind)
         if given != self.kind:
-            raise HistoryError(f"{type(self).__name__} has type {given!r}; its type is {self.kind!r}")
+            raise HistoryError(f"the type of a {type(self).__name__} must be {self.kind!r}, not {given!r}")
         for name, optional in self._texts.items():
             value: object = getattr(self, name)
             if not (type(value) is str and value.isascii()) and not (optional and value is None):
@@ -135,7 +135,7 @@ _TextDraft = draft_of(TextBlock)
 
 
 def plain_block(text: str) -> TextBlock:
-    """Return a block of a checked text."""
+    """Build a text block without validating the text."""
     draft = _TextDraft()
     draft.text = text
     draft.type = "text"
@@ -148,16 +148,16 @@ def plain_block(text: str) -> TextBlock:
 @read_only
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock(_Block):
-    """The thoughts of a model before its answer.
+    """A model's reasoning before its response.
 
     Args:
-        thinking: The text of the thought.
-        signature: The provider's proof that the thought is its own: Anthropic's signature, or the encrypted content of
-            OpenAI's reasoning items.
+        thinking: The reasoning text.
+        signature: The data with which the provider verifies its own reasoning: Anthropic's signature, or the encrypted
+            content of OpenAI's reasoning items.
         type: Always ``"thinking"``.
-        redacted: The encrypted thought, if only the provider can read it.
-        id: The provider's id of the thought, such as the id of an OpenAI reasoning item.
-        provider: The provider of the signature, redacted data or id; ``None`` if unknown.
+        redacted: The encrypted reasoning, if only the provider can read it.
+        id: The provider's id for the reasoning, such as the id of an OpenAI reasoning item.
+        provider: The provider that issued the signature, redacted data or id; ``None`` if unknown.
     """
 
     kind: ClassVar[str] = "thinking"
@@ -172,14 +172,14 @@ class ThinkingBlock(_Block):
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class ToolUseBlock(_Block):
-    """A tool call of a model.
+    """A model's tool call.
 
     Args:
-        id: The id of the call, to which its result refers.
-        name: The tool.
-        input: The arguments; copied.
+        id: The call id, which the tool result repeats.
+        name: The name of the tool.
+        input: The arguments. The dict is copied.
         type: Always ``"tool_use"``.
-        raw_input: The model's text for the arguments if it is not a JSON object (usually because it was cut off).
+        raw_input: The model's text for the arguments if it is not a JSON object (usually because it was truncated).
         signature: Gemini's thought signature in base64, if the call has one.
 
     Raises:
@@ -189,7 +189,7 @@ class ToolUseBlock(_Block):
     kind: ClassVar[str] = "tool_use"
     id: str
     name: str
-    # JSON values, typed Any so that a function can be called with them: f(**call.input).
+    # The JSON values are typed `Any`, so that type checkers accept `f(**call.input)`.
     input: dict[str, Any] = field(hash=False)
     type: Literal["tool_use"]
     raw_input: str | None
@@ -207,16 +207,19 @@ class ToolUseBlock(_Block):
         fill(self, (id, name, input, type, raw_input, signature))
         self.__post_init__()
         if not is_dict(input):
-            raise HistoryError(f"the input of tool call {name!r} is a {input.__class__.__name__}, not a dict")
+            raise HistoryError(f"the input of tool call {name!r} must be a dict, not {input.__class__.__name__}")
         object.__setattr__(self, "input", checked_object(input, f"{name}.input", HistoryError))
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments to send: the input, or the model's text under ``raw_input`` if it is not a JSON object."""
+        """The arguments to send to a provider.
+
+        These are the input, or ``{"raw_input": ...}`` with the model's text if the text is not a JSON object.
+        """
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
     def own_arguments(self) -> JsonObject:
-        """Return a copy of the arguments for a payload."""
+        """Return a copy of :attr:`arguments`, so that a payload shares no data with the block."""
         return fresh(self.arguments)
 
 
@@ -224,7 +227,7 @@ _CallDraft = draft_of(ToolUseBlock)
 
 
 def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
-    """Return a call with checked fields; the arguments are not copied."""
+    """Build a tool call without validating the fields or copying the arguments."""
     draft = _CallDraft()
     draft.id = call_id
     draft.name = name
@@ -243,8 +246,8 @@ class ToolResultBlock(_Block):
 
     Args:
         id: The id of the call.
-        name: The tool.
-        output: Text, or blocks of text and media (or dicts with the same fields).
+        name: The name of the tool.
+        output: A string, or a list of text and media blocks (or of dicts with the same fields).
         type: Always ``"tool_result"``.
         is_error: True if the output is an error message.
 
@@ -278,7 +281,7 @@ class ToolResultBlock(_Block):
 
     @property
     def text(self) -> str:
-        """The text of the output, without media."""
+        """The output's text, without media."""
         return self.output if isinstance(self.output, str) else text_of(self.output)
 
 
@@ -286,7 +289,7 @@ _ResultDraft = draft_of(ToolResultBlock)
 
 
 def result_of(call_id: str, name: str, output: str) -> ToolResultBlock:
-    """Return a result with checked fields."""
+    """Build a tool result without validating the fields."""
     draft = _ResultDraft()
     draft.id = call_id
     draft.name = name
@@ -300,7 +303,7 @@ def result_of(call_id: str, name: str, output: str) -> ToolResultBlock:
 
 @dataclass(frozen=True, slots=True)
 class _MediaBlock(_Block):
-    """A block with a media source."""
+    """The base class of all media blocks."""
 
     source: Source
 
@@ -310,30 +313,29 @@ class _MediaBlock(_Block):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read a file into a block with base64 data. No media resolver is needed.
+        """Read a file into a block with base64 data, without a media resolver.
 
         Args:
-            path: The file; its suffix determines the MIME type.
+            path: The path of the file, whose suffix determines the MIME type.
 
         Raises:
-            MediaError: The file cannot be read, or its suffix has no MIME type.
+            MediaError: The file cannot be read, or its suffix has no known MIME type.
         """
-        # Few users need these modules, which take milliseconds to import.
+        # Import here: these modules take milliseconds to import, and few users need them.
         from mimetypes import guess_type  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 
         media_type = guess_type(Path(path).name)[0]
         if media_type is None:
-            raise MediaError(f"{str(path)!r}: its suffix has no known MIME type; build a Base64Source with media_type=")
+            raise MediaError(f"no known MIME type for the suffix of {str(path)!r}; use Base64Source with media_type=")
         try:
             data = read_regular(path, _MOST)
         except OSError as error:
-            raise MediaError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+            raise MediaError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
         return cls._of(Base64Source(media_type, b64encode(data).decode("ascii")), Path(path).name)
 
     @classmethod
     def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - FileBlock uses the name
-        """Return a block with the content of a file."""
         return cls(source)
 
 
@@ -343,9 +345,9 @@ class ImageBlock(_MediaBlock):
     """An image.
 
     Args:
-        source: The content or its address.
+        source: The base64 content or the URL of the image.
         type: Always ``"image"``.
-        detail: The level of detail, for models with this setting: ``low``, ``high`` or ``auto``.
+        detail: The level of detail for models that support this setting: ``low``, ``high`` or ``auto``.
     """
 
     kind: ClassVar[str] = "image"
@@ -377,9 +379,9 @@ class FileBlock(_MediaBlock):
     """A document, such as a PDF.
 
     Args:
-        source: The content or its address.
+        source: The base64 content or the URL of the document.
         type: Always ``"file"``.
-        filename: The name that the model sees.
+        filename: The file name that is sent to the model.
     """
 
     kind: ClassVar[str] = "file"
@@ -395,9 +397,9 @@ MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
 BlockLike: TypeAlias = "Block | Mapping[str, object]"
 BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
-"""All blocks, by their kinds."""
+"""All block classes, by ``kind``."""
 MEDIA_BLOCKS: dict[str, type[MediaBlock]] = {block.kind: block for block in get_args(MediaBlock)}
-"""The blocks of media, by their kinds."""
+"""The classes of media blocks, by ``kind``."""
 _SOURCES: dict[str, type[Source]] = {"url": URLSource, "base64": Base64Source}
 
 
@@ -406,18 +408,18 @@ def _source(source: object, block: str) -> Source:
         return source
     if is_dict(source):
         return source_from(source)
-    raise MediaError(f"the source of {block} is a {type(source).__name__}; give a URLSource or Base64Source")
+    raise MediaError(f"the source of {block} must be a URLSource or Base64Source, not {type(source).__name__}")
 
 
 def source_from(source: Mapping[str, object]) -> Source:
-    """Return the source with these fields, whose ``type`` names its kind.
+    """Build a media source from a dict, whose ``type`` is ``url`` or ``base64``.
 
     Raises:
-        MediaError: The fields don't describe a source.
+        MediaError: The dict is not a valid source.
     """
     kind = source.get("type")
     if not isinstance(kind, str) or kind not in _SOURCES:
-        raise MediaError(f"a source has type {kind!r}; known are {', '.join(map(repr, _SOURCES))}")
+        raise MediaError(f"unknown source type {kind!r}; expected one of {', '.join(map(repr, _SOURCES))}")
     return _build(_SOURCES[kind], source, MediaError)
 
 
@@ -425,38 +427,39 @@ def _build(kind: type[_T], given: Mapping[str, object], error: type[HistoryError
     try:
         return kind(**given)
     except TypeError as fault:
-        raise error(f"{kind.__name__} does not fit the fields {', '.join(map(str, given))}: {fault}") from fault
+        raise error(f"invalid fields for {kind.__name__} ({', '.join(map(str, given))}): {fault}") from fault
 
 
 def block_from(item: object, where: str) -> Block:
-    """Return a block itself, or the block of a dict whose ``type`` names its kind.
+    """Build a block from a dict, or return an existing block unchanged.
 
     Args:
-        item: The block or dict.
-        where: Its name in errors, such as ``history[2].content[0]``.
+        item: A block, or a dict with the block's fields and its kind as ``type``.
+        where: The item's name in errors, such as ``history[2].content[0]``.
 
     Raises:
-        HistoryError: The item is neither.
+        HistoryError: The item is neither a block nor a valid dict.
     """
     if isinstance(item, Block):
         return item
     if not is_dict(item):
         raise HistoryError(
-            f"{where} is a {type(item).__name__}, not a block such as TextBlock or {{'type': 'text', ...}}"
+            f"{where} must be a block such as TextBlock or {{'type': 'text', ...}}, not {type(item).__name__}"
         )
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in BLOCKS:
-        raise HistoryError(f"{where} has type {kind!r}; known are {', '.join(BLOCKS)}{did_you_mean(str(kind), BLOCKS)}")
+        near = did_you_mean(str(kind), BLOCKS)
+        raise HistoryError(f"{where} has the unknown type {kind!r}{near}; expected one of {', '.join(BLOCKS)}")
     return _build(BLOCKS[kind], item, HistoryError)
 
 
 def block_of_media(source: Source, media_type: str) -> MediaBlock:
-    """Return a block of the kind that matches a MIME type; a document if none does."""
+    """Build the image, audio or video block that matches a MIME type, or a file block for any other type."""
     return MEDIA_BLOCKS.get(media_type.partition("/")[0], FileBlock)(source)
 
 
 def text_of(content: str | Iterable[Block]) -> str:
-    """Join the text blocks of a content with newlines; thoughts, calls and media are left out."""
+    """Join the text blocks of message content with newlines, without reasoning, tool calls and media."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
@@ -464,7 +467,7 @@ def text_of(content: str | Iterable[Block]) -> str:
 
 def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Block, ...]:
     if not is_sequence(content):
-        raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
+        raise HistoryError(f"{where} must be a string or a list of blocks, not {type(content).__name__}")
     return tuple(block_from(item, f"{place}[{index}]") for index, item in enumerate(content))
 
 
@@ -473,26 +476,27 @@ def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Bloc
 class Msg:
     """One message of a conversation.
 
-    Two messages are equal if their names, roles, blocks, urls and metadata are. Plain text equals a single text block.
+    Two messages are equal if their names, roles, blocks, URLs and metadata are equal. For the comparison, a plain
+    string equals a single text block.
 
     Args:
         name: The speaker's name, or the role.
-        content: Text, or blocks (or dicts with the same fields).
+        content: A string, or a list of blocks (or of dicts with the same fields).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
-        url: The address of an image, audio clip or video that belongs to the text, or several.
-        metadata: Further JSON values of the message. They are keys in the OpenAI form, and are not in flat text.
-        usage: The tokens of the message as a provider reported them: ``prompt_tokens``, ``completion_tokens`` and
+        url: The URL of an image, audio clip or video to send with the text, or a list of such URLs.
+        metadata: Additional JSON values. The OpenAI format contains them as keys of the message; flat text omits them.
+        usage: The provider's token counts for the message: ``prompt_tokens``, ``completion_tokens`` and
             ``total_tokens``. They are never sent.
 
     Attributes:
-        speaker: The name to send; empty if the message was parsed from a form without a speaker's name.
-        native: The message in its provider's own form, with the provider: the parts of its content (``anthropic``,
-            ``gemini``), the items of an answer (``openai-responses``) or the whole message (``openai``). It is sent to
-            that provider unchanged. None if the message was made or changed by hand, or its blocks are equivalent. It
-            is ignored in comparisons.
+        speaker: The name to send, or an empty string if the message was parsed without a speaker's name.
+        native: The message in its provider's native format, which is sent to that provider unchanged. It contains the
+            content parts (``anthropic``, ``gemini``), the response items (``openai-responses``) or the whole message
+            (``openai``). None if the message was not parsed, was modified, or is fully expressed by its blocks.
+            Comparisons ignore it.
 
     Raises:
-        HistoryError: The role is unknown, the content is neither text nor blocks, or another field has the wrong type.
+        HistoryError: The role is unknown, the content is neither a string nor blocks, or a field has the wrong type.
     """
 
     name: str
@@ -516,10 +520,10 @@ class Msg:
         _text(name, "the name of a message")
         if role not in ROLES:
             raise HistoryError(
-                f"role {role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
+                f"unknown role {role!r}{did_you_mean(str(role), ROLES)}; expected one of {', '.join(ROLES)}"
             )
         if metadata is not None and not is_mapping(metadata):
-            raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
+            raise HistoryError(f"the metadata of {name!r} must be a dict, not {type(metadata).__name__}")
         own_content = _message_content(content, name)
         own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
         own_usage = None if usage is None else dict(usage)
@@ -527,13 +531,15 @@ class Msg:
         fill(self, (name, own_content, role, own_url, own_metadata, own_usage, name, None))
 
     def evolve(self, **changes: object) -> Msg:
-        """Return a copy with some fields changed and without a native form. The speaker changes with the name only.
+        """Return a copy with some fields changed and without the native format.
+
+        The speaker stays the same unless the name changes.
 
         Args:
-            **changes: Fields of the constructor.
+            **changes: New values for arguments of the constructor.
 
         Raises:
-            HistoryError: A field is invalid, as in the constructor.
+            HistoryError: A new value is invalid, as in the constructor.
         """
         fields = ("name", "content", "role", "url", "metadata", "usage")
         given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor checks them
@@ -541,11 +547,11 @@ class Msg:
         return changed if self.speaker or changed.name != self.name else changed.without_speaker()
 
     def without_speaker(self) -> Msg:
-        """Return a copy without a speaker, whose name is the role."""
+        """Return a copy without a speaker; its name is the role."""
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
-        """Return a copy with another speaker (``""`` for none); the provider's own form of the message is kept."""
+        """Return a copy with another speaker (``""`` for none) and the same native format."""
         return message_of(speaker, self.content, self.role, self.url, self.metadata, self.usage, self.native)
 
     @property
@@ -562,7 +568,7 @@ class Msg:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses of ``url`` as a tuple."""
+        """The URLs of the message as a tuple."""
         return (self.url,) if isinstance(self.url, str) else self.url or ()
 
     def __eq__(self, other: object) -> bool:
@@ -582,7 +588,7 @@ def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> st
     if content is None:
         return ()
     if isinstance(content, str):
-        return well_formed(content, f"the message of {name!r}", HistoryError)
+        return well_formed(content, f"the message from {name!r}", HistoryError)
     return _content(content, f"the content of {name!r}", "content")
 
 
@@ -590,7 +596,7 @@ _MsgDraft = draft_of(Msg)
 
 
 def text_message(text: str, role: Role) -> Msg:
-    """Return a message of a checked text, without a speaker."""
+    """Build a message without a speaker, without validating the text."""
     draft = _MsgDraft()
     draft.name = draft.role = role
     draft.content = text
@@ -612,7 +618,7 @@ def message_of(
     usage: Mapping[str, int] | None = None,
     native: Native | None = None,
 ) -> Msg:
-    """Return a message with checked fields; a name equal to the role is not a speaker."""
+    """Build a message without validating the fields. If the speaker equals the role, the message has no speaker."""
     draft = _MsgDraft()
     draft.name = speaker or role
     draft.content = content
@@ -627,15 +633,15 @@ def message_of(
     return message
 
 
-# The number of keys of a message with a role and a content only.
+# The number of keys in a message that contains only a role and content.
 _BARE = 2
 
 
 def plain_message(fields: dict[str, Any]) -> Msg | None:
-    """Return the message of a dict with a role and a text, or with a tool result that is a text, as most are.
+    """Parse a dict that contains only a role and text, or a tool result with text output. Most messages are like this.
 
     Returns:
-        The message; None for any other dict, and for an invalid one.
+        The message, or None for any other dict and for invalid fields.
     """
     role, content = fields.get("role"), fields.get("content")
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
@@ -650,9 +656,9 @@ def plain_message(fields: dict[str, Any]) -> Msg | None:
 
 
 def _urls(url: str | Sequence[str], name: str) -> str | tuple[str, ...]:
-    where = f"the url of the message of {name!r}"
+    where = f"the URL of the message from {name!r}"
     if isinstance(url, str):
         return _text(url, where)
     if not is_sequence(url):
-        raise HistoryError(f"{where} is a {type(url).__name__}; give text or a list of it")
+        raise HistoryError(f"{where} must be a string or a list of strings, not {type(url).__name__}")
     return tuple(_text(each, where) for each in url)

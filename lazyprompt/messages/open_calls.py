@@ -1,4 +1,4 @@
-"""The tool calls without a result while a conversation is parsed."""
+"""Tracks tool calls that have no result yet while a conversation is parsed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class OpenCalls(Mapping[str, str]):
-    """The tool calls without a result: a map from their ids to their tools, the oldest first.
+    """A map from the ids of tool calls without a result to tool names, oldest call first.
 
-    Few results need it, so the messages are searched only on access.
+    Few results need this map, so the messages are searched only on access.
 
     Args:
         messages: The messages parsed so far.
@@ -30,10 +30,10 @@ class OpenCalls(Mapping[str, str]):
     _names: dict[str, str] = field(default_factory=dict[str, str], init=False)
 
     def new_id(self, index: int = 0) -> str:
-        """Return an id for a call without one, from the number of the call in the conversation.
+        """Create an id for a call without one, based on the call's position in the conversation.
 
         Args:
-            index: The number of calls before it in its own message.
+            index: The call's index among the calls in its own message.
         """
         self._update()
         return f"call_without_id_{self._count + index}"

@@ -207,8 +207,8 @@ def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], messa
 def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
     write(tmp_path / "picture", "x")
     for name, message in (
-        ("no.png", "'no.png' cannot be read: No such"),
-        ("picture", "'picture': its suffix has no known MIME type"),
+        ("no.png", "cannot read 'no.png': No such"),
+        ("picture", "no known MIME type for the suffix of 'picture'"),
     ):
         told = fault(run("render", kinds, "--set", "count=1", "--set", f"picture=@{name}"))
         assert told.startswith(f"--set: picture: {message}")
