@@ -1,6 +1,7 @@
-"""Few-shot prompts: a prefix, worked examples and a suffix. Examples are data, so their braces stay.
+"""Few-shot prompts, which consist of a prefix, worked examples and a suffix.
 
-A selector chooses the examples and their order for each rendering.
+Examples are data, so braces in their values are not parsed as slots. A selector chooses and orders the examples for
+each rendering.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ Best: TypeAlias = Literal["first", "last"]
 """The position of the best example."""
 
 Score: TypeAlias = "Callable[[Mapping[str, object], Mapping[str, object]], SupportsFloat]"
-"""A function of the values of a rendering and an example; a higher result is a better match."""
+"""A function that rates how well an example matches the values of a rendering; a higher result is better."""
 
-# Iterables that have no order or contain no indices.
+# Types of iterables that are unordered or cannot contain indices.
 _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class ExampleOffer:
-    """The examples to choose from in one rendering; read-only.
+    """The examples to choose from in one rendering. Read-only.
 
     Attributes:
-        values: The values of this rendering, as passed.
-        examples: The examples, including values without a slot. Dicts and lists for slots are copied as JSON.
+        values: The values passed to this rendering.
+        examples: The examples, including values that fill no slot. Dicts and lists for slots are copied as JSON.
         texts: The rendered text of each example.
         before: The filled prefix.
         after: The filled suffix.
@@ -67,20 +68,20 @@ class ExampleOffer:
     separator: str
 
     def whole(self, chosen: Iterable[int]) -> str:
-        """Return the whole text with some of the examples, like :meth:`FewShotTemplate.render`.
+        """Return the whole text with only the chosen examples, as :meth:`FewShotTemplate.render` does.
 
         Args:
-            chosen: The indices of the examples, in order.
+            chosen: The indices of the chosen examples, in order.
         """
         pieces = (self.before, *(self.texts[at] for at in chosen), self.after)
         return self.separator.join(piece for piece in pieces if piece)
 
 
 class ExampleSelector(Protocol):
-    """A selector of examples. It should be deterministic: the same choice for the same offer.
+    """The interface for example selectors, which should make the same choice for equal offers.
 
-    A selector may have an attribute ``best``, ``"first"`` or ``"last"``: the position of the best example in its
-    choice; the default is ``"first"``. A :class:`LengthBudget` drops examples from the other end.
+    A selector may define an attribute ``best`` with the position of the best example in its choice: ``"first"`` (the
+    default) or ``"last"``. A :class:`LengthBudget` drops examples from the opposite end.
     """
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
@@ -90,10 +91,10 @@ class ExampleSelector(Protocol):
 
 @dataclass(frozen=True)
 class FirstExamples:
-    """A selector of the first examples.
+    """A selector that chooses the first examples.
 
     Args:
-        k: The number of examples; all if there are fewer.
+        k: The maximum number of examples.
 
     Raises:
         TemplateError: ``k`` is not a non-negative integer.
@@ -105,20 +106,20 @@ class FirstExamples:
         _check_whole("k", self.k, 0, TemplateError)
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """Return the first indices."""
+        """Return the indices of the first ``k`` examples."""
         return range(len(offer.texts))[: self.k]
 
 
 @dataclass(frozen=True)
 class MostSimilar:
-    """A selector of the examples that match the question best. Of two equal matches, the earlier one wins.
+    """A selector that chooses the examples that match the question best. Of equal matches, the earlier one wins.
 
     Args:
-        k: The number of examples; all if there are fewer.
+        k: The maximum number of examples.
         score: A function that rates how well an example matches the values of the rendering. It is called as
-            ``score(values, example)`` and returns a number; higher is better, so negate a distance.
-        best: The position of the best example: ``"last"``, nearest to the question, or ``"first"``.
-        min_score: The minimum score. Examples below it are dropped, even if fewer than ``k`` remain.
+            ``score(values, example)`` and returns a number. A higher number is a better match, so negate distances.
+        best: The position of the best example: ``"last"``, which is next to the question, or ``"first"``.
+        min_score: The minimum score. Examples with a lower score are dropped, even if fewer than ``k`` remain.
 
     Raises:
         TemplateError: ``k`` is not a non-negative integer, ``score`` is not a function, ``best`` is invalid, or
@@ -133,24 +134,24 @@ class MostSimilar:
     def __post_init__(self) -> None:
         _check_whole("k", self.k, 0, TemplateError)
         if not callable(self.score):
-            raise TemplateError(f"score is a {type(self.score).__name__}; give a function of values and an example")
+            raise TemplateError(f"score must be a function score(values, example), not {type(self.score).__name__}")
         if self.best not in get_args(Best):
-            raise TemplateError(f"best is {self.best!r}; give 'last' or 'first'")
+            raise TemplateError(f"best must be 'last' or 'first', not {self.best!r}")
         if self.min_score is not None and _number(self.min_score) is None:
-            raise TemplateError(f"min_score is {self.min_score!r}; give a number, or None")
+            raise TemplateError(f"min_score must be a number or None, not {self.min_score!r}")
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """Return the indices of the examples with the highest scores, at most ``k``.
+        """Return the indices of up to ``k`` examples with the highest scores.
 
         Args:
             offer: The examples to choose from.
 
         Raises:
-            TemplateError: A score is not a number, or is NaN; the message names the example's index.
+            TemplateError: A score is NaN or not a number; the error includes the example's index.
         """
         scores = [self._score(offer.values, example, at) for at, example in enumerate(offer.examples)]
         good = (at for at, score in enumerate(scores) if self.min_score is None or score >= self.min_score)
-        # A reverse sort keeps the order of equal scores.
+        # A reverse sort is stable, so the earlier of two equal scores is first.
         ranked = sorted(good, key=scores.__getitem__, reverse=True)[: self.k]
         return ranked if self.best == "first" else ranked[::-1]
 
@@ -158,22 +159,24 @@ class MostSimilar:
         given = self.score(values, example)
         number = _number(given)
         if number is None:
-            shown = repr(given) if isinstance(given, float) else f"a {type(given).__name__}"
-            raise TemplateError(f"the score of examples[{at}] is {shown}; expected a number other than NaN")
+            shown = repr(given) if isinstance(given, float) else type(given).__name__
+            raise TemplateError(f"the score of examples[{at}] must be a number other than NaN, not {shown}")
         return number
 
 
 @dataclass(frozen=True)
 class LengthBudget:
-    """A selector of as many examples as fit the limit, together with prefix, suffix and separators.
+    """A selector that chooses as many examples as fit a token limit.
 
-    Examples are dropped from the end: the first one that does not fit and all after it.
+    The limit applies to the whole text, including the prefix, the suffix and the separators. The first example that
+    doesn't fit and all examples after it are dropped.
 
     Args:
-        max_tokens: The maximum number of tokens of the whole text.
-        count: A function of a text, or a token counter. Its count must not decrease when text is added.
-        among: A selector that chooses and orders the examples first; None for all in their order. The examples that
-            it marks as best are dropped last.
+        max_tokens: The maximum number of tokens in the whole text.
+        count: A token counter, or a function that returns the number of tokens in a text. The number must not decrease
+            when text is added.
+        among: A selector that first chooses and orders the examples; None for all examples in their order. The best
+            examples according to this selector are dropped last.
         min_examples: The minimum number of examples that must fit.
 
     Raises:
@@ -191,16 +194,14 @@ class LengthBudget:
         _check_whole("max_tokens", self.max_tokens, 1, BudgetError)
         _check_whole("min_examples", self.min_examples, 0, BudgetError)
         if isinstance(self.count, type) or not callable(getattr(self.count, "count_text", self.count)):
-            given = (
-                f"the class {self.count.__name__}" if isinstance(self.count, type) else f"a {type(self.count).__name__}"
-            )
-            raise BudgetError(f"count is {given}; give a function of a text, or a counter with count_text(text)")
+            given = f"the class {self.count.__name__}" if isinstance(self.count, type) else type(self.count).__name__
+            raise BudgetError(f"count must be a function count(text) or a counter with count_text(text), not {given}")
         if self.among is not None:
             check_selector(self.among, "among")
 
     @property
     def best(self) -> Best:
-        """The position of the best example."""
+        """The position of the best example: ``"first"`` or ``"last"``."""
         return "last" if getattr(self.among, "best", "first") == "last" else "first"
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
@@ -210,9 +211,9 @@ class LengthBudget:
             offer: The examples to choose from.
 
         Raises:
-            BudgetError: The text does not fit even without examples or with ``min_examples``, or ``count`` did not
-                return an integer.
-            TemplateError: ``among`` chose an example that does not exist, or one twice.
+            BudgetError: The text doesn't fit even without examples, fewer than ``min_examples`` fit, or ``count``
+                doesn't return an integer.
+            TemplateError: ``among`` returned an invalid index or an index more than once.
         """
         order = range(len(offer.texts)) if self.among is None else choose(self.among, offer)
         last = self.best == "last"
@@ -226,8 +227,8 @@ class LengthBudget:
         bare = cost(0)
         if bare > self.max_tokens:
             raise BudgetError(
-                f"the text has {bare} tokens even without examples, and max_tokens is {self.max_tokens}; "
-                "raise it, or shorten prefix, suffix or values"
+                f"the text has {bare} tokens even without examples, but max_tokens is {self.max_tokens}; "
+                "increase max_tokens, or shorten the prefix, the suffix or the values"
             )
         fitting = bisect_right(range(len(order) + 1), self.max_tokens, key=cost) - 1
         if fitting < self.min_examples:
@@ -236,53 +237,53 @@ class LengthBudget:
 
     def _too_few(self, fitting: int, there: int, cost: Callable[[int], int]) -> str:
         if fitting == there:
-            return f"min_examples is {self.min_examples}, and there are only {there} examples to choose from"
+            return f"min_examples is {self.min_examples}, but the number of available examples is {there}"
         return (
-            f"min_examples is {self.min_examples}, and only {fitting} fit: with {fitting + 1} the text has "
+            f"min_examples is {self.min_examples}, but only {fitting} fit: the text with {fitting + 1} would have "
             f"{cost(fitting + 1)} tokens, and max_tokens is {self.max_tokens}"
         )
 
     def _count(self, text: str) -> int:
-        # A counter may be callable, too, so its method decides.
+        # A counter may also be callable, so its method takes precedence.
         count: object = getattr(self.count, "count_text", self.count)
         given = count(text) if callable(count) else None
         found = _whole(given)
         if found is None:
-            raise BudgetError(f"count returned a {type(given).__name__}; it must return an integer and not be async")
+            raise BudgetError(f"count returned {type(given).__name__}; it must return an integer and must not be async")
         return found
 
 
 def check_selector(given: object, where: str) -> None:
-    """Check that an object is a selector.
+    """Check that an object is an example selector.
 
     Args:
-        given: The object.
-        where: The name of the argument, for the error.
+        given: The object to check.
+        where: The name of the argument, for error messages.
 
     Raises:
-        TemplateError: The object has no method ``select``, or is a class.
+        TemplateError: The object is a class or has no method ``select``.
     """
     if isinstance(given, type):
-        raise TemplateError(f"{where} is the class {given.__name__}; give an instance of it")
+        raise TemplateError(f"{where} is the class {given.__name__}; pass an instance of this class")
     if not callable(getattr(given, "select", None)):
         raise TemplateError(
-            f"{where} is a {type(given).__name__}; give a selector, whose method select(offer) returns indices"
+            f"{where} must be a selector with a method select(offer) that returns indices, not {type(given).__name__}"
         )
 
 
 def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
-    """Return a selector's choice after checking it.
+    """Call a selector, and validate the indices that it returns.
 
     Args:
-        selector: The selector.
+        selector: The selector to call.
         offer: The examples to choose from.
 
     Returns:
-        The indices.
+        The indices of the chosen examples, in order.
 
     Raises:
-        TemplateError: The choice is not a list of indices, or contains invalid or duplicate ones; the message names
-            them.
+        TemplateError: The result is not a list of indices, or contains invalid or duplicate indices; the error lists
+            these indices.
     """
     who = f"{type(selector).__name__}.select"
     chosen = _indices(selector.select(offer), who)
@@ -299,12 +300,12 @@ def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
 def _indices(given: object, who: str) -> list[int]:
     expected = "expected a list of indices, such as [2, 0]"
     if not _is_ordered(given):
-        raise TemplateError(f"{who} returned a {type(given).__name__}; {expected}")
+        raise TemplateError(f"{who} returned {type(given).__name__}; {expected}")
     chosen: list[int] = []
     for place, item in enumerate(given):
         found = _whole(item)
         if found is None:
-            raise TemplateError(f"{who} returned a {type(item).__name__} at index {place}; {expected}")
+            raise TemplateError(f"{who} returned {type(item).__name__} at index {place}; {expected}")
         chosen.append(found)
     return chosen
 
@@ -316,11 +317,14 @@ def _is_ordered(value: object) -> TypeGuard[Iterable[object]]:
 def _check_whole(name: str, given: object, least: int, error: type[LazyPromptError]) -> None:
     number = _whole(given)
     if number is None or number < least:
-        raise error(f"{name} is {given!r}; give an integer of at least {least}")
+        raise error(f"{name} must be an integer of at least {least}, not {given!r}")
 
 
 def _whole(given: object) -> int | None:
-    """Convert an integer of any type, such as numpy's, to an int; return None for a bool or anything else."""
+    """Convert an integer of any type (such as a numpy integer) to ``int``; return None for any other value.
+
+    A bool is not accepted as an integer.
+    """
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
         return None
     try:
@@ -330,7 +334,7 @@ def _whole(given: object) -> int | None:
 
 
 def _number(given: object) -> float | None:
-    """Convert a number of any type to a float; return None for NaN or anything else."""
+    """Convert a number of any type to ``float``; return None for NaN and any other value."""
     if not isinstance(given, SupportsFloat):
         return None
     try:
@@ -354,16 +358,16 @@ class FewShotTemplate:
     """A template with worked examples before the question.
 
     Args:
-        prefix: The text before the examples; it may contain slots.
-        examples: A dict for each example, with a value for each slot of ``example_template``. With ``select`` it may
-            have further values for the selector, such as a label or a vector; these are not copied.
-        example_template: The template of one example.
-        suffix: The text after the examples, with the slots of the question.
+        prefix: The text before the examples, which may contain slots.
+        examples: A list of dicts, each with a value for every slot in ``example_template``. With ``select``, a dict may
+            contain additional values for the selector, such as a label or a vector, which are not copied.
+        example_template: The template that renders each example.
+        suffix: The text after the examples, with slots for the question.
         separator: The text between prefix, examples and suffix.
-        select: The selector that chooses and orders the examples for each rendering; None for all.
+        select: The selector that chooses and orders the examples for each rendering; None for all examples.
 
     Raises:
-        SlotError: An example lacks a value or has an unknown one; the message names its index.
+        SlotError: An example lacks a value or contains an unknown name; the error includes the example's index.
         TemplateError: The examples are not a list of dicts, a text is not a string, or ``select`` is not a selector.
     """
 
@@ -378,9 +382,9 @@ class FewShotTemplate:
         select: ExampleSelector | None = None,
     ) -> None:
         if not isinstance(cast("object", examples), list | tuple):
-            raise TemplateError(f"examples is a {type(examples).__name__}; give a list of dicts")
+            raise TemplateError(f"examples must be a list of dicts, not {type(examples).__name__}")
         if not is_text(separator):
-            raise TemplateError(f"the separator is a {type(separator).__name__}; expected text")
+            raise TemplateError(f"the separator must be a string, not {type(separator).__name__}")
         self._prefix = SlotTemplate(prefix)
         self._suffix = SlotTemplate(suffix)
         self._separator = separator
@@ -392,21 +396,21 @@ class FewShotTemplate:
         self._examples: tuple[dict[str, object], ...] = ()
         if select is not None:
             check_selector(select, "select")
-            # Only a selector reads them.
+            # Keep the values only for a selector, because rendering uses only the texts.
             self._examples = tuple(_copied(example, template.slots) for example in examples)
         self._all_slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
         self._fixed: Fixed = ()
         self.slots = self._all_slots
-        """The names of the slots that :meth:`render` fills."""
+        """The names of the slots without fixed values, which :meth:`render` requires."""
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots; values passed to :meth:`render` override them.
+        """Return a copy with fixed values for some slots. Values passed to :meth:`render` override them.
 
         Args:
-            **values: A value for each slot, or a function without arguments, which is called once for each rendering.
+            **values: The values by slot name. A function without arguments is called once for each rendering.
 
         Raises:
-            SlotError: A name is not a slot, or a value is None or cannot become text.
+            SlotError: A name is not a slot, or a value is None or can't be converted to text.
         """
         changed = copy(self)
         fixed = fixed_with(self._fixed, values, self._all_slots, value_text)
@@ -418,15 +422,15 @@ class FewShotTemplate:
         """Render the template.
 
         Args:
-            **values: A value for each slot of prefix and suffix.
+            **values: A value for each slot in the prefix and the suffix.
 
         Returns:
-            Prefix, examples and suffix, joined by the separator; empty ones are dropped.
+            The non-empty texts of the prefix, the examples and the suffix, joined by the separator.
 
         Raises:
-            SlotError: A value is missing, or has no slot.
-            BudgetError: The text does not fit the limit of a :class:`LengthBudget`.
-            TemplateError: The selector failed, or chose an example that does not exist, or one twice.
+            SlotError: A slot has no value, or a name is not a slot.
+            BudgetError: The text exceeds the limit of a :class:`LengthBudget`.
+            TemplateError: The selector failed, or returned invalid or duplicate indices.
         """
         offer = self._offer(values)
         return offer.whole(self._chosen(offer))
@@ -435,12 +439,12 @@ class FewShotTemplate:
         """Return the indices of the examples that :meth:`render` uses, in order.
 
         Args:
-            **values: A value for each slot of prefix and suffix.
+            **values: A value for each slot in the prefix and the suffix.
 
         Raises:
-            SlotError: A value is missing, or has no slot.
-            BudgetError: The text does not fit the limit of a :class:`LengthBudget`.
-            TemplateError: The selector failed, or chose an example that does not exist, or one twice.
+            SlotError: A slot has no value, or a name is not a slot.
+            BudgetError: The text exceeds the limit of a :class:`LengthBudget`.
+            TemplateError: The selector failed, or returned invalid or duplicate indices.
         """
         return self._chosen(self._offer(values))
 
@@ -449,7 +453,7 @@ class FewShotTemplate:
         _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
-        # Wrap only here: a read-only view of a dict cannot be pickled or copied.
+        # Create the read-only views only now, because they can't be pickled or copied.
         examples = tuple(map(MappingProxyType[str, object], self._examples))
         return ExampleOffer(MappingProxyType(values), examples, self._texts, before, after, self._separator)
 
@@ -458,17 +462,17 @@ class FewShotTemplate:
 
 
 def _text(template: SlotTemplate, example: object, index: int, *, more: bool) -> str:
-    """Render an example; ``more`` allows values without a slot."""
+    """Render an example. If ``more`` is True, the example may contain values that fill no slot."""
     where = f"examples[{index}]"
     if not is_mapping(example):
-        raise TemplateError(f"{where} is a {type(example).__name__}; give a dict with a value for each slot")
+        raise TemplateError(f"{where} must be a dict with a value for each slot, not {type(example).__name__}")
     values = {name: value for name, value in example.items() if name in template.slots} if more else example
     _check(values, template.slots, where)
     return "".join(template.fill({name: value_text(value, name) for name, value in values.items()}))
 
 
 def _copied(example: Mapping[str, object], slots: tuple[str, ...]) -> dict[str, object]:
-    """Return a copy of an example that later changes to the original don't affect."""
+    """Copy an example, so that later changes to the original have no effect."""
     held = {
         name: checked(value, name, SlotError)
         for name, value in example.items()

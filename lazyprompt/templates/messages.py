@@ -1,4 +1,4 @@
-"""Messages with slots: a prompt written in reading order."""
+"""Templates for prompts that are written as a list of messages with slots, in reading order."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
 _HISTORY = "history"
 _ROLES = ("system", "developer", "user", "assistant")
 _EXAMPLE = '[("system", "You are kind."), "history", ("user", "{question}")]'
-# The message that marks the place of the history.
+# A placeholder for the history in the list of messages.
 _PLACE = text_message("", "system")
-# The length of a pair of role and text.
 _PAIR = 2
 
 MessageLike: TypeAlias = "str | tuple[str, object] | Fields | Msg | MessageObject"
-"""A message with slots: a role and a text, a message dict, a ``Msg``, or the word ``history``."""
+"""A message with slots: a pair of role and text, a message dict, a ``Msg``, or the string ``"history"``."""
 
 
 class TurnTemplate(NamedTuple):
     """A message with slots.
 
     Attributes:
-        message: The message.
-        texts: The template of its text, or those of its blocks; None for a block without text.
-        constant: The filled message, if there are no slots.
+        message: The message with unfilled slots.
+        texts: The template of the message's text, or the template of each block; None for a block without text.
+        constant: The filled message if it contains no slots, or None otherwise.
     """
 
     message: Msg
@@ -48,7 +47,7 @@ class TurnTemplate(NamedTuple):
 
     @classmethod
     def of(cls, message: Msg) -> TurnTemplate:
-        """Parse the texts of a message. Calls, results and media stay unchanged."""
+        """Parse the slots in a message's texts. Tool calls, tool results and media stay unchanged."""
         if isinstance(message.content, str):
             made = cls(message, (SlotTemplate(message.content),))
         else:
@@ -58,18 +57,18 @@ class TurnTemplate(NamedTuple):
 
     @property
     def templates(self) -> list[SlotTemplate]:
-        """The templates of its texts."""
+        """The templates of the message's texts, without None."""
         return [text for text in self.texts if text is not None]
 
     @property
     def text(self) -> SlotTemplate | None:
-        """The template of its text, if the message has no other content."""
+        """The template of the message's text, or None if the message contains anything else."""
         message = self.message
         is_text = isinstance(message.content, str) and not (message.url or message.metadata)
         return self.texts[0] if is_text and message.name == message.role else None
 
     def filled(self, values: Mapping[str, Any]) -> Msg:
-        """Return the message with filled slots. The native form is dropped, because its slots are not filled."""
+        """Fill the slots of the message. The native format is dropped, because slots in it are not filled."""
         if self.constant is not None:
             return self.constant
         message, content = self.message, self.message.content
@@ -87,18 +86,18 @@ def _with_text(block: Block, text: FilledText | None) -> Block:
 
 
 class MessagesTemplate(InstructionTemplate):
-    """The messages of a prompt in order, with slots.
+    """A prompt template that consists of messages with slots, in order.
 
     A leading system message before the history is the system-level part. A final user message is the user-level part.
-    All other messages are put around the history.
+    All other messages are placed before or after the history.
 
     Args:
-        messages: Pairs of a role and a text, message dicts and ``Msg``, and the word ``history`` at the place of the
-            history. Without that word, the history follows the last system message.
+        messages: A list of pairs of role and text, message dicts, ``Msg`` objects, and the string ``"history"`` as a
+            placeholder for the history. Without this placeholder, the history follows the last system message.
 
     Raises:
-        TemplateError: A role is unknown, the word ``history`` appears twice, or there are no messages.
-        HistoryError: A message has no accepted form.
+        TemplateError: A role is unknown, ``"history"`` appears twice, or the list is empty.
+        HistoryError: A message's format is not accepted.
     """
 
     always_user_turn: ClassVar[bool] = False
@@ -106,7 +105,7 @@ class MessagesTemplate(InstructionTemplate):
     def __init__(self, messages: Sequence[MessageLike]) -> None:
         before, after = _around_history(messages)
         self.accepts_input = not (after and after[-1].message.role == "user")
-        # System text after the history stays there.
+        # A system message after the history stays in its position.
         system = before[0].text if before and before[0].message.role == "system" else None
         if system is not None:
             before.pop(0)
@@ -115,14 +114,14 @@ class MessagesTemplate(InstructionTemplate):
             after.pop()
         self._system = SlotTemplate("") if system is None else system
         self._user = SlotTemplate("" if user is None else user.text, "user")
-        # A final user message with more than text is dropped in a tool loop, like the user's part.
+        # In a tool loop, a final user message with other content than text is dropped, like the user-level part.
         self._asks = bool(after) and after[-1].message.role == "user"
         self._before, self._after = tuple(before), tuple(after)
         self._read_slots(has_escapes=True)
 
     @property
     def templates(self) -> tuple[SlotSyntax, ...]:
-        """The parsed parts: the system-level one, the texts of messages in order, and the user-level one."""
+        """The parsed templates: the system-level part, the other messages in order, and the user-level part."""
         own = (text for turn in (*self._before, *self._after) for text in turn.templates)
         return (self._system, *own, self._user)
 
@@ -134,42 +133,42 @@ class MessagesTemplate(InstructionTemplate):
 
     @property
     def user_only(self) -> tuple[str, ...]:
-        """The slots that only the final user message contains."""
+        """The names of slots that occur only in the final user message."""
         asked: list[SlotSyntax] = [*self._after[-1].templates] if self._asks else [self._user]
         others = {slot for each in self.templates if each not in asked for slot in each.slots}
         return tuple(dict.fromkeys(slot for each in asked for slot in each.slots if slot not in others))
 
 
 def _around_history(messages: Sequence[MessageLike]) -> tuple[list[TurnTemplate], list[TurnTemplate]]:
-    """Parse messages, and return those before and after the history."""
+    """Parse messages, and return the messages before and the messages after the history."""
     if not is_sequence(messages):
-        raise TemplateError(f"messages is a {type(messages).__name__}; give a list, such as {_EXAMPLE}")
+        raise TemplateError(f"messages must be a list such as {_EXAMPLE}, not {type(messages).__name__}")
     parsed = parse_messages([_item(each, at) for at, each in enumerate(messages)], "messages")
     places = [at for at, message in enumerate(parsed) if message is _PLACE]
     if len(places) > 1:
-        raise TemplateError(f"messages contains {_HISTORY!r} {len(places)} times; write it once")
+        raise TemplateError(f"messages contains {_HISTORY!r} {len(places)} times; use it only once")
     systems = (at for at, message in enumerate(parsed, 1) if message.role in SYSTEM_ROLES)
     place = places[0] if places else max(systems, default=0)
     before, after = ([*map(TurnTemplate.of, side)] for side in (parsed[:place], parsed[place + len(places) :]))
     if not before and not after:
-        raise TemplateError(f"there are no messages; give some, such as {_EXAMPLE}")
+        raise TemplateError(f"messages is empty; pass at least one message, as in {_EXAMPLE}")
     return before, after
 
 
 def _item(given: object, at: int) -> object:
-    """Convert a message for the parser: a pair to a tuple, and the word ``history`` to its mark."""
+    """Convert a message for the parser. A pair becomes a tuple, and ``"history"`` becomes the placeholder."""
     where = f"messages[{at}]"
     if isinstance(given, str):
         if given == _HISTORY:
             return _PLACE
-        what = f"{where} is the text {given[:40]!r}{did_you_mean(given, [_HISTORY])}"
-        raise TemplateError(f"{what}; give a role and a text, or {_HISTORY!r}, as in {_EXAMPLE}")
+        what = f"{where} is the string {given[:40]!r}{did_you_mean(given, [_HISTORY])}"
+        raise TemplateError(f"{what}; expected a pair of role and text, or {_HISTORY!r}, as in {_EXAMPLE}")
     if not is_sequence(given):
         return given
     role = given[0] if given and isinstance(given[0], str) else ""
     if role == "placeholder":
-        raise TemplateError(f"{where} is LangChain's placeholder for messages; write {_HISTORY!r} instead")
+        raise TemplateError(f"{where} is a LangChain message placeholder; use {_HISTORY!r} instead")
     if len(given) != _PAIR or role not in LANGCHAIN_WORDS:
         what = f"has the role {role!r}{did_you_mean(role, _ROLES)}" if role else f"is a {type(given).__name__}"
-        raise TemplateError(f"{where} {what}; expected a role and a text, the role one of {listed(_ROLES)}")
+        raise TemplateError(f"{where} {what}; expected a pair of role and text, with one of the roles {listed(_ROLES)}")
     return tuple(given)

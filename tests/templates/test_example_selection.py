@@ -57,7 +57,7 @@ def test_the_first_examples(k: int, shown: str) -> None:
 @pytest.mark.parametrize("k", [-1, 1.0, "2", None, True])
 @pytest.mark.parametrize("make", [FirstExamples, lambda k: MostSimilar(k, by_worth)])
 def test_a_number_of_examples_is_a_whole_number(make: Callable[[Any], object], k: Any) -> None:
-    with pytest.raises(TemplateError, match=f"^k is {k!r}; give an integer of at least 0$"):
+    with pytest.raises(TemplateError, match=f"^k must be an integer of at least 0, not {k!r}$"):
         make(k)
 
 
@@ -116,18 +116,18 @@ def test_infinite_scores_have_their_place() -> None:
     ("wrong", "said"),
     [
         (float("nan"), "nan"),
-        (None, "a NoneType"),
-        ("0.5", "a str"),
-        (1j, "a complex"),
-        ([0.5], "a list"),
-        (np.array([1.0, 2.0]), "a ndarray"),
-        (10**400, "a int"),
+        (None, "NoneType"),
+        ("0.5", "str"),
+        (1j, "complex"),
+        ([0.5], "list"),
+        (np.array([1.0, 2.0]), "ndarray"),
+        (10**400, "int"),
     ],
 )
 def test_what_is_no_score_is_refused_with_the_examples_index(wrong: Any, said: str) -> None:
     """NaN compares as neither more nor less, so that one of them spoils the order of all."""
     select = MostSimilar(1, lambda _values, example: wrong if example["q"] == "c" else 1)
-    expected = rf"the score of examples\[2\] is {said}; expected a number other than NaN"
+    expected = rf"the score of examples\[2\] must be a number other than NaN, not {said}"
     with pytest.raises(TemplateError, match=f"^{expected}$"):
         template(select).render(x="")
 
@@ -143,10 +143,10 @@ def test_what_a_score_raises_is_raised() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"score": 5}, "score is a int; give a function of values and an example"),
-        ({"best": "nearest"}, "best is 'nearest'; give 'last' or 'first'"),
-        ({"min_score": "high"}, "min_score is 'high'; give a number, or None"),
-        ({"min_score": float("nan")}, "min_score is nan; give a number, or None"),
+        ({"score": 5}, r"score must be a function score\(values, example\), not int"),
+        ({"best": "nearest"}, "best must be 'last' or 'first', not 'nearest'"),
+        ({"min_score": "high"}, "min_score must be a number or None, not 'high'"),
+        ({"min_score": float("nan")}, "min_score must be a number or None, not nan"),
     ],
 )
 def test_settings_of_similarity_that_are_wrong_are_refused(wrong: dict[str, Any], said: str) -> None:
@@ -203,17 +203,19 @@ def test_a_text_that_does_not_fit_without_examples_is_refused() -> None:
     with pytest.raises(BudgetError) as caught:
         few_shot.render(x="12345")
     assert str(caught.value) == (
-        "the text has 7 tokens even without examples, and max_tokens is 4; raise it, or shorten prefix, suffix or "
-        "values"
+        "the text has 7 tokens even without examples, but max_tokens is 4; increase max_tokens, or shorten the prefix, "
+        "the suffix or the values"
     )
 
 
 def test_too_few_examples_can_be_refused() -> None:
     with pytest.raises(BudgetError) as caught:
         template(LengthBudget(6, len, min_examples=2)).render(x="x")
-    assert str(caught.value) == ("min_examples is 2, and only 1 fit: with 2 the text has 7 tokens, and max_tokens is 6")
+    assert str(caught.value) == (
+        "min_examples is 2, but only 1 fit: the text with 2 would have 7 tokens, and max_tokens is 6"
+    )
     assert template(LengthBudget(7, len, min_examples=2)).chosen(x="x") == (0, 1)
-    with pytest.raises(BudgetError, match="^min_examples is 9, and there are only 5 examples to choose from$"):
+    with pytest.raises(BudgetError, match="^min_examples is 9, but the number of available examples is 5$"):
         template(LengthBudget(99, len, min_examples=9)).render(x="x")
 
 
@@ -271,7 +273,7 @@ def test_a_count_that_does_not_add_up_takes_few_tries() -> None:
 
 @pytest.mark.parametrize("wrong", [1.0, None, "3", True])
 def test_a_count_that_is_no_whole_number_is_refused(wrong: Any) -> None:
-    with pytest.raises(BudgetError, match=f"^count returned a {type(wrong).__name__}; it must return an integer"):
+    with pytest.raises(BudgetError, match=f"^count returned {type(wrong).__name__}; it must return an integer"):
         template(LengthBudget(7, lambda _text: wrong)).render(x="x")
 
 
@@ -283,13 +285,13 @@ def test_a_count_may_be_a_number_of_another_library() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_tokens": 0}, "max_tokens is 0; give an integer of at least 1"),
-        ({"max_tokens": 5.0}, "max_tokens is 5.0; give an integer of at least 1"),
-        ({"min_examples": -1}, "min_examples is -1; give an integer of at least 0"),
-        ({"count": 5}, "count is a int; give a function of a text, or a counter with count_text(text)"),
+        ({"max_tokens": 0}, "max_tokens must be an integer of at least 1, not 0"),
+        ({"max_tokens": 5.0}, "max_tokens must be an integer of at least 1, not 5.0"),
+        ({"min_examples": -1}, "min_examples must be an integer of at least 0, not -1"),
+        ({"count": 5}, "count must be a function count(text) or a counter with count_text(text), not int"),
         (
             {"count": CharTokenCounter},
-            "count is the class CharTokenCounter; give a function of a text, or a counter with count_text(text)",
+            "count must be a function count(text) or a counter with count_text(text), not the class CharTokenCounter",
         ),
     ],
 )
@@ -300,7 +302,7 @@ def test_settings_of_a_budget_that_are_wrong_are_refused(wrong: dict[str, Any], 
 
 def test_a_budget_chooses_among_what_a_selector_gives() -> None:
     among: Any = 3
-    with pytest.raises(TemplateError, match="^among is a int; give a selector, whose method select"):
+    with pytest.raises(TemplateError, match="^among must be a selector with a method select"):
         LengthBudget(5, len, among=among)
 
 
@@ -361,15 +363,15 @@ def test_indices_may_come_in_any_list(given: Any) -> None:
         ([0, 5, -1], "returned 5, -1, but there are examples 0 to 4"),
         ([1, 0, 1, 0, 2], "returned 1, 0 more than once"),
         ([9, 9], "returned 9, 9, but there are examples 0 to 4; 9 more than once"),
-        (None, "returned a NoneType; expected a list of indices, such as [2, 0]"),
-        (3, "returned a int; expected a list of indices, such as [2, 0]"),
-        ("01", "returned a str; expected a list of indices, such as [2, 0]"),
-        (b"\0\1", "returned a bytes; expected a list of indices, such as [2, 0]"),
-        ({0, 1}, "returned a set; expected a list of indices, such as [2, 0]"),
-        ({0: 0.5}, "returned a dict; expected a list of indices, such as [2, 0]"),
-        ([0, {"q": "a"}], "returned a dict at index 1; expected a list of indices, such as [2, 0]"),
-        ([True, False], "returned a bool at index 0; expected a list of indices, such as [2, 0]"),
-        ([1.0], "returned a float at index 0; expected a list of indices, such as [2, 0]"),
+        (None, "returned NoneType; expected a list of indices, such as [2, 0]"),
+        (3, "returned int; expected a list of indices, such as [2, 0]"),
+        ("01", "returned str; expected a list of indices, such as [2, 0]"),
+        (b"\0\1", "returned bytes; expected a list of indices, such as [2, 0]"),
+        ({0, 1}, "returned set; expected a list of indices, such as [2, 0]"),
+        ({0: 0.5}, "returned dict; expected a list of indices, such as [2, 0]"),
+        ([0, {"q": "a"}], "returned dict at index 1; expected a list of indices, such as [2, 0]"),
+        ([True, False], "returned bool at index 0; expected a list of indices, such as [2, 0]"),
+        ([1.0], "returned float at index 0; expected a list of indices, such as [2, 0]"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(given: Any, said: str) -> None:

@@ -86,7 +86,7 @@ def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> No
             r".*no slot named 'qestion' \(did you mean 'question'\?\); the slots are 'name', 'question'",
         ),
         ({"name": "Bob", "question": "\ud800"}, "the value of slot 'question' has a lone surrogate"),
-        ({"name": b"Bob", "question": ""}, "the value of slot 'name' is bytes"),
+        ({"name": b"Bob", "question": ""}, "the value of slot 'name' must be text, not bytes"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
@@ -116,13 +116,13 @@ def test_an_example_that_does_not_fit_is_refused_with_its_index(example: Any, sa
 
 @pytest.mark.parametrize("example", ["text", 5, None, ["q"]])
 def test_an_example_that_is_no_dict_is_refused_with_its_index(example: Any) -> None:
-    with pytest.raises(TemplateError, match=rf"^examples\[0\] is a {type(example).__name__}; give a dict with"):
+    with pytest.raises(TemplateError, match=rf"^examples\[0\] must be a dict with .*, not {type(example).__name__}"):
         FewShotTemplate("", [example], "{q}", "")
 
 
 @pytest.mark.parametrize("examples", [None, 5, {"q": "1"}, "text"])
 def test_examples_that_are_no_list_are_refused(examples: Any) -> None:
-    with pytest.raises(TemplateError, match=f"^examples is a {type(examples).__name__}; give a list of dicts$"):
+    with pytest.raises(TemplateError, match=f"^examples must be a list of dicts, not {type(examples).__name__}$"):
         FewShotTemplate("", examples, "{q}", "")
 
 
@@ -181,16 +181,16 @@ def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
 def test_with_a_selector_too_an_example_has_a_value_for_each_slot() -> None:
     with pytest.raises(SlotError, match=r"^examples\[1\]: no value for 'a'; the slots are 'q', 'a'$"):
         FewShotTemplate("", [{"q": "1", "a": "2"}, {"q": "1", "b": "2"}], "{q}{a}", "", select=FirstExamples(1))
-    with pytest.raises(TemplateError, match=r"^examples\[0\] is a str; give a dict with"):
+    with pytest.raises(TemplateError, match=r"^examples\[0\] must be a dict with .*, not str"):
         FewShotTemplate("", ["text"], "{q}{a}", "", select=FirstExamples(1))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
     ("select", "said"),
     [
-        (2, r"select is a int; give a selector, whose method select"),
-        (len, "select is a builtin_function_or_method; give a selector"),
-        (FirstExamples, "select is the class FirstExamples; give an instance of it"),
+        (2, r"select must be a selector with a method select"),
+        (len, "select must be a selector .*, not builtin_function_or_method"),
+        (FirstExamples, "select is the class FirstExamples; pass an instance of this class"),
     ],
 )
 def test_what_is_no_selector_is_refused(select: Any, said: str) -> None:
@@ -203,5 +203,5 @@ def test_texts_that_are_none_are_refused(place: int) -> None:
     texts: Any = ["", "", "", ""]
     texts[place] = 5
     prefix, example, suffix, separator = texts
-    with pytest.raises(TemplateError, match=r"is a int; expected text$"):
+    with pytest.raises(TemplateError, match=r"must be a string, not int$"):
         FewShotTemplate(prefix, [], example, suffix, separator)
