@@ -1,4 +1,4 @@
-"""Limits for the cost of a template, and its meter; see :mod:`lazyprompt.templates.sandbox`."""
+"""Limits for the cost of a template, and a meter for each rendering; see :mod:`lazyprompt.templates.sandbox`."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from lazyprompt._base.json import is_mapping, is_sequence
 _T = TypeVar("_T")
 
 MAX_OUTPUT = 20_000_000
-"""The maximum length of an intermediate or final text, in characters: more than any model reads."""
+"""The maximum length of an intermediate or final text, in characters, which exceeds any model's context window."""
 
 MAX_TEMPLATE = 5_000_000
 """The maximum length of a template, in characters."""
 
 MAX_TOKENS = 50_000
-"""The maximum number of Jinja tokens in a template: names, numbers, punctuation, text between tags."""
+"""The maximum number of Jinja tokens in a template, such as names, numbers, punctuation and text between tags."""
 
 MAX_SCOPED = 2_000_000
-"""The maximum product of variables and scopes: Jinja's compiler copies all variables for each scope."""
+"""The maximum product of the numbers of variables and scopes. Jinja's compiler copies all variables for each scope."""
 
 MAX_CODE = 10_000_000
-"""The maximum length of the Python code that a template compiles to, in characters."""
+"""The maximum length of a template's compiled Python code, in characters."""
 
 MAX_STEPS = 1_000_000
-"""The default maximum of loop steps and calls in one rendering."""
+"""The default limit for the number of loop iterations and calls in one rendering."""
 
 MAX_SECONDS = 10
-"""The maximum CPU time for ``MAX_STEPS`` steps; ordinary ones take a tenth of it."""
+"""The maximum CPU time for ``MAX_STEPS`` steps, in seconds. Ordinary steps take a tenth of this time."""
 
 MAX_PIECES = 2_000_000
-"""The maximum number of pieces of an output."""
+"""The maximum number of pieces that a rendering may output."""
 
 MAX_RANGE = 100_000
-"""The default maximum of numbers from ``range``, in one call and in one rendering."""
+"""The default limit for the numbers returned by ``range()``, for each call and for each rendering."""
 
 MAX_OPERAND = 1_000_000
 """The maximum length of a text or list that ``*``, ``replace`` or ``join`` creates."""
 
 MAX_WIDTH = 10_000
-"""The maximum size argument of a filter or method: a width, an indent, a number of columns."""
+"""The maximum size argument of a filter or method, such as a width, an indent or a number of columns."""
 
 MAX_EXPONENT = 64
 """The maximum exponent of ``**``."""
 
 MAX_BITS = 10_000
-"""The maximum size of an integer. A power of a power could use all memory in one line."""
+"""The maximum size of an integer, in bits. Without this limit, a power of a power could exhaust the memory."""
 
-# Types with short text; Python limits the number of digits that it writes.
+# Types whose values need no size check. For integers, Python limits the number of digits that it writes.
 BRIEF = (str, int, float, type(None), Undefined)
-# Values nested deeper cannot be written; a namespace that contains itself is infinitely deep.
+# The maximum nesting depth to measure. A namespace that contains itself is nested infinitely.
 _DEEPEST = 100_000
-# Types whose values grow by operators.
+# Types whose values can grow through operators such as `*` and `+`.
 LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
-# Python's ``type``, with a type that checkers accept.
+# The builtin `type`, with an annotation that type checkers accept.
 kind_of: Callable[[object], type[object]] = type
 # The number of steps between two checks of the limits.
 _LOOK = 32
-# The number of characters that each piece of a buffer counts in addition to its length.
+# The overhead that is counted for each buffered text in addition to its length, in characters.
 _PIECE = 16
-# The maximum number of items that a sum of lists may copy: about a second of work.
+# The maximum number of items that a sum of lists may copy, which takes about a second.
 _MAX_COPIED = 1_000_000_000
-# Filters and methods whose number arguments are sizes of their result.
+# Filters and methods whose numeric arguments determine the size of the result.
 _SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
-# Filters and methods that insert text at each such character, or at every character.
+# Filters and methods that insert text at each occurrence of a character ("" means every character).
 _REPEATED = {"indent": "\n", "expandtabs": "\t", "wordwrap": "", "urlize": ""}
 _PERCENT = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]*)")
 _BRACKETS_IN_KEY = re.compile(r"%\([^)]*\(")
@@ -81,47 +81,49 @@ _WIDTH = re.compile(r"\d{5}")
 
 
 class Meter:
-    """The cost of one rendering so far.
+    """A counter for the cost of one rendering.
 
     Args:
         most: The maximum number of steps.
-        numbers: The maximum of numbers from ``range``.
+        numbers: The maximum number of values that ``range()`` may return in total.
     """
 
     __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
     def __init__(self, most: int, numbers: int) -> None:
-        # The steps until the next check, and those counted before the previous check. The first step causes a check.
+        # `left` is the number of steps until the next check, so the first step triggers a check.
         self.left = 0
         self._steps = -_LOOK
         self._most = most
-        # The time of the next CPU time check, and the CPU time limit.
         self._seconds = MAX_SECONDS * most / MAX_STEPS
+        # The time of the next check of the CPU time.
         self._again = monotonic() + self._seconds / 100
         self._end = 0.0
         self._numbers = self._numbers_left = numbers
         self._made = 0
 
     def step(self) -> None:
-        """Count a step.
+        """Count one step.
 
         Raises:
-            SecurityError: There were too many steps, or they took too long.
+            SecurityError: The rendering took too many steps or too much time.
         """
         self.left -= 1
         if self.left < 0:
             self.look()
 
     def stepped(self, value: _T) -> _T:
-        """Count the value of a filter as a step, and return it."""
+        """Count the evaluation of a filter as one step, and return the filter's value."""
         self.step()
         return value
 
     def kept(self, text: str) -> str:
-        """Count a buffered text and return it. All buffered texts are in memory until they are joined.
+        """Count the length of a buffered text, and return the text.
+
+        All buffered texts stay in memory until they are joined.
 
         Raises:
-            SecurityError: The buffered texts are too long together.
+            SecurityError: The total length of the buffered texts exceeds the limit.
         """
         self._made += len(text) + _PIECE
         if self._made > MAX_OUTPUT:
@@ -129,10 +131,12 @@ class Meter:
         return text
 
     def look(self) -> None:
-        """Check the number of steps and the time, once no step is ``left``.
+        """Check the number of steps and the time.
+
+        Call this method when ``left`` becomes negative.
 
         Raises:
-            SecurityError: There were too many steps, or they took too long.
+            SecurityError: The rendering took too many steps or too much time.
         """
         self._steps += _LOOK - self.left
         self.left = _LOOK
@@ -141,8 +145,8 @@ class Meter:
         now = monotonic()
         if now < self._again:
             return
-        # CPU time of this thread, which excludes a sleeping machine or a debugger. It is read rarely, because reading
-        # takes as long as many steps and it never exceeds the elapsed time.
+        # Use the thread's CPU time, which excludes the time while the machine sleeps or a debugger is paused.
+        # Read the CPU time rarely, because reading it takes as long as many steps.
         used = thread_time()
         self._end = self._end or used + self._seconds
         if used > self._end:
@@ -150,13 +154,13 @@ class Meter:
         self._again = now + self._end - used
 
     def counted(self, items: Iterable[object]) -> Iterator[object]:
-        """Iterate over values, counting each step."""
+        """Iterate over items, and count one step for each item."""
         for item in items:
             self.step()
             yield item
 
     def numbers(self, *bounds: int) -> range:
-        """Return a range, as ``range`` of templates, within the limits."""
+        """Return a range within the limits. This method replaces ``range()`` in templates."""
         numbers = range(*bounds)
         if len(numbers) > MAX_RANGE:
             raise SecurityError(f"range() returned more than {MAX_RANGE} numbers at once")
@@ -167,11 +171,11 @@ class Meter:
 
 
 def check_length(length: int, most: int = MAX_OUTPUT) -> None:
-    """Check the length of a value before it is created.
+    """Check the length of a value before the value is created.
 
     Args:
         length: The number of characters or items.
-        most: The maximum.
+        most: The maximum length.
 
     Raises:
         SecurityError: The length exceeds the maximum.
@@ -181,23 +185,23 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
 
 
 def size_of(value: object, most: int = MAX_OUTPUT) -> int:
-    """Estimate the length of a value's text: its texts, and a few characters for each item.
+    """Estimate the length of a value's text from its strings and its number of items.
 
-    A list that contains another list many times is small in memory, but its text can have any length.
+    A list that contains another list many times needs little memory, but its text can be arbitrarily long.
 
     Args:
-        value: The value.
+        value: The value to measure.
         most: The maximum length.
 
     Returns:
-        The length.
+        The estimated length in characters.
 
     Raises:
         SecurityError: The length exceeds the maximum.
     """
     total = 0
     level: list[Any] = [value]
-    # Level by level, so that a value that is too large is detected before it is traversed.
+    # Traverse level by level, so that an excessive size is detected before all items are visited.
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for item in level:
@@ -210,7 +214,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
                 inside += item if kind is dict or kind is list else _items_of(item)
                 if kind is dict:
                     inside += item.values()
-                # Each item has a separator.
+                # Count three characters for the separator and quotes of each item.
                 if total + 3 * len(inside) > most:
                     check_length(total + 3 * len(inside), most)
         total += 3 * len(inside)
@@ -224,7 +228,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
 def _items_of(value: object) -> Collection[object]:
     """Return the items that a value's text contains."""
     if isinstance(value, Namespace):
-        # A namespace has no public access to its values.
+        # A namespace provides no public access to its values.
         value = object.__getattribute__(value, "_Namespace__attrs")
     if is_mapping(value):
         return [*value, *value.values()]
@@ -232,15 +236,15 @@ def _items_of(value: object) -> Collection[object]:
 
 
 def _is_collection(value: object) -> TypeGuard[Collection[object]]:
-    """Return True for a tuple or a view of a dict; the text of other collections does not contain all items."""
+    """Return True for a collection whose text contains all its items."""
     return isinstance(value, Collection) and not isinstance(value, (bytes, range, Undefined))
 
 
 def as_text(value: object) -> str:
-    """Convert a value to text; text is returned unchanged.
+    """Convert a value to text. A string is returned unchanged.
 
     Raises:
-        SecurityError: The text would be too long.
+        SecurityError: The text would exceed the maximum length.
     """
     if isinstance(value, str):
         return value
@@ -262,13 +266,13 @@ def check_operator(operator: str, left: object, right: object) -> None:
     """
     if operator == "%":
         if isinstance(left, bytes):
-            raise SecurityError("'%' does not format bytes")
+            raise SecurityError("'%' is not supported for bytes")
         if isinstance(left, str):
             arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
             _check_format("%", _percent_specs(left), arguments)
         return
     if operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
-        raise SecurityError(f"'**' accepts exponents up to {MAX_EXPONENT}")
+        raise SecurityError(f"the exponent of '**' must not exceed {MAX_EXPONENT}")
     if isinstance(left, int) and isinstance(right, int):
         bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
         if bits > MAX_BITS:
@@ -286,18 +290,18 @@ def check_method(
 
     Args:
         name: The name of the method.
-        subject: The object of the method.
+        subject: The object that the method is called on.
         args: The positional arguments.
         named: The values of the keyword arguments.
 
     Returns:
-        The positional arguments to use.
+        The positional arguments for the call, with iterators converted to lists.
 
     Raises:
         SecurityError: The result would exceed a limit.
     """
     if name == "translate" or (isinstance(subject, bytes) and name != "decode"):
-        raise SecurityError(f"{name} is not available in templates; use replace")
+        raise SecurityError(f"the method {name} is not available in templates; use replace")
     if isinstance(subject, str):
         if name == "join" and args:
             items = _listed(args[0], len(subject))
@@ -315,11 +319,11 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 
     Args:
         name: The name of the filter.
-        subject: The value before the filter.
+        subject: The value that the filter is applied to.
         arguments: The values of all arguments.
 
     Returns:
-        The subject to use.
+        The value for the call, with an iterator converted to a list.
 
     Raises:
         SecurityError: The result would exceed a limit.
@@ -329,13 +333,13 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if not isinstance(subject, str):
         length = size_of(subject)
         if name == "tojson" and arguments:
-            # Each item may have an indent before it and a separator after it.
+            # Each item may be preceded by an indent and followed by a separator.
             check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and isinstance(subject, Sized) and any(isinstance(one, list | tuple) for one in arguments):
-            # Each list that is added copies the preceding ones.
+            # Each addition copies all preceding lists.
             check_length(length * len(subject), _MAX_COPIED)
     if name in ("format", "replace"):
-        # These filters convert their input to text, too.
+        # These filters also convert their input to text.
         subject = as_text(subject)
         if name == "format":
             _check_format(name, _percent_specs(subject), arguments)
@@ -344,15 +348,15 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 
 
 def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
-    """Check the arguments that determine the length of a result."""
+    """Check the arguments that determine the length of the result."""
     if what == "replace" and isinstance(subject, str):
-        # Keyword arguments may come in any order, so check each pair.
+        # Keyword arguments may be in any order, so check each pair.
         for old, new in permutations(map(as_text, arguments), 2):
             check_length(subject.count(old) * len(new), MAX_OPERAND)
     elif what in _SIZED or what in _REPEATED:
         numbers = [abs(argument) for argument in arguments if isinstance(argument, int)]
         if what in _SIZED and max(numbers, default=0) > MAX_WIDTH:
-            raise SecurityError(f"{what} accepts numbers up to {MAX_WIDTH}")
+            raise SecurityError(f"{what} accepts only numbers up to {MAX_WIDTH}")
         if what in _REPEATED and isinstance(subject, str):
             sizes = [len(one) for one in arguments if isinstance(one, str)] + (numbers if what in _SIZED else [])
             check_length(subject.count(_REPEATED[what]) * max(sizes, default=0))
@@ -365,34 +369,34 @@ def _size(argument: object) -> int:
 
 
 def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
-    """Check the widths of a format, and the number of its fields."""
-    # Most fields have no specification: ``%s``, ``{}``.
+    """Check the widths in a format string and the number of its fields."""
+    # Most fields contain no specification, such as `%s` and `{}`.
     given = [spec for spec in specs if spec]
     if any(map(_WIDTH.search, given)):
-        raise SecurityError(f"{what} accepts widths up to {MAX_WIDTH}")
+        raise SecurityError(f"{what} accepts only widths up to {MAX_WIDTH}")
     if any("*" in spec or "{" in spec for spec in given):
         if any(isinstance(one, int) and abs(one) > MAX_WIDTH for one in arguments):
-            raise SecurityError(f"{what} accepts numbers up to {MAX_WIDTH}")
+            raise SecurityError(f"{what} accepts only numbers up to {MAX_WIDTH}")
         if any("{" in spec for spec in given):
-            raise SecurityError(f"{what} accepts no widths from values")
+            raise SecurityError(f"{what} does not accept widths from values")
     widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
     check_length(sum(widths) + len(specs) * max(map(size_of, arguments), default=0))
 
 
 def _percent_specs(pattern: str) -> list[str]:
-    """Return the specification of each ``%`` field: the text between ``%`` and the letter."""
-    # A name with parentheses has no clear end.
+    """Return the specification of each ``%`` field, which is the text between ``%`` and the letter."""
+    # The end of a key that contains parentheses is ambiguous.
     if _BRACKETS_IN_KEY.search(pattern):
-        raise SecurityError("'%' accepts no keys with parentheses")
+        raise SecurityError("'%' does not accept keys with parentheses")
     return _PERCENT.findall(pattern)
 
 
 def _listed(items: object, separator: int = 0) -> object:
-    """Return the items of a join or sum with a known length: an iterator becomes a list.
+    """Check the items of a join or sum, and convert an iterator to a list.
 
     Args:
-        items: The items.
-        separator: The length of the separator.
+        items: The items to join or sum.
+        separator: The length of the separator in characters.
 
     Raises:
         SecurityError: The items exceed a limit.

@@ -1,4 +1,4 @@
-"""The Jinja environment for prompt files and instructions, which separates values from the template's own text."""
+"""The Jinja environment for prompt files and instructions, which separates values from the template's literal text."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
-# An expression without these nodes contains no value.
+# Node types that introduce values. Without them, an expression consists of constants.
 _LOOKING = (nodes.Name, nodes.Call)
 _CONTAINERS = (list, tuple, dict)
-# The maximum length of a nested list's text.
+# The maximum length of a nested list's text, in characters.
 _MAX_NESTED = 6_000_000
 
 NAMED: Final = " named"
-"""The internal filter that converts the value of a name; no template can write its name."""
+"""The internal filter that converts a name's value. The space in its name makes it inaccessible to templates."""
 
 
 class _Generator(BoundedGenerator):
-    """Jinja's compiler, which treats the output of filter blocks, call blocks and recursive loops as values.
+    """A Jinja compiler that treats the output of filter blocks, call blocks and recursive loops as values.
 
-    Otherwise that output would count as the template's own text.
+    Otherwise, such output would be treated as the template's literal text.
     """
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
-        """Write a filter, which counts as a step, because a long template without loops takes time, too."""
+        """Write code that counts a filter as one step, because a long template without loops also takes time."""
         if node.name.startswith(" "):
             super().visit_Filter(node, frame)
             return
@@ -46,62 +46,62 @@ class _Generator(BoundedGenerator):
         self.write(")")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:
-        """Write a list, and count its nested lists: comparing lists that contain each other may never end."""
+        """Write code that limits the size of a nested list, because comparing deeply nested lists takes too long."""
         self.write("environment.listed(")
         super().visit_List(node, frame)
         self.write(")")
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
-        """Write a tuple like a list, unless it is the target of an assignment."""
+        """Write code that limits the size of a nested tuple, unless the tuple is the target of an assignment."""
         self.write("environment.listed(" if node.ctx == "load" else "(")
         super().visit_Tuple(node, frame)
         self.write(")")
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
-        """Write a dict like a list."""
+        """Write code that limits the size of a nested dict."""
         self.write("environment.listed(")
         super().visit_Dict(node, frame)
         self.write(")")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Begin the output of a value or of the template's own text."""
+        """Write the code before an output expression, which is a value or literal text."""
         if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
             finalize = finalize._replace(src="environment.own_text(")
         super()._output_child_pre(node, frame, finalize)
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
-        """Begin the output of a call, a filter block or a recursive loop."""
+        """Write the code before the output of a call block, a filter block or a recursive loop."""
         super().start_write(frame, node)
         self.write("environment.finalize(" if frame.buffer is None else "meter.kept(environment.finalize(")
 
     def end_write(self, frame: Frame) -> None:
-        """End the output that :meth:`start_write` began."""
+        """Write the code that closes the call written by :meth:`start_write`."""
         self.write(")" if frame.buffer is None else "))")
         super().end_write(frame)
 
 
 class ValueEnvironment(BoundedEnvironment):
-    """Jinja's immutable sandbox, within bounds."""
+    """A Jinja sandbox with resource limits, which outputs values separately from literal text."""
 
     code_generator_class = _Generator
 
     @staticmethod
     def listed(value: list[object] | tuple[object, ...] | dict[object, object]) -> object:
-        """Return a new list, tuple or dict after checking its size with all nested items."""
+        """Check the size of a new list, tuple or dict, including all nested items, and return it."""
         items = value.values() if isinstance(value, dict) else value
         if any(isinstance(item, _CONTAINERS) for item in items):
             size_of(value, _MAX_NESTED)
         return value
 
     def own_text(self, value: object) -> str:
-        """Convert an expression of constants to the template's own text."""
+        """Convert the value of a constant expression to literal text of the template."""
         return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
 
 
 def portable(value: object) -> object:
-    """Convert a scalar to text that does not depend on Python: ``true``, ``1``, and ``""`` for None.
+    """Convert a scalar to the same text as in other languages, such as ``true``, ``1``, and ``""`` for None.
 
-    Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
+    The rules are defined in Prompty's Jinja subset, section 10.2, rows 1 to 4.
     """
     if value is None:
         return ""
@@ -112,11 +112,11 @@ def portable(value: object) -> object:
 
 
 def finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
-    """Convert the value of an expression to output; Jinja calls this for each expression.
+    """Convert the value of an expression to output text. Jinja calls this function for each expression.
 
     Args:
-        value: The value.
-        source: The name, if the expression is a name.
+        value: The value of the expression.
+        source: The expression itself if it is a name or a dotted path; otherwise an empty string.
         scalar: A function that converts a scalar to text; None for ``str()``.
     """
     value = scalar(value) if scalar else value
@@ -135,7 +135,7 @@ def finalize(value: object, source: str = "", scalar: Callable[[object], object]
 
 
 class _PortableEnvironment(ValueEnvironment):
-    """An environment whose ``~`` and text filters convert scalars with :func:`portable`."""
+    """An environment in which ``~`` and text filters convert scalars with :func:`portable`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -155,7 +155,7 @@ class _PortableEnvironment(ValueEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """Concatenate the operands of ``~``."""
+        """Concatenate the operands of ``~``, converted with :func:`portable`."""
         return ValueEnvironment.joined(tuple(map(portable, values)))
 
 
@@ -172,7 +172,12 @@ def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
 
 @lru_cache(maxsize=4)
 def environment_of(*, lenient: bool, is_portable: bool) -> ValueEnvironment:
-    """Return the environment that all templates of a kind share; it must not be modified."""
+    """Return a shared environment, which must not be modified.
+
+    Args:
+        lenient: True to render undefined names as empty text; False to raise an error.
+        is_portable: True to convert scalars with :func:`portable`; False to convert them with ``str()``.
+    """
     undefined = ChainableUndefined if lenient else StrictUndefined
     shown = partial(finalize, scalar=portable) if is_portable else finalize
     kind = _PortableEnvironment if is_portable else ValueEnvironment

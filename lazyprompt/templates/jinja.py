@@ -1,4 +1,4 @@
-"""Instructions in Jinja's syntax, with values separated from the template's own text."""
+"""Instruction templates in Jinja syntax, with values separated from the template's literal text."""
 
 from __future__ import annotations
 
@@ -26,44 +26,45 @@ if TYPE_CHECKING:
     from lazyprompt.templates.sandbox import BoundedEnvironment
 
 MAX_NAMES = 200_000
-"""The maximum number of tags in a template of names only; other templates have a limit of tokens."""
+"""The maximum number of tags in a template that contains only names. Other templates are limited by tokens."""
 
-_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
-# Jinja's message for an undefined name, and words that are not names of values.
+_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
+# The pattern of Jinja's error message for an undefined name.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
+# Words in Jinja that cannot be the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
 
 @contextmanager
 def _syntax_errors(syntax: str) -> Generator[None]:
-    """Convert errors of parsing and compiling to ``TemplateError``."""
+    """Convert parser and compiler errors to ``TemplateError``."""
     try:
         yield
     except TemplateSyntaxError as error:
         raise TemplateError(f"{syntax}, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
-        # Errors that Jinja's parser does not detect: a repeated keyword, a huge number, deep nesting.
+        # Jinja's parser does not detect some errors, such as a repeated keyword, a huge number or deep nesting.
         raise TemplateError(f"{syntax} cannot compile the template: {describe_error(error)}") from error
 
 
 class CompiledTemplate(ABC):
-    """A template of any syntax that Jinja compiles.
+    """The base class for templates that are compiled by Jinja, in any syntax.
 
     Args:
-        text: The template.
-        own: The slot name of all its parts.
-        lenient: True to render an undefined name as empty text, at any depth; else it is an error.
+        text: The source of the template.
+        own: The slot name to record for all parts of the template.
+        lenient: True to render undefined names and attributes as empty text; False to raise an error for them.
 
     Attributes:
         text: The source of the template.
-        slots: The names of the values that it looks up.
-        literals: Its own text, in pieces.
-        outline: The rendered parts, with the index of each value instead of the value; None if the number of parts
-            depends on the values.
+        slots: The names of the values that the template uses.
+        literals: The pieces of the template's literal text.
+        outline: The rendered parts, with each value replaced by its index; None if the number of parts depends on the
+            values.
 
     Raises:
-        TemplateError: The template is not a string, or its syntax is invalid; the message names the line.
+        TemplateError: The template is not a string, or its syntax is invalid; the error includes the line.
     """
 
     __slots__ = ("_lenient", "_own", "_render", "literals", "outline", "slots", "text")
@@ -74,7 +75,7 @@ class CompiledTemplate(ABC):
 
     def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
         if not is_text(text):
-            raise TemplateError(f"the template is a {type(text).__name__}; expected text")
+            raise TemplateError(f"the template must be a string, not {type(text).__name__}")
         self.text = well_formed(text, "the template", TemplateError)
         self._own, self._lenient = own, lenient
         self.outline: tuple[str, ...] | None = None
@@ -82,7 +83,7 @@ class CompiledTemplate(ABC):
 
     @abstractmethod
     def _parse(self) -> None:
-        """Parse and compile the template."""
+        """Parse and compile the template, and set ``slots``, ``literals`` and ``outline``."""
 
     def _compile(self, tree: nodes.Template, environment: BoundedEnvironment) -> None:
         with _syntax_errors(self.syntax):
@@ -90,7 +91,7 @@ class CompiledTemplate(ABC):
 
         def render(values: Mapping[str, object]) -> list[str]:
             parts: list[str] = []
-            # The own text since the last value, joined once; adding texts would copy them each time.
+            # The pieces of literal text since the last value. For speed, join them only once.
             own: list[str] = []
             size = 0
             context = template.new_context({**globals_of_one_rendering(), **values})
@@ -110,11 +111,11 @@ class CompiledTemplate(ABC):
         self._render = render
 
     def _only_show(self, literals: Sequence[str], shows: Sequence[Callable[[Mapping[str, Any]], Value]]) -> None:
-        """Render a template of names without Jinja, because compiling it takes a hundred times as long.
+        """Prepare to render a template of only names without Jinja, whose compiler takes a hundred times as long.
 
         Args:
-            literals: The own text around and between the values.
-            shows: The functions that return the values.
+            literals: The literal texts before, between and after the values.
+            shows: A function for each value, which looks up and converts the value.
         """
         first, pairs = literals[0], tuple(zip(shows, literals[1:], strict=True))
 
@@ -134,7 +135,7 @@ class CompiledTemplate(ABC):
     @staticmethod
     def coerce(value: object, slot: str) -> object:
         """Convert a value to plain data, so that the sandbox never accesses an object with custom methods."""
-        if isinstance(value, str):  # The common case; the checks below take longer.
+        if isinstance(value, str):  # Check the common case first, because the checks below take longer.
             return value_text(value, slot)
         if value is None or isinstance(value, bool | int | float) or is_mapping(value) or is_sequence(value):
             return checked(value, f"the value of slot {slot!r}", SlotError)
@@ -144,14 +145,14 @@ class CompiledTemplate(ABC):
         """Render the template.
 
         Args:
-            values: Plain data for each slot, or an :class:`~lazyprompt.templates.slots.Opaque`.
+            values: A value for each slot, which is plain data or an :class:`~lazyprompt.templates.slots.Opaque`.
 
         Returns:
-            The parts: alternating own text and values.
+            The parts as alternating literal texts and values.
 
         Raises:
-            SlotError: A name is undefined, or a value has no text.
-            TemplateError: The template fails, or exceeds a bound.
+            SlotError: A name is undefined, or a value can't be converted to text.
+            TemplateError: The rendering fails or exceeds a limit.
         """
         try:
             return self._render(values)
@@ -166,33 +167,34 @@ class CompiledTemplate(ABC):
             raise TemplateError(f"{self.syntax}: {describe_error(error)}") from error
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """Return the slot of each part."""
+        """Return the slot name of each part, which is the same for all parts."""
         return (self._own,) * len(parts)
 
     def filled(self, values: Mapping[str, object]) -> Text:
-        """Render the template and return the parts with their slots; see :meth:`fill`."""
+        """Render the template, and return the parts and their slot names (see :meth:`fill`)."""
         parts = tuple(self.fill(values))
         return Text(parts, self.origins(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the source only, because compiled code cannot be pickled."""
+        """Pickle only the source, because compiled code can't be pickled."""
         return partial(type(self), lenient=self._lenient), (self.text, self._own)
 
 
 class JinjaTemplate(CompiledTemplate):
-    """A template in Jinja's syntax.
+    """A template in Jinja syntax.
 
-    The result of an expression is a value. If the expression contains only constants, it is the template's own text.
+    The result of an expression is a value, unless the expression contains only constants. Such a result is literal text
+    of the template.
 
     Args:
-        text: The template.
-        own: The slot name of all its parts.
-        lenient: True to render an undefined name as empty text; else it is an error.
-        is_portable: True to convert scalars by :func:`~lazyprompt.templates.environment.portable`, as prompt files do;
-            else by ``str()``.
+        text: The source of the template.
+        own: The slot name to record for all parts of the template.
+        lenient: True to render undefined names as empty text; False to raise an error for them.
+        is_portable: True to convert scalars with :func:`~lazyprompt.templates.environment.portable`, as prompt files
+            do; False to convert them with ``str()``.
 
     Raises:
-        TemplateError: The template is not a string, or its syntax is invalid; the message names the line.
+        TemplateError: The template is not a string, or its syntax is invalid; the error includes the line.
     """
 
     __slots__ = ("_is_portable",)
@@ -225,32 +227,32 @@ class JinjaTemplate(CompiledTemplate):
         self.slots = tuple(sorted(found, key=lambda name: (self.text.find(name), name)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the source only, because compiled code cannot be pickled."""
+        """Pickle only the source, because compiled code can't be pickled."""
         return partial(type(self), lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
 def _check_names(tree: nodes.Template, jinja: ValueEnvironment) -> None:
-    """Check the names of filters and tests. Jinja checks those under an ``if`` only when they are rendered."""
+    """Check the names of filters and tests, because Jinja checks names inside an ``if`` only during rendering."""
     for kind, known, called in ((nodes.Filter, jinja.filters, "filter"), (nodes.Test, jinja.tests, "test")):
         for node in tree.find_all(kind):
             if node.name not in known:
                 near = did_you_mean(node.name, known)
-                raise TemplateSyntaxError(f"there is no {called} {node.name!r}{near}", node.lineno)
+                raise TemplateSyntaxError(f"unknown {called} {node.name!r}{near}", node.lineno)
 
 
 def _check_statements(tree: nodes.Template) -> None:
     """Check that a template contains no statement that prompt files don't support."""
     if other := next(tree.find_all(_OTHER_FILES), None):
         raise TemplateSyntaxError(
-            'templates cannot load other templates; prompt files can include text with {% include "shared/tone.md" %}',
+            'a template cannot load other templates; in a prompt file, use {% include "shared/tone.md" %}',
             other.lineno,
         )
     if escaped := tree.find(nodes.ScopedEvalContextModifier):
-        raise TemplateSyntaxError("remove autoescape; a prompt is not HTML", escaped.lineno)
+        raise TemplateSyntaxError("remove autoescape, because a prompt is not HTML", escaped.lineno)
 
 
 def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[str, object]], Value]:
-    """Return a function that looks up a name and converts its value."""
+    """Return a function that looks up a dotted path and converts its value."""
     name, *attributes = path
     source = ".".join(path)
     finalize = cast("Callable[[object, str], Value]", jinja.finalize)
@@ -259,21 +261,24 @@ def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[s
         value = values[name] if name in values else jinja.undefined(name=name)
         for attribute in attributes:
             value = jinja.getattr(value, attribute)
-        # Text was checked when it was coerced.
+        # `coerce` has already validated strings.
         return Value(value, source) if type(value) is str else finalize(value, source)
 
     return show
 
 
 def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tuple[str, ...]]] | None:
-    """Parse a template of names only: its own text, and the paths of the names; None for any other template."""
+    """Split a template that contains only names into its literal texts and the paths of the names.
+
+    Return None for any other template.
+    """
     if "{%" in text or "{#" in text or "\r" in text:
         return None
     if len(text) > MAX_TEMPLATE or text.count("{{") > MAX_NAMES:
         return None
     pieces = _NAME_TAG.split(text)
     literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
-    # Of three braces, Jinja reads the first two as the tag.
+    # Jinja parses the first two of three braces as the start of a tag.
     if any("{{" in literal or literal.endswith("{") for literal in literals):
         return None
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
@@ -282,14 +287,14 @@ def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tup
 
 
 def _is_path(path: tuple[str, ...]) -> bool:
-    """Return True if a path is neither a keyword of Jinja nor special in its sandbox."""
+    """Return True if a dotted path contains no keywords and no names that Jinja's sandbox treats specially."""
     return not (path[0] in _WORDS or any(name.startswith("_") for name in path)) and all(
         name.isidentifier() and not iskeyword(name) for name in path
     )
 
 
 def _named(tree: nodes.Template) -> nodes.Template:
-    """Wrap each output of a name in the filter that records the name."""
+    """Wrap each output expression that is a name in the filter that records the name."""
     for output in tree.find_all(nodes.Output):
         output.nodes = [
             nodes.Filter(node, NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
@@ -303,7 +308,7 @@ def _named(tree: nodes.Template) -> nodes.Template:
 
 
 def _path(node: nodes.Node) -> str:
-    """Return the source of an expression that is a name or a dotted path; ``""`` for any other."""
+    """Return the source of an expression that is a name or a dotted path, or an empty string for any other."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):

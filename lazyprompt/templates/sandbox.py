@@ -1,11 +1,11 @@
-"""A Jinja sandbox that limits the cost of a template: steps, time, sizes and numbers.
+"""A Jinja sandbox that limits the steps, the time, the text sizes and the numbers of a template.
 
 Jinja's own sandbox restricts a template to its data. Operators, filters and methods could still exhaust the memory
-(``'x'|center(10**9)``) or run forever (nested loops); this module limits them. The calling modules choose the Jinja
+(``'x'|center(10**9)``) or run forever (nested loops), so this module limits them. The calling modules choose the Jinja
 dialect.
 
-Checks take time, and those of Jinja's sandbox take more than plain data needs. :class:`BoundedGenerator` and
-:class:`BoundedEnvironment` have shortcuts for the most frequent operations on plain data.
+The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
+:class:`BoundedEnvironment` therefore implement shortcuts for the most frequent operations on plain data.
 """
 
 from __future__ import annotations
@@ -50,36 +50,35 @@ if TYPE_CHECKING:
     from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
 
-# Errors that an expression may raise: Jinja's, those of operators and methods of plain data, and those of Jinja's
-# filters for invalid arguments.
+# Errors that Jinja, its filters, and the operators and methods of plain data may raise.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
 )
 
-# The meter of a rendering, and the filter that counts steps; no template can write these names.
+# The internal names of the meter and of the filter that counts steps. Templates can't use names with a space.
 _METER = " meter"
 _COUNTED = " counted"
-# Filters that enlarge their subject, or convert all of it to text.
+# Filters that can enlarge their input or that convert all of it to text.
 _GROWING = (
     *("batch", "capitalize", "center", "e", "escape", "forceescape", "format", "indent", "join", "lower", "pprint"),
     *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
     *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
 )
-# Filters of text that are equal to a method, or that return text unchanged.
+# Filters that, for a string, are equivalent to a method or return the string unchanged.
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
-# All attributes of these types; any other name can only be an item.
+# All attributes of these types. Any other name can only refer to an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
-# Attributes that Jinja's sandbox allows, after a slow check.
+# Attributes that Jinja's sandbox allows, so that its slow check can be skipped.
 _READABLE: dict[type[object], frozenset[str]] = {
     dict: frozenset(("get", "items", "keys", "values")),
     str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# The number of summands between checks; a sum can exceed the limit by this factor for a moment.
+# The number of summands between checks. A sum can temporarily exceed the limit by this factor.
 _SUMMANDS = 4
-# Jinja's lexer takes 250 bytes per digit, and quadratic time.
+# A pattern for very long numbers, for which Jinja's lexer needs 250 bytes per digit and quadratic time.
 _LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
 _SCOPES = (
     *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
@@ -88,16 +87,16 @@ _SCOPES = (
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of an error, preceded by its type if the text alone is unclear."""
+    """Return the text of an error, preceded by the error's type if the text alone is unclear."""
     text = str(error)
     return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
 
 
 class _BoundedTokens(Extension):
-    """A limit for the size of a template before parsing: each token takes kilobytes during compilation."""
+    """An extension that limits the size of a template before parsing. Each token needs kilobytes during compilation."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
-        """Check the lengths of a template and of its numbers."""
+        """Check the length of a template and of the numbers in it."""
         if len(source) > MAX_TEMPLATE:
             raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
         if _LONG_NUMBER.search(source):
@@ -115,33 +114,33 @@ class _BoundedTokens(Extension):
 
 
 class BoundedGenerator(CodeGenerator):
-    """Jinja's compiler, with limits for ``~`` and ``+``, and shortcuts for plain data.
+    """A Jinja compiler with limits for ``~`` and ``+`` and with shortcuts for plain data.
 
     A shortcut checks the exact type of a value. Values of other types, including subclasses of ``str``, are passed to
-    the environment as usual. ``t_0`` contains the value and is used before anything else is evaluated.
+    the environment as usual. The variable ``t_0`` stores the value and is used before anything else is evaluated.
     """
 
-    # The loop body and the output expression to write next, and the code after that expression.
+    # The loop body and the output expression to write next, and the code to write after this expression.
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
     _behind: str | None = None
     _code = 0
 
     def write(self, x: str) -> None:
-        """Write code, up to a maximum length."""
+        """Write code, and check the total length of the code."""
         self._code += len(x)
         if self._code > MAX_CODE:
             raise TemplateSyntaxError(f"the template compiles to more than {MAX_CODE} characters of code", 1)
         super().write(x)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
-        """Write own text; any other expression is evaluated during rendering, within its limits."""
+        """Write literal text. Any other expression is evaluated during rendering, where the limits apply."""
         if not isinstance(node, nodes.Const | nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
     def write_commons(self) -> None:
-        """Begin a function."""
+        """Write the beginning of a function, which looks up the meter."""
         super().write_commons()
         self.writeline("meter = environment.meter(context)")
 
@@ -151,7 +150,7 @@ class BoundedGenerator(CodeGenerator):
         super().visit_For(node, frame)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Write a block; the body of a loop begins with an inlined :meth:`Meter.step`."""
+        """Write a block. The body of a loop begins with an inlined :meth:`Meter.step`."""
         if nodes is self._body:
             self.writeline("meter.left -= 1")
             self.writeline("if meter.left < 0: meter.look()")
@@ -168,8 +167,8 @@ class BoundedGenerator(CodeGenerator):
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which checks the length.
 
-        It stays ``(a + b + c)`` if a summand is a number, because the sum is then short, or if it is a piece of output,
-        which is checked anyway.
+        The sum is written as ``(a + b + c)`` if a summand is a number, because such a sum is short. The same applies to
+        a sum that is output, because the length of all output is checked.
         """
         first, others = node.left, [node.right]
         while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
@@ -185,14 +184,14 @@ class BoundedGenerator(CodeGenerator):
         self.write(")")
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        """Write ``x.a`` as an item, unless dicts have an attribute of that name."""
+        """Write ``x.a`` as an item lookup, unless dicts have an attribute with this name."""
         if node.attr in _OF_DICT:
             super().visit_Getattr(node, frame)
         else:
             self._write_item(node.node, node.attr, "getattr", frame)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
-        """Write ``x['a']``."""
+        """Write ``x['a']`` with a shortcut for dicts."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
             self._write_item(node.node, node.arg.value, "getitem", frame)
         else:
@@ -215,13 +214,17 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is str else {self.filters[node.name]}(t_0))")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write ``x`` if it is text, else ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
-        # Buffered output, of ``{% set %}`` or a macro, is joined only at its end, so it is counted here.
+        """Write the code before an output expression, with a shortcut for strings.
+
+        Unless ``x`` always results in text, it is written as
+        ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``.
+        """
+        # Count buffered output (from `{% set %}` or a macro) here, because it is joined only at its end.
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
         if isinstance(node, nodes.Filter) and node.name.startswith(" "):
-            # An internal function, which returns output.
+            # Internal filters already return output.
             self._behind = ""
         elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
@@ -233,7 +236,7 @@ class BoundedGenerator(CodeGenerator):
             self.write("(t_0 if type(t_0 := ")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """End the output that :meth:`_output_child_pre` began."""
+        """Write the code after an output expression."""
         if self._behind is None:
             super()._output_child_post(node, frame, finalize)
         else:
@@ -243,7 +246,7 @@ class BoundedGenerator(CodeGenerator):
 
 
 def _is_text(node: nodes.Expr) -> bool:
-    """Return True if the result of an expression can only be text: ``~``, and ``+`` with a text operand."""
+    """Return True if an expression always results in text, such as ``~``, or ``+`` with a text operand."""
     while isinstance(node, nodes.Add):
         if _is_text(node.right):
             return True
@@ -252,7 +255,7 @@ def _is_text(node: nodes.Expr) -> bool:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox, with limits."""
+    """Jinja's immutable sandbox with limits for the cost of a template."""
 
     filters: dict[str, Callable[..., object]]
     globals: dict[str, object]
@@ -260,27 +263,27 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
-        # No constant folding during compilation, where no limit would apply.
+        # Disable constant folding, because the limits don't apply during compilation.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
-        # They render different text each time.
+        # Remove these functions, because they render different text each time.
         del self.globals["lipsum"], self.filters["random"]
         for name in _GROWING:
             self.filters[name] = bounded(self.filters[name], name)
         self.filters[_COUNTED] = _counted
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """Return the globals of a template as a dict, which is faster to copy than Jinja's chain map."""
+        """Return the globals of a template as a dict, which is faster to copy than Jinja's ``ChainMap``."""
         return {**self.globals, **(d or {})}
 
     @staticmethod
     def meter(context: Context) -> Meter:
-        """Return the meter of a rendering."""
+        """Return the meter of the current rendering."""
         meter: Meter = context.parent[_METER]
         return meter
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """Concatenate the pieces of a template, block, macro or call."""
+        """Concatenate the output of a template, block, macro or call, and check its length."""
         length = 0
         if isinstance(pieces, list):
             check_length(sum(map(len, pieces)))
@@ -295,12 +298,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """Join values as ``~`` does."""
+        """Concatenate the operands of ``~``, and check the length of the result."""
         check_length(sum([len(value) if isinstance(value, str) else size_of(value) for value in values]))
         return "".join(map(str, values))
 
     def summed(self, total: Any) -> Any:  # noqa: ANN401 - the type of the sum
-        """Check the length of a sum and return it."""
+        """Check the length of a sum, and return the sum."""
         if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
             check_length(len(total))
         return total
@@ -310,7 +313,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x.a`` as Jinja does."""
+        """Look up ``x.a`` like Jinja's sandbox, with shortcuts for plain data."""
         kind = kind_of(obj)
         if attribute in _READABLE.get(kind, ()):
             return getattr(obj, attribute)
@@ -320,13 +323,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=attribute)
         if isinstance(obj, Namespace) and not attribute.startswith("_"):
             value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
-            # Jinja's sandbox must check calls of methods: `str.format` can read attributes.
+            # Jinja's sandbox must check methods, because `str.format` can read attributes.
             if value is not _METHODS and not isinstance(value, _METHODS):
                 return value
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x[a]`` as Jinja does."""
+        """Look up ``x[a]`` like Jinja's sandbox, with shortcuts for plain data."""
         kind = kind_of(obj)
         if type(argument) is str and (
             (kind is str and argument not in _OF_STR)
@@ -337,32 +340,32 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return obj[argument]
         except (TypeError, LookupError):
             if not isinstance(argument, BRIEF):
-                # Jinja's error message contains the argument.
+                # Check the size of the argument, because Jinja's error message contains it.
                 size_of(argument)
             return super().getitem(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Evaluate ``*``, ``**`` and ``%`` within limits."""
+        """Evaluate ``*``, ``**`` or ``%`` after checking the operands."""
         check_operator(operator, left, right)
         result: object = super().call_binop(context, operator, left, right)
         return result
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call a function or, within limits, a method of data; each call is a step."""
+        """Call a function or a method, and count the call as one step. Methods of data are called within limits."""
         self.meter(context).step()
         kind = kind_of(function)
-        # Jinja wraps the format methods of text in a function.
+        # Jinja wraps the format methods of strings in a function.
         method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
-            # Python's error message contains the missing item.
+            # Check the size of the item, because Python's error message contains it.
             size_of(args)
         elif kind is LoopContext and args:
-            # The next level of a recursive loop.
+            # This call starts the next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])
-        # Jinja checks if a callable is safe and which context it expects.
+        # Let Jinja check whether any other callable is safe and which context it expects.
         if kind is Macro:
             args = (context.eval_ctx, *args)
         elif kind is not BuiltinMethodType and (
@@ -382,7 +385,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         context: Context | None = None,
         eval_ctx: EvalContext | None = None,
     ) -> Any:  # noqa: ANN401 - Jinja's
-        """Apply a filter for ``map``; each application is a step."""
+        """Apply a filter to an item for ``map``, and count this as one step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
         if context is None:
             return made
@@ -392,13 +395,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
-    """Wrap a filter so that it checks its arguments.
+    """Wrap a filter function with a check of its arguments.
 
     Args:
-        function: The filter.
+        function: The filter function.
         name: The name of the filter.
     """
-    # Some filters get their context before the value.
+    # Some filters receive a context before the value.
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -415,21 +418,23 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
 
 @pass_context
 def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
-    """Iterate over values, counting each step."""
+    """Iterate over items, and count one step for each item."""
     return BoundedEnvironment.meter(context).counted(items)
 
 
 def within_bounds(tree: nodes.Template) -> nodes.Template:
-    """Check a parsed template, and make its loops count the items that their conditions skip.
+    """Check a parsed template, and make loops with a condition count skipped items.
 
     Raises:
-        TemplateSyntaxError: A number is infinite, which Jinja would write as a name; or there are too many variables
-            in too many scopes.
+        TemplateSyntaxError: The template contains too many variables in too many scopes, or an infinite number, which
+            Jinja would write as a name.
     """
     variables = len({node.name for node in tree.find_all(nodes.Name)})
     scopes = sum(1 for _ in tree.find_all(_SCOPES))
     if variables * scopes > MAX_SCOPED:
-        raise TemplateSyntaxError(f"there are too many variables ({variables}) in too many blocks ({scopes})", 1)
+        raise TemplateSyntaxError(
+            f"the template contains too many variables ({variables}) in too many blocks ({scopes})", 1
+        )
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):
             raise TemplateSyntaxError("a number is too large", node.lineno)
@@ -442,11 +447,11 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
 
 
 def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
-    """Return the globals of one rendering, with a new meter.
+    """Return the globals for one rendering, with a new meter.
 
     Args:
         steps: The maximum number of steps.
-        numbers: The maximum of numbers from ``range``.
+        numbers: The maximum number of values that ``range()`` may return in total.
     """
     meter = Meter(steps, numbers)
     return {_METER: meter, "range": meter.numbers}
