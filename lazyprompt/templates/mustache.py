@@ -1,8 +1,8 @@
-"""Templates in Mustache.
+"""Templates in Mustache syntax.
 
-A template is parsed to Jinja's syntax tree and compiled by Jinja. A section that opens a level is a loop, and names in
-it are looked up in the loop's variable. ``v0`` contains the template's values, ``v1`` the value of the first level.
-Values are rendered unchanged: there is no HTML escaping, and tags in values are text.
+A template is parsed to Jinja's syntax tree and compiled by Jinja. A section such as ``{{#a}}`` becomes a loop, which
+adds a level of values. The variable ``v0`` contains the template's values, and ``v1`` contains the value of the
+outermost section. Values are rendered unchanged, without HTML escaping, and tags in values are literal text.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ MAX_DEPTH = 100
 """The maximum nesting depth of sections."""
 
 MAX_TAGS = 20_000
-"""The maximum number of tags and texts in a template: each takes kilobytes during compilation."""
+"""The maximum number of tags and texts in a template. Each of them requires kilobytes during compilation."""
 
 _ABSENT: Final[object] = ChainableUndefined()
-"""The value of an undefined name."""
+"""The value that represents an undefined name."""
 
 _Name: TypeAlias = tuple[tuple[str, ...], str, int]
-"""The parts of a name, its source text, and its line."""
+"""The parts of a dotted name, the name's source text, and its line number."""
 
-# Python allows twenty nested loops; deeper ones are put into a separate function.
+# Python allows only twenty nested loops, so every fifteenth level becomes a separate function.
 _DEEP = 15
-# The maximum number of names to search for the nearest one.
+# The maximum number of names to compare for a "did you mean" suggestion.
 _NAMES = 1000
 # The maximum number of digits in a list index.
 _DIGITS = 9
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
-# The character that begins a tag and determines its kind; some kinds also end with a character.
+# The character after the opening delimiter, which determines the kind of the tag.
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
+# The character before the closing delimiter, for the kinds of tags that require one.
 _END = {"{": "}", "=": "="}
-_NAME = re.compile(r"\.|[^\s{}.]++(?>(?:\.[^\s{}.]++)*)")
-# Kinds of tags that are removed together with their line if it contains nothing else.
+_NAME = re.compile(r"\.|[^\s{}.]++(?:\.[^\s{}.]++)*+")
+# The kinds of tags whose whole line is removed if it contains nothing else.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {
     ">": "partials ({{>name}}) are not supported; write their text in this template",
@@ -63,13 +64,13 @@ _AS_TEXT = "set other delimiters before them, such as {{=<% %>=}}"
 
 @dataclass(slots=True)
 class _OpenSection:
-    """A section that is being parsed.
+    """A section whose closing tag has not been parsed yet.
 
     Attributes:
-        tag: The source of its tag.
-        name: The name, which its closing tag repeats.
-        line: The line of its tag.
-        node: The loop or condition.
+        tag: The source of the opening tag.
+        name: The name of the section, which the closing tag repeats.
+        line: The line number of the opening tag.
+        node: The loop or condition that the section is compiled to.
         depth: The number of enclosing sections.
     """
 
@@ -81,109 +82,109 @@ class _OpenSection:
 
 
 class _Builder:
-    """A builder of a template's syntax tree, in source order."""
+    """A builder that adds nodes to a template's syntax tree in source order."""
 
     def __init__(self) -> None:
         self.line = 1
         self.literals: list[str] = []
-        # The names that are looked up in the values of the template, in order of first appearance.
+        # The names that refer to values of the template, in order of first appearance.
         self.slots: dict[str, None] = {}
         self.sections: list[_OpenSection] = []
         self.body: list[nodes.Node] = []
         self._tags = self._depth = 0
 
     def fault(self, what: str, line: int = 0) -> TemplateError:
-        """Return the error for a mistake in the template."""
+        """Return an error that includes the current or the given line number."""
         return TemplateError(f"Mustache, line {line or self.line}: {what}")
 
     @property
     def level(self) -> int:
-        """The current number of enclosing levels."""
+        """The number of enclosing loops at the current position."""
         return sum(isinstance(section.node, nodes.For) for section in self.sections)
 
     def variables(self) -> list[nodes.Expr]:
-        """Return the variables of all levels, innermost first."""
+        """Return the variables of all levels, from the innermost to the outermost level."""
         return [nodes.Name(f"v{level}", "load") for level in range(self.level, -1, -1)]
 
     def loop(self, items: nodes.Expr) -> nodes.For:
-        """Return a loop that opens a level for each value."""
+        """Return a loop node, which adds a level for each item."""
         return nodes.For(nodes.Name(f"v{self.level + 1}", "store"), items, [], [], None, False)  # noqa: FBT003 - Jinja's form
 
     def own(self, text: str) -> None:
-        """Add the template's own text."""
+        """Add literal text."""
         if text:
             self.literals.append(text)
             self.put(nodes.Output([nodes.TemplateData(text)]))
 
     def put(self, node: nodes.Node) -> None:
-        """Add a node."""
+        """Add a node to the innermost open section."""
         self._tags += 1
         if self._tags > MAX_TAGS:
             raise self.fault(f"the template has more than {MAX_TAGS} tags and texts; split it, or loop over values")
         (self.sections[-1].node.body if self.sections else self.body).append(node)
 
     def show(self, node: nodes.Expr) -> None:
-        """Add a value."""
+        """Add an output expression."""
         self.put(nodes.Output([node]))
 
     def open(self, tag: str, name: str, node: nodes.For | nodes.If) -> None:
-        """Begin a section."""
+        """Open a section, to which subsequent nodes are added."""
         depth = self._depth
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self.fault(f"sections are nested more than {MAX_DEPTH} levels deep; remove some of them")
+            raise self.fault(f"sections are nested more than {MAX_DEPTH} levels deep; remove some sections")
         self.put(node if self._depth % _DEEP else nodes.Block(f"deep{self._tags}", [node], True, False))  # noqa: FBT003 - Jinja's form
         self.sections.append(_OpenSection(tag, name, self.line, node, depth))
 
     def close(self, name: str) -> None:
-        """End the innermost section."""
+        """Close the innermost section, whose name must match."""
         if not self.sections:
-            raise self.fault(f"{{{{/{_brief(name)}}}}} closes no section; remove it")
+            raise self.fault(f"{{{{/{_brief(name)}}}}} has no matching opening tag; remove it")
         section = self.sections.pop()
         if section.name != name:
             raise self.fault(
-                f"{{{{/{_brief(name)}}}}} is here while {{{{{_brief(section.tag)}}}}} of line {section.line} "
+                f"{{{{/{_brief(name)}}}}} does not match {{{{{_brief(section.tag)}}}}} in line {section.line}, which "
                 f"is still open; write {{{{/{_brief(section.name)}}}}} first"
             )
         self._depth = section.depth
 
     def unclosed(self, close: str) -> TemplateError:
-        """Return the error for a tag that does not end."""
+        """Return the error for a tag without a closing delimiter."""
         what = f"a tag is never closed; write {close} after it or, if its braces are text, "
         return self.fault(what + _AS_TEXT)
 
     def done(self) -> nodes.Template:
-        """Return the tree of the whole template."""
+        """Return the syntax tree of the whole template."""
         if self.sections:
             section = self.sections[-1]
             raise self.fault(
-                f"{{{{{_brief(section.tag)}}}}} is never closed; write {{{{/{_brief(section.name)}}}}} where it ends",
+                f"{{{{{_brief(section.tag)}}}}} is never closed; add {{{{/{_brief(section.name)}}}}} where it ends",
                 section.line,
             )
         return nodes.Template(self.body)
 
 
 def _brief(name: str) -> str:
-    """Shorten a piece of the template for a message."""
+    """Shorten a piece of the template for an error message."""
     return short(name)[1:-1]
 
 
 def _lookup(function: str, levels: list[nodes.Expr], name: tuple[object, ...]) -> nodes.Filter:
-    """Return a call of an internal function, whose name no template can write."""
+    """Return a call to an internal function. The space in its name makes it inaccessible to templates."""
     return nodes.Filter(nodes.Tuple(levels, "load"), f" {function}", [nodes.Const(name)], [], None, None)
 
 
 def _line_of(text: str, before: int, start: int, end: int) -> tuple[int, int] | None:
-    """Find the line of a tag that has a line to itself.
+    """Find the start and the end of a line that contains only one tag.
 
     Args:
-        text: The template.
+        text: The source of the template.
         before: The end index of the preceding tag, or 0.
         start: The start index of the tag.
         end: The end index of the tag.
 
     Returns:
-        The start indexes of the line and of the next one; None if the line contains other text.
+        The start indices of the line and of the next line, or None if the line contains other text.
     """
     head = text[before:start].rstrip(" \t")
     rest = _REST_OF_LINE.match(text, end)
@@ -193,7 +194,7 @@ def _line_of(text: str, before: int, start: int, end: int) -> tuple[int, int] | 
 
 
 class MustacheTemplate(CompiledTemplate):
-    """A template in Mustache's syntax, without partials, lambdas, inheritance and HTML escaping."""
+    """A template in Mustache syntax, without partials, lambdas, inheritance or HTML escaping."""
 
     __slots__ = ()
     syntax = "Mustache"
@@ -213,24 +214,23 @@ class MustacheTemplate(CompiledTemplate):
             self._compile(tree, environment)
 
     def fill(self, values: Mapping[str, object]) -> Sequence[str]:
-        """Render the template; see :meth:`CompiledTemplate.fill`.
+        """Render the template (see :meth:`CompiledTemplate.fill`).
 
         Raises:
-            TemplateError: A value is a function, or the template exceeds a bound.
+            TemplateError: A value is a function, or the rendering exceeds a limit.
         """
         for name, value in values.items():
             if callable(value):
                 raise TemplateError(
-                    f"{self.syntax}: {short(name)} is a function (a lambda), which a template cannot call; call it and "
-                    "pass its result"
+                    f"{self.syntax}: the value of {short(name)} is a function, and lambdas are not supported; call "
+                    "the function and pass its result"
                 )
         return super().fill({"v0": {**values}})
 
 
 def _read(build: _Builder, text: str) -> None:
-    """Parse a template."""
     opening, closing = "{{", "}}"
-    # The index up to which text was added, and the end index of the last tag.
+    # `at` is the index up to which text was added, and `end` is the end index of the last tag.
     at = end = 0
     while (start := text.find(opening, end)) >= 0:
         build.line += text.count("\n", end, start)
@@ -255,21 +255,21 @@ def _read(build: _Builder, text: str) -> None:
 
 
 def _delimiters(build: _Builder, content: str) -> tuple[str, str]:
-    """Parse the delimiters that a tag sets."""
+    """Parse the new delimiters in a tag such as ``{{=<% %>=}}``."""
     match content.split():
         case [opening, closing] if "=" not in content:
             return opening, closing
         case _:
-            raise build.fault(f"invalid delimiters {short(content)}; write two with a space between: {{{{=<% %>=}}}}")
+            raise build.fault(f"invalid delimiters {short(content)}; separate two by a space, as in {{{{=<% %>=}}}}")
 
 
 def _tag(build: _Builder, sign: str, name: str) -> None:
-    """Parse a tag with a name."""
+    """Parse a tag that contains a name."""
     if sign in _REFUSED:
         raise build.fault(_REFUSED[sign])
     if not _NAME.fullmatch(name):
         raise build.fault(
-            f"invalid name {short(name)}; a name has no spaces and no braces, and dots only between its parts; "
+            f"invalid name {short(name)}; a name must not contain spaces or braces, and dots only separate its parts; "
             f"if the braces are text, {_AS_TEXT}"
         )
     if sign == "/":
@@ -289,17 +289,17 @@ def _tag(build: _Builder, sign: str, name: str) -> None:
 
 @lru_cache(maxsize=2)
 def _environment(*, lenient: bool) -> BoundedEnvironment:
-    """Return the environment that all templates share; it must not be modified."""
+    """Return a shared environment, which must not be modified."""
 
     def show(values: Sequence[object], name: _Name) -> Value:
         parts, text, line = name
         found = _find(values, parts)
         if found is _ABSENT and not lenient:
             raise SlotError(
-                f"Mustache, line {line}: no value for {short(text)}{_nearest(values, parts)}; give one, or "
-                "put the tag into a section of that name"
+                f"Mustache, line {line}: no value for {short(text)}{_nearest(values, parts)}; pass a value, or "
+                "put the tag into a section with this name"
             )
-        # Text was checked when it was coerced.
+        # `coerce` has already validated strings.
         return Value(found, text) if type(found) is str else _written(found, text)
 
     made = BoundedEnvironment()
@@ -308,14 +308,14 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
 
 
 def _find(values: Sequence[object], parts: Sequence[str]) -> object:
-    """Look up a name in the innermost level that contains its first part.
+    """Look up a dotted name in the innermost level that contains its first part.
 
     Args:
         values: The values of all levels, innermost first.
         parts: The parts of the name; empty for the innermost value itself.
 
     Returns:
-        The value, or :data:`_ABSENT`.
+        The value, or :data:`_ABSENT` if the name is undefined.
     """
     if not parts:
         return values[0]
@@ -331,7 +331,7 @@ def _find(values: Sequence[object], parts: Sequence[str]) -> object:
 
 
 def _each(values: Sequence[object], parts: Sequence[str]) -> Sequence[object]:
-    """Return the values that a section is rendered for: the items of a list, or any other value."""
+    """Return the values for which a section is rendered: the items of a list, or a single other value."""
     value = _find(values, parts)
     return value if is_list(value) else () if _is_nothing(value) else (value,)
 
@@ -343,7 +343,7 @@ def _none(values: Sequence[object], parts: Sequence[str]) -> bool:
 def _only_shown(
     tree: nodes.Template, environment: BoundedEnvironment
 ) -> tuple[list[str], list[Callable[[Mapping[str, Any]], Value]]] | None:
-    """Return the own text and the lookups of a template of names only; None for any other template."""
+    """Return the literal texts and the lookups of a template that contains only names, or None for any other."""
     show = cast("Callable[..., Value]", environment.filters[" show"])
 
     def shown(name: _Name) -> Callable[[Mapping[str, Any]], Value]:
@@ -366,12 +366,12 @@ def _only_shown(
 
 
 def _written(value: object, source: str) -> Value:
-    """Convert a value to text that carries its name; None becomes empty."""
+    """Convert a value to text that records its name. None becomes empty text."""
     return finalize(_ABSENT if value is None else value, source)
 
 
 def _member(value: object, key: str) -> object:
-    """Return the item of a dict or list, or :data:`_ABSENT`; the keys of a list are its indexes."""
+    """Return an item of a dict or list, or :data:`_ABSENT`. The keys of a list are its indices."""
     if is_dict(value):
         return value.get(key, _ABSENT)
     if is_list(value) and key.isascii() and key.isdigit() and len(key) <= _DIGITS:
@@ -380,12 +380,12 @@ def _member(value: object, key: str) -> object:
 
 
 def _is_nothing(value: object) -> bool:
-    """Return True if a section is not rendered for a value; 0 and an empty dict are rendered."""
+    """Return True if a section is not rendered for a value. Sections are rendered for 0 and an empty dict."""
     return value is _ABSENT or value is None or value is False or value in ("", [])
 
 
 def _nearest(around: Sequence[object], parts: Sequence[str]) -> str:
-    """Return a suggestion for the first undefined part of a name, as the end of a message."""
+    """Return a "did you mean" suggestion for the first undefined part of a name."""
     for part in parts:
         found = [inner for value in around if (inner := _member(value, part)) is not _ABSENT]
         if not found:

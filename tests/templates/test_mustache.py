@@ -144,11 +144,11 @@ def test_what_has_no_text_is_there_for_a_section() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a\n{{nme}}", r"Mustache, line 2: no value for 'nme' \(did you mean 'name'\?\); give one"),
+        ("a\n{{nme}}", r"Mustache, line 2: no value for 'nme' \(did you mean 'name'\?\); pass a value"),
         ("{{user.nme}}", r"line 1: no value for 'user.nme' \(did you mean 'name'\?\)"),
         ("{{usr.name}}", r"line 1: no value for 'usr.name' \(did you mean 'user'\?\)"),
         ("{{#user}}\n{{nme}}{{/user}}", r"line 2: no value for 'nme' \(did you mean 'name'\?\)"),
-        ("{{name.x}}", "line 1: no value for 'name.x'; give one, or put the tag into a section"),
+        ("{{name.x}}", "line 1: no value for 'name.x'; pass a value, or put the tag into a section"),
         ("{{name.__class__}}", "line 1: no value for 'name.__class__'"),
         ("{{user.items}}", "line 1: no value for 'user.items'"),
         ("{{name.0}}", "line 1: no value for 'name.0'"),
@@ -173,23 +173,23 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
         ("{{{b}}", "line 1: a tag is never closed; write }}} after it"),
         ("{{=<% %>}}", "line 1: a tag is never closed; write =}} after it"),
         ("{{! b", "line 1: a tag is never closed"),
-        ("\n{{#a}}\n\n{{#b}}\n", "line 4: {{#b}} is never closed; write {{/b}} where it ends"),
+        ("\n{{#a}}\n\n{{#b}}\n", "line 4: {{#b}} is never closed; add {{/b}} where it ends"),
         (
             "{{#a}}\n{{^b}}\n\n{{/a}}",
-            "line 4: {{/a}} is here while {{^b}} of line 2 is still open; write {{/b}} first",
+            "line 4: {{/a}} does not match {{^b}} in line 2, which is still open; write {{/b}} first",
         ),
-        ("\n\n{{/a}}", "line 3: {{/a}} closes no section"),
+        ("\n\n{{/a}}", "line 3: {{/a}} has no matching opening tag"),
         ("{{}}", "line 1: invalid name ''"),
-        ("{{#if x}}a{{/if}}", "line 1: invalid name 'if x'; a name has no spaces"),
+        ("{{#if x}}a{{/if}}", "line 1: invalid name 'if x'; a name must not contain spaces"),
         ("{{a..b}}", "line 1: invalid name 'a..b'"),
         ("{{.a}}", "line 1: invalid name '.a'"),
         ('{{"a": 1}}', "set other delimiters before them, such as {{=<% %>=}}"),
-        ("{{=<%=}}", "line 1: invalid delimiters '<%'; write two"),
+        ("{{=<%=}}", "line 1: invalid delimiters '<%'; separate two"),
         ("{{=a b c=}}", "line 1: invalid delimiters 'a b c'"),
         ("{{> p}}", "line 1: partials"),
         ("{{<p}}{{/p}}", "line 1: inheritance"),
         ("{{$p}}{{/p}}", "line 1: blocks"),
-        ("{{! a\n}}\n{{! b\n\n}}{{/c}}", "line 5: {{/c}} closes no section"),
+        ("{{! a\n}}\n{{! b\n\n}}{{/c}}", "line 5: {{/c}} has no matching opening tag"),
         ("{{#a}}{{/a}}" * (MAX_TAGS + 1), f"line 1: the template has more than {MAX_TAGS} tags and texts"),
         ("{{#a}}" * (MAX_DEPTH + 1), "line 1: sections are nested more than 100 levels deep"),
     ],
@@ -203,14 +203,14 @@ def test_a_wrong_template_is_refused_with_its_line(text: str, said: str) -> None
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(TemplateError, match="the template is a bytes; expected text"):
+    with pytest.raises(TemplateError, match="the template must be a string, not bytes"):
         MustacheTemplate(b"x")  # type: ignore[arg-type]
     with pytest.raises(TemplateError, match="lone surrogate"):
         MustacheTemplate("\ud800")
 
 
 def test_a_function_is_refused() -> None:
-    with pytest.raises(TemplateError, match="Mustache: 'f' is a function"):
+    with pytest.raises(TemplateError, match="Mustache: the value of 'f' is a function"):
         MustacheTemplate("{{#f}}x{{/f}}").fill({"f": print})
 
 
