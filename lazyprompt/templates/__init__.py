@@ -1,1 +1,1 @@
-"""Templates: slots, Jinja and Mustache, and instructions made of them. Read instruction.py first."""
+"""Templates in slot, Jinja and Mustache syntax, and instructions built from them. Read instruction.py first."""

@@ -1,4 +1,4 @@
-"""Instructions: the developer's text for the model with slots, and the parsing of a call's input."""
+"""Instruction templates, which contain the developer's text with slots, and the parsing of their input."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# The prompter's own messages before and after the history.
+# The prompter's own messages before the history, and those after it.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The system-level part, the user-level part, the user's text, and the messages around the history.
+# The system-level part, the user-level part, the user's text, and the prompter's own messages.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
-"""The key of the user's text in a dict input."""
+"""The key for the user's text in a dict input."""
 
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
-"""Names with fixed values, or with functions that return the values."""
+"""Pairs of a slot name and its fixed value, or a function that returns the value."""
 
-# The user's part of an instruction without one, or in a tool loop that drops it.
+# The user-level part if the instruction has none or a tool loop drops it.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
-# Wording copied byte for byte from the docs, including the typo "referred".
+# This wording is copied verbatim from the docs, including the typo "referred".
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
 ALPACA_PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
@@ -51,7 +51,7 @@ class Filled:
     Args:
         system_text: The system-level part.
         user_text: The user-level part.
-        input: The user's text outside the slots; None if there is none.
+        input: The user's text that fills no slot, or None if the call passed no such text.
     """
 
     system_text: Text
@@ -60,12 +60,12 @@ class Filled:
 
     @property
     def system(self) -> str:
-        """The system-level part as text."""
+        """The system-level part as a string."""
         return str(self.system_text)
 
     @property
     def user(self) -> str:
-        """The user-level part as text."""
+        """The user-level part as a string."""
         return str(self.user_text)
 
     def __repr__(self) -> str:
@@ -75,32 +75,32 @@ class Filled:
 class InstructionTemplate:
     """An instruction whose slots are filled with the caller's input.
 
-    A string is a system-level instruction. A dict has the keys ``system`` and ``user``, one of them or both; nothing is
-    added around them. Subclasses define the text around a string in :meth:`frame`.
+    A string is a system-level instruction, and subclasses may add text around it in :meth:`frame`. A dict must contain
+    ``system``, ``user`` or both, and its texts are used unchanged.
 
     Args:
-        instruction: The instruction; None for an empty one.
-        extra_keys: Names of further slots, which follow the instruction under headers.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for sandboxed Jinja.
+        instruction: The instruction; None for an empty instruction.
+        extra_keys: The names of additional slots, which are placed under headers after the instruction.
+        syntax: ``slots`` for ``{name}`` or ``jinja2`` for sandboxed Jinja.
 
     Raises:
-        TemplateError: The instruction is neither text nor such a dict, an extra key is not an identifier or is
-            duplicate, there are extra keys but no instruction, or the Jinja syntax is invalid.
+        TemplateError: The instruction is invalid, its Jinja syntax is invalid, an extra key is not an identifier or is
+            duplicate, or extra keys are given without an instruction.
     """
 
     accepts_input: bool = True
-    """True if text that fills no slot is the user's text; else it is an error."""
+    """True if text that fills no slot is used as the user's text; False if such text is an error."""
 
     always_user_turn: ClassVar[bool] = True
-    """True if a prompt template renders the user's section even without text, as in the docs."""
+    """True if a prompt template renders the user's section even without text."""
 
     keeps_empty_turn: ClassVar[bool] = False
-    """True if OpenAI's format contains a user turn even without text, as in the docs for Alpaca."""
+    """True if the OpenAI format includes a user turn even without text, as Alpaca requires."""
 
     preamble: ClassVar[str] = ""
     """The text before a system-level instruction."""
 
-    # Old pickles lack it and compute the name for each text.
+    # A default for old pickles without this attribute, which compute the name for each text.
     _text_name: str | None = None
 
     def __init__(
@@ -113,47 +113,50 @@ class InstructionTemplate:
         self._read_slots(has_escapes=syntax == "slots")
 
     def _read_slots(self, *, has_escapes: bool) -> None:
-        """Collect the slots of the parts and the names that an input may contain."""
+        """Collect the slots in all parts, and the names that an input may contain."""
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(slot for part in self.templates for slot in part.slots))
-        """The names of the slots that an input fills, in order of first appearance."""
+        """The names of the slots without fixed values, in order of first appearance."""
         self._names = frozenset(self.slots)
         texts = tuple(template.text for template in self.templates) if has_escapes else ()
         self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, texts=texts)
         """The names that an input may contain."""
         self.has_functions = False
-        """True if a fixed value is a function."""
+        """True if at least one fixed value is a function."""
         self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
         self._text_name = self._name_of_text()
 
     @property
     def constant(self) -> frozenset[str]:
-        """The parts that are the same in every prompt. A user's part with text varies: a tool loop drops it."""
+        """The names of the parts that are the same in every prompt.
+
+        A user-level part with text is not constant, because a tool loop drops it.
+        """
         parts = {"instruction": self._system.slots, "user": self._user.text}
         return frozenset(name for name, varies in parts.items() if not varies)
 
     def frame(self, instruction: str, extra: str) -> str:
-        """Return the template of a string instruction with the text around it.
+        """Add the text around a string instruction, and return the template's source.
 
         Args:
-            instruction: The instruction.
-            extra: The extra keys under their headers, or ``""``.
+            instruction: The source of the instruction.
+            extra: The slots for the extra keys under their headers, or an empty string.
         """
         return _join(instruction, extra)
 
     def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
-        """Return the texts of the system-level and the user-level template."""
+        """Return the sources of the system-level and the user-level template."""
         if instruction is None or isinstance(instruction, str):
             checked_text(instruction, "the instruction", TemplateError)
             if extra and not instruction:
-                raise TemplateError("extra_keys need an instruction, but it is empty")
+                raise TemplateError("extra_keys requires an instruction, but the instruction is empty")
             return self.frame(instruction or "", extra), ""
         system, user = _parts_of(instruction)
         if extra and not system and not user:
-            raise TemplateError("extra_keys need an instruction, but both its parts are empty")
+            raise TemplateError("extra_keys requires an instruction, but both parts of the instruction are empty")
         return self.preamble + system, _join(user, extra)
 
     def at_user_level(self) -> Self:
-        """Return a copy with the system-level part moved into the user-level part, for models without a system turn."""
+        """Return a copy with the system-level part moved to the user-level part, for models without a system role."""
         changed = copy(self)
         parse = type(self._system)
         changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
@@ -161,7 +164,7 @@ class InstructionTemplate:
         return changed
 
     def followed_by(self, text: str) -> Self:
-        """Return a copy whose system-level part ends with a text without slots, on a line of its own."""
+        """Return a copy with a literal text appended to the system-level part, on a separate line."""
         changed = copy(self)
         parse, before = type(self._system), self._system.text
         line_end = "\n" if before and not before.endswith("\n") else ""
@@ -171,53 +174,53 @@ class InstructionTemplate:
 
     @property
     def templates(self) -> tuple[SlotSyntax, ...]:
-        """The parsed parts: the system-level one first, the user-level one last."""
+        """The parsed templates, of which the first is the system-level part and the last is the user-level part."""
         return self._system, self._user
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The developer's own text, in pieces."""
+        """The pieces of the developer's literal text."""
         return tuple(text for template in self.templates for text in template.literals)
 
     def fill(self, input: object = None) -> Filled:
-        """Fill the slots.
+        """Fill the slots of the instruction.
 
         Args:
-            input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has that name.
-                A single text fills the only slot if that is named ``input``, is in the user's part, or is Alpaca's;
-                else it is the user's text.
+            input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has this name.
+                A string fills the only slot if that slot is named ``input`` or is in the user-level part, or if the
+                instruction is an Alpaca instruction. Otherwise, a string is the user's text.
 
         Returns:
             The filled instruction.
 
         Raises:
-            SlotError: A value is missing, has no slot, or cannot become text.
+            SlotError: A slot has no value, a name is not a slot, or a value can't be converted to text.
         """
         return Filled(*self.parts(input)[:3])
 
     def parts(self, given: object, asked: str | None = None) -> Parts:
-        """Fill the slots and return the parts of a prompt.
+        """Fill the slots, and return the parts of a prompt.
 
         Args:
-            given: The input, as for :meth:`fill`. In a tool loop, the slots that only the user's part contains are
+            given: The input, as for :meth:`fill`. In a tool loop, slots that occur only in the user-level part are
                 optional.
-            asked: In a tool loop, the user's last text in the history; else None. Then the user's part is dropped,
-                unless the input contains another question or the user's text.
+            asked: The user's last text in the history in a tool loop, or None outside a tool loop. A tool loop drops
+                the user-level part, unless the input contains a new question or the user's text.
 
         Raises:
-            SlotError: A value is missing, has no slot, or cannot become text.
+            SlotError: A slot has no value, a name is not a slot, or a value can't be converted to text.
         """
         if asked is not None:
             return self._parts_in_loop(given, asked)
         if type(given) is str and self._text_name is not None:
             values: dict[str, Any] = {self._text_name: given}
         else:
-            # A type guard would be a call for each prompt.
+            # For speed, avoid a call to a type guard here.
             values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
             if values.keys() != self._names and values.keys() != self._names_with_input:
                 values = self.by_name(values)
         for value in values.values():
-            # Plain ASCII text, the common case, needs no check; other values are converted and checked.
+            # Skip the conversion and the checks for plain ASCII strings, the common case.
             if type(value) is not str or not value.isascii():
                 refuse_none(values)
                 values = self._texts(values)
@@ -225,7 +228,7 @@ class InstructionTemplate:
         return self._filled(values)
 
     def _filled(self, values: Mapping[str, Any], *, user: bool = True) -> Parts:
-        """Fill the parts with checked values; without ``user``, drop the user's part."""
+        """Fill the parts with checked values, and drop the user-level part if ``user`` is False."""
         system = self._system.filled(values)
         if not user:
             return system, _NO_USER_PART, None, _NOTHING_AROUND
@@ -236,11 +239,11 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self.user_only if name in values and name not in fixed]
-        # If the history contains no question, a part without values is rendered.
+        # If the history contains no question, the user-level part is rendered when all its slots have values.
         is_whole = not asked and all(name in values for name in self.user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._filled(self._texts(values), user=False)
-        # The user's part is rendered as a whole or dropped.
+        # The user-level part is either rendered completely or dropped.
         whole = self.parts(values)
         _, user, text, _ = whole
         return whole if text or not is_asked(user.parts, says, asked) else self._filled(self._texts(values), user=False)
@@ -249,17 +252,17 @@ class InstructionTemplate:
         return {name: self._coerced(value, name) for name, value in values.items()}
 
     def _coerced(self, value: object, name: str) -> object:
-        """Convert a value for its template; the user's text is a string in every syntax."""
+        """Convert a value for its template. The user's text becomes a string in every syntax."""
         return self._system.coerce(value, name) if name in self._names else value_text(value, name)
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots; values of an input override them.
+        """Return a copy with fixed values for some slots. Values in an input override them.
 
         Args:
-            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
+            **values: The values by slot name. A function without arguments is called once for each prompt.
 
         Raises:
-            SlotError: A name is not a slot, or a value is None or cannot become text.
+            SlotError: A name is not a slot, or a value is None or can't be converted to text.
         """
         changed = copy(self)
         form = self.input_form
@@ -271,13 +274,13 @@ class InstructionTemplate:
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Copy a list, because a budget may drop its items; convert any other value for its template."""
+        """Copy a list, whose items a budget may drop. Convert any other value for its template."""
         if is_sequence(value):
             return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)
 
     def _name_of_text(self) -> str | None:
-        """Return the name of a text that is a whole input: the only slot, or the user's text without slots."""
+        """Return the name of the slot that a plain string fills, if every plain string fills the same slot."""
         form = self.input_form
         if not form.slots:
             return INPUT if form.has_input else None
@@ -289,16 +292,16 @@ class InstructionTemplate:
 
         Args:
             given: The input, as for :meth:`fill`.
-            asked: In a tool loop, the user's last text in the history; else None.
+            asked: The user's last text in the history in a tool loop, or None outside a tool loop.
 
         Raises:
-            SlotError: A slot has no value, a value has no slot, or a value is None.
+            SlotError: A slot has no value, a name is not a slot, or a value is None.
         """
         return read_input(given, self.input_form, () if asked is None else self.user_only)
 
     @property
     def user_only(self) -> tuple[str, ...]:
-        """The slots that occur only in the user part."""
+        """The names of slots that occur only in the user-level part."""
         return tuple(name for name in self._user.slots if name not in self._system.slots)
 
     def __repr__(self) -> str:
@@ -306,17 +309,17 @@ class InstructionTemplate:
 
 
 class ChatInstructionTemplate(InstructionTemplate):
-    """The instruction of a chat, with a blank line after a string."""
+    """A chat instruction, which adds a blank line after a string instruction."""
 
     def frame(self, instruction: str, extra: str) -> str:
-        """Return the instruction and the extra keys, each with a newline."""
+        """Return the instruction and the extra keys, each followed by a newline."""
         return f"{instruction}\n{extra}\n" if instruction else ""
 
 
 class AlpacaInstructionTemplate(InstructionTemplate):
-    """The instruction of the Alpaca format, with the standard preamble and no text outside its slots.
+    """An instruction in the Alpaca format, with the standard preamble. Text that fills no slot is an error.
 
-    A dict with only ``user`` is the instruction.
+    A dict that contains only ``user`` is treated like a string instruction.
     """
 
     accepts_input: bool = False
@@ -324,7 +327,7 @@ class AlpacaInstructionTemplate(InstructionTemplate):
     preamble: ClassVar[str] = ALPACA_PREAMBLE
 
     def frame(self, instruction: str, extra: str) -> str:
-        """Return the preamble, the instruction, a blank line and the extra keys."""
+        """Return the preamble, the instruction, a blank line and the slots for the extra keys."""
         return f"{self.preamble}{instruction}\n\n{extra}"
 
     def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
@@ -336,19 +339,20 @@ class AlpacaInstructionTemplate(InstructionTemplate):
 
 
 def _parts_of(instruction: object) -> tuple[str, str]:
-    """Return the system and user part of a dict instruction."""
+    """Return the system-level and the user-level part of a dict instruction."""
     if not is_mapping(instruction):
         raise TemplateError(
-            f"the instruction is a {type(instruction).__name__}; give text or a dict with the keys 'system' and 'user'"
+            f"the instruction must be a string or a dict with 'system' and 'user', not {type(instruction).__name__}"
         )
     known = ("system", "user")
     for key, value in instruction.items():
         if key not in known:
             raise TemplateError(
-                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; known keys are {listed(known)}"
+                f"the instruction contains the unknown key {key!r}{did_you_mean(str(key), known)}; expected one of "
+                f"{listed(known)}"
             )
         if not isinstance(value, str):
-            raise TemplateError(f"the {key} part of the instruction is a {type(value).__name__}; omit it or give text")
+            raise TemplateError(f"the {key} part of the instruction must be a string, not {type(value).__name__}")
         well_formed(value, f"the {key} part of the instruction", TemplateError)
     return str(instruction.get("system", "")), str(instruction.get("user", ""))
 
@@ -356,13 +360,13 @@ def _parts_of(instruction: object) -> tuple[str, str]:
 def _names(extra_keys: object) -> tuple[str, ...]:
     given = (extra_keys,) if isinstance(extra_keys, str) else () if extra_keys is None else extra_keys
     if not _is_iterable(given):
-        raise TemplateError(f"extra_keys is a {type(extra_keys).__name__}; give a name or a list of names")
+        raise TemplateError(f"extra_keys must be a name or a list of names, not {type(extra_keys).__name__}")
     names: list[str] = []
     for index, name in enumerate(given):
         if not isinstance(name, str) or not name.isidentifier():
-            raise TemplateError(f"extra_keys[{index}] is {name!r}; use letters, digits and underscores")
+            raise TemplateError(f"extra_keys[{index}] must be an identifier such as 'user_name', not {name!r}")
         if name in names:
-            raise TemplateError(f"extra_keys[{index}] is a duplicate of {name!r}")
+            raise TemplateError(f"extra_keys[{index}] is the duplicate name {name!r}; use unique names")
         names.append(name)
     return tuple(names)
 
@@ -379,7 +383,7 @@ def _extra_block(names: tuple[str, ...], syntax: Syntax) -> str:
 
 
 def _in_slots(text: str) -> str:
-    """Return a text as the slot syntax writes it: braces around a name are doubled."""
+    """Escape a text for the slot syntax by doubling the braces around each name."""
     return re.sub(r"\{([^{}\s]+)\}", lambda run: f"{{{run[0]}}}" if run[1].isidentifier() else run[0], text)
 
 
@@ -391,7 +395,7 @@ def _parser(syntax: str) -> type[SlotSyntax]:
 
         return JinjaTemplate
     known = get_args(Syntax)
-    raise TemplateError(f"syntax {syntax!r} is unknown{did_you_mean(str(syntax), known)}; known are {listed(known)}")
+    raise TemplateError(f"unknown syntax {syntax!r}{did_you_mean(str(syntax), known)}; expected one of {listed(known)}")
 
 
 def _join(text: str, extra: str) -> str:
@@ -402,12 +406,12 @@ class InputForm(NamedTuple):
     """The names that an input may contain.
 
     Attributes:
-        slots: The slots, in template order.
-        user_slots: The slots in the user's part.
-        takes_text: True if text outside the slots is the user's text; else all text fills slots, as in Alpaca.
-        fixed: Slots with their default values, or with functions that return them.
-        texts: The source texts of templates in slot syntax.
-        has_defaults: True if slots may have defaults, as the inputs of a prompt file do.
+        slots: The names of the slots, in template order.
+        user_slots: The names of the slots in the user-level part.
+        takes_text: True if text that fills no slot is the user's text; False if all text must fill slots, as in Alpaca.
+        fixed: The slots with default values, or with functions that return the default values.
+        texts: The sources of templates in slot syntax.
+        has_defaults: True if slots may have defaults, like the inputs in a prompt file.
     """
 
     slots: tuple[str, ...]
@@ -419,24 +423,24 @@ class InputForm(NamedTuple):
 
     @property
     def has_input(self) -> bool:
-        """True if the key ``input`` is the user's text, because no slot has that name."""
+        """True if the value of the key ``input`` is the user's text, because no slot has this name."""
         return self.takes_text and INPUT not in self.slots
 
 
 def read_input(given: object, form: InputForm, optional: Container[str] = ()) -> dict[str, object]:
-    """Parse an input into values by name.
+    """Parse an input into values by slot name.
 
     Args:
-        given: A dict; or one value, which fills a slot or is the user's text (see :func:`name_of_text`); or None. If a
-            dict has a value for every slot, one further key with text is the user's text, whatever its name.
+        given: A dict, a single value (see :func:`name_of_text`), or None. If a dict contains a value for every slot,
+            the text under one additional key with any name is the user's text.
         form: The names that the input may contain.
-        optional: The slots that need no value.
+        optional: The names of slots that need no value.
 
     Returns:
-        A new dict: a value for each slot that is not optional, and the user's text under ``input``.
+        A new dict with a value for each slot that is not optional, and with the user's text under ``input``.
 
     Raises:
-        SlotError: A slot has no value, a value has no slot, or a value is None.
+        SlotError: A slot has no value, a name is not a slot, or a value is None.
     """
     named = dict(given) if is_mapping(given) else {}
     values = {**called(form.fixed, named), **named}
@@ -448,13 +452,11 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
             wanted = dict.fromkeys((*missing, name))
             kind, shown = type(given).__name__, dict_form(wanted)
             if len(missing) == 1:
-                fault = (
-                    f"no value for {listed(missing)}: a {kind} without a name is the user's text; give a dict, {shown}"
-                )
+                fault = f"no value for {listed(missing)}; a single {kind} is the user's text, so pass a dict, {shown}"
             else:
                 fault = (
-                    f"the input is one {kind}, but there are {len(missing)} slots; "
-                    f"give a dict with a value for each of {listed(missing)}, {shown}"
+                    f"the input is a single {kind}, but the template has {len(missing)} slots; "
+                    f"pass a dict with a value for each of {listed(missing)}, {shown}"
                 )
             raise SlotError(fault + _formula_hints(missing, form))
     missing = [slot for slot in form.slots if slot not in values]
@@ -472,18 +474,18 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
         values[INPUT] = values.pop(left_over[0])
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]
-        hints = (f"; {{{{{name}}}}} is the literal {{{name}}}, the slot is {{{name}}}" for name in escaped)
+        hints = (f"; {{{{{name}}}}} is the literal text {{{name}}}, whereas {{{name}}} is a slot" for name in escaped)
         raise SlotError(misfit(values, needed, takes) + "".join(hints) + _formula_hints(missing, form))
     refuse_none(values)
     return values
 
 
-# A brace in LaTeX or a regular expression follows a command, an index, a character set or a group.
+# A pattern for braces in LaTeX or regular expressions, which follow a command, an index, a character set or a group.
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 
 def _formula_hints(missing: Iterable[str], form: InputForm) -> str:
-    """Explain how to escape slots without a value that look like a part of LaTeX or a regular expression."""
+    """Explain how to escape slots without a value that look like LaTeX or a regular expression."""
     found = [name for name in missing if any(re.search(_FORMULA.format(re.escape(name)), text) for text in form.texts)]
     if not found:
         return ""
@@ -494,16 +496,17 @@ def _formula_hints(missing: Iterable[str], form: InputForm) -> str:
 def fixed_with(
     fixed: Fixed, values: Mapping[str, object], slots: Sequence[str], coerce: Callable[[object, str], object]
 ) -> Fixed:
-    """Add fixed values.
+    """Add or replace fixed values for slots.
 
     Args:
-        fixed: The existing fixed values; new ones replace them.
-        values: Values for slots, or functions without arguments that return them.
-        slots: All slots.
-        coerce: A function that converts a value for the slot of a name, without sharing anything mutable.
+        fixed: The existing fixed values.
+        values: The new values by slot name, or functions without arguments that return the values.
+        slots: The names of all slots.
+        coerce: A function that converts a value for a slot, given the value and the slot's name. The result must not
+            share mutable data with the value.
 
     Raises:
-        SlotError: A name is not a slot, or a value is None or cannot be converted.
+        SlotError: A name is not a slot, or a value is None or can't be converted.
     """
     if unknown := [name for name in values if name not in slots]:
         faults = [f"no slot named {name!r}{did_you_mean(name, slots)}" for name in unknown]
@@ -516,7 +519,7 @@ def fixed_with(
 
 
 def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
-    """Return the fixed values of names without a given value, calling functions."""
+    """Return the fixed values of slots that have no given value, and call functions to get their values."""
     values = {name: value for name, value in fixed if name not in given}
     for name, value in values.items():
         if callable(value):
@@ -529,17 +532,17 @@ def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
 
 
 def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
-    """Return the name for a text without a name.
+    """Return the name of the slot that a plain string fills, or ``input`` for the user's text.
 
-    It fills the only slot without a value if that is named ``input``, is in the user's part, or if text can only fill
-    slots; otherwise it is the user's text.
+    The string fills the only slot without a value if this slot is named ``input`` or is in the user-level part, or if
+    all text must fill slots. Otherwise, the string is the user's text.
 
     Args:
         form: The names that the input may contain.
         given: The slots that already have a value.
 
     Raises:
-        SlotError: Text can only fill slots, and not exactly one slot has no value.
+        SlotError: All text must fill slots, but the number of slots without a value is not one.
     """
     left = [slot for slot in form.slots if slot not in given]
     if len(left) == 1 and (left[0] == INPUT or left[0] in form.user_slots or not form.takes_text):
@@ -547,20 +550,20 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     if form.takes_text:
         return INPUT
     if left:
-        fault = f"the input is one text, but there are {len(left)} slots; give a dict, {dict_form(left)}"
+        fault = f"the input is a single text, but the template has {len(left)} slots; pass a dict, {dict_form(left)}"
         raise SlotError(fault + _formula_hints(left, form))
-    raise SlotError("there is no slot for the input; add one to the instruction, such as {input}, or to extra_keys")
+    raise SlotError("no slot for the input; add a slot such as {input} to the instruction, or a name to extra_keys")
 
 
 def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
-    """Return True if a filled user's part repeats the user's last question.
+    """Return True if a filled user-level part repeats the user's last question.
 
-    It does if the question equals the part or one of its values, or if the part ends in the template's own text and
-    the question begins with it.
+    The part repeats the question if the question equals the whole part or one of its values. It also repeats the
+    question if the part ends with literal text and the question begins with the part.
 
     Args:
-        user: The user's part: alternating own text and values.
-        values: The values of its slots.
+        user: The user-level part as alternating literal texts and values.
+        values: The values of the part's slots.
         asked: The user's last text in the history.
     """
     text, before = "".join(user), asked.strip()
@@ -575,14 +578,14 @@ def refuse_none(values: Mapping[str, object]) -> None:
         SlotError: A value is None.
     """
     if names := [name for name, value in values.items() if value is None]:
-        raise SlotError(f"the value of {listed(names)} is None; give a value, or '' for an empty one")
+        raise SlotError(f"the value of {listed(names)} is None; pass a value, or '' for empty text")
 
 
 def dict_form(names: Iterable[str]) -> str:
-    """Return an example of a dict input for an error."""
+    """Return an example of a dict input, for error messages."""
     return f"{{{', '.join(f'{name!r}: ...' for name in names)}}}"
 
 
 def _is_text(name: object, values: Mapping[str, object]) -> bool:
-    """Return True if a key and its value are text."""
+    """Return True if a key and its value are strings."""
     return isinstance(name, str) and isinstance(values[name], str)

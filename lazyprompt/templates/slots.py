@@ -1,10 +1,11 @@
-"""Templates with slots: parsed once and filled in one pass, so that a value is never parsed as a template.
+"""Templates in slot syntax, which are parsed once and filled in one pass. A value is never parsed as a template.
 
-A slot is ``{name}`` with an identifier as name. ``{{name}}`` is the literal ``{name}``. Any other brace is text: JSON,
-LaTeX and regular expressions need no escaping.
+A slot is written as ``{name}``, where the name is an identifier. ``{{name}}`` renders the literal text ``{name}``. Any
+other brace is literal text, so JSON, LaTeX and regular expressions need no escaping.
 
-A filled template is a list of parts: alternating own text and values. In other syntaxes a value is a :class:`Value`,
-which is a string. For an object without text (a thread, an image), an empty value contains an :class:`Opaque`.
+A filled template is a list of parts, in which literal texts and values alternate. In other syntaxes, a value is a
+:class:`Value`, which is a string. An object without text (such as an image) is represented by an empty :class:`Value`
+that references an :class:`Opaque`.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from lazyprompt.messages.prompt import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# str.isidentifier checks names: the regex \w excludes the vowel signs of Hindi and Thai, and includes ``²``.
+# `str.isidentifier` checks names, because `\w` excludes the vowel signs of Hindi and Thai but matches `²`.
 _NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
-# Filling a draft takes a third of the constructor's time.
+# Setting the fields of a draft takes a third of the constructor's time.
 _TextDraft = draft_of(Text)
-# The module of messages and blocks, which are not slot values.
+# The module that defines messages and blocks, which can't be slot values.
 _MESSAGES = "lazyprompt.messages.msg"
 
 
 class SlotSyntax(Protocol):
-    """A parsed template of any syntax."""
+    """The interface of a parsed template in any syntax."""
 
     slots: tuple[str, ...]
     """The names of the slots, without duplicates, in order of first appearance."""
 
     literals: tuple[str, ...]
-    """The developer's own text, in pieces."""
+    """The pieces of the developer's literal text."""
 
     text: str
     """The source of the template."""
@@ -56,19 +57,19 @@ class SlotSyntax(Protocol):
 
     @staticmethod
     def coerce(value: object, slot: str) -> object:
-        """Convert a value for :meth:`fill`."""
+        """Convert a value to the type that :meth:`fill` accepts."""
         ...
 
     def fill(self, values: Mapping[str, Any]) -> Sequence[str]:
-        """Return the parts of the filled template: alternating developer's text and values."""
+        """Fill the template, and return its parts as alternating literal texts and values."""
         ...
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """Return the slot of each part from :meth:`fill`."""
+        """Return the slot name of each part that :meth:`fill` returned."""
         ...
 
     def filled(self, values: Mapping[str, Any]) -> Text:
-        """Fill the template and return the parts with their slots."""
+        """Fill the template, and return the parts and their slot names."""
         ...
 
 
@@ -76,8 +77,8 @@ class SlotTemplate:
     """A template in slot syntax.
 
     Args:
-        text: The template.
-        own: The slot name of the developer's own text in it.
+        text: The source of the template.
+        own: The slot name to record for the developer's literal text.
 
     Raises:
         TemplateError: The template is not a string, or contains a lone surrogate.
@@ -87,7 +88,7 @@ class SlotTemplate:
 
     def __init__(self, text: str, own: str = "instruction") -> None:
         if not is_text(text):
-            raise TemplateError(f"the template is a {type(text).__name__}; expected text")
+            raise TemplateError(f"the template must be a string, not {type(text).__name__}")
         well_formed(text, "the template", TemplateError)
         literals = [""]
         names: list[str] = []
@@ -115,26 +116,26 @@ class SlotTemplate:
 
     @staticmethod
     def coerce(value: object, slot: str) -> str:
-        """Convert a value to text."""
+        """Convert a value to text with :func:`value_text`."""
         return value_text(value, slot)
 
     def fill(self, values: Mapping[str, str]) -> Sequence[str]:
-        """Fill the slots.
+        """Fill the slots of the template.
 
         Args:
-            values: Text for each slot; other values are ignored.
+            values: The text for each slot. Values for unknown names are ignored.
 
         Returns:
-            The parts: alternating developer's text and values.
+            The parts as alternating literal texts and values.
         """
         return [*self.filled(values).parts]
 
-    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they never vary
-        """Return the slot of each part."""
+    def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - the slots are always the same
+        """Return the slot name of each part."""
         return self._origins
 
     def filled(self, values: Mapping[str, str]) -> Text:
-        """Fill the slots and return the parts with their slots; see :meth:`fill`."""
+        """Fill the slots, and return the parts and their slot names (see :meth:`fill`)."""
         if self._constant is not None:
             return self._constant
         literals = self.literals
@@ -142,7 +143,7 @@ class SlotTemplate:
             parts: tuple[str, ...] = (literals[0], values[self.slots[0]], literals[1])
         else:
             filled = [*self._blank]
-            # An itemgetter takes half the time of a loop.
+            # An `itemgetter` takes half the time of a loop.
             filled[1::2] = self._get(values)
             parts = tuple(filled)
         draft = _TextDraft()
@@ -153,25 +154,25 @@ class SlotTemplate:
         return text
 
     def __reduce__(self) -> tuple[type[SlotTemplate], tuple[str, str]]:
-        """Pickle the source only; parsing it is as fast as loading its pieces."""
+        """Pickle only the source, because parsing it is as fast as loading its pieces."""
         return type(self), (self.text, self._origins[0])
 
 
 def _is_slot(match: re.Match[str]) -> bool:
-    """Return True if the text between the braces is a name."""
+    """Return True if the text between the braces is an identifier."""
     return (match[1] or match[2]).isidentifier()
 
 
 def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] = ()) -> str:
-    """Describe missing and surplus values.
+    """Describe slots without a value and values without a slot.
 
     Args:
         values: The names of the given values.
-        slots: The names that need a value.
-        takes: Further names that may have a value.
+        slots: The names that require a value.
+        takes: Additional names that may have a value.
 
     Returns:
-            The description, or ``""`` if nothing is missing or surplus.
+        The description, or an empty string if the values match the slots.
     """
     given = list(values)
     missing = [name for name in slots if name not in given]
@@ -180,34 +181,34 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     faults = [f"no value for {listed(missing)}"] if missing else []
     faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
     known = f"the slots are {listed(slots)}" if slots else "there are no slots"
-    # If all slots have values, a surplus key may be the user's text under another name.
+    # If all slots have values, an unknown key may be the user's text under another name.
     also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
     return f"{'; '.join(faults)}; {known}{also}" if faults else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Format names for a message."""
+    """Format a list of quoted names for an error message."""
     return ", ".join(map(repr, names))
 
 
 def escape(text: str) -> str:
-    """Escape the slots in a text by doubling the braces of each ``{name}``."""
+    """Escape a text for the slot syntax by doubling the braces of each ``{name}``."""
     return _SLOT.sub(lambda match: f"{{{match[0]}}}" if _is_slot(match) else match[0], text)
 
 
 def value_text(value: object, slot: str) -> str:
-    """Convert a value to text for a slot.
+    """Convert a slot's value to text.
 
     Args:
-        value: Text, a scalar (converted by ``str()``), or a dict or list (converted to JSON).
-        slot: The slot, for the error.
+        value: A string, a scalar (converted with ``str()``), or a dict or list (converted to JSON).
+        slot: The name of the slot, for error messages.
 
     Returns:
-        The text; JSON as :class:`~lazyprompt._base.json.JsonText`.
+        The text. JSON is returned as :class:`~lazyprompt._base.json.JsonText`.
 
     Raises:
-        SlotError: A dict or list contains a value that is not JSON, the value is bytes, a set, an object without its
-            own text or an integer that is too large, or it contains a lone surrogate.
+        SlotError: The value is bytes, a set, an object without its own text, or an integer that is too large. Also
+            raised for a lone surrogate, and for a dict or list with values that are not JSON.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
@@ -216,30 +217,30 @@ def value_text(value: object, slot: str) -> str:
     if is_mapping(value) or is_sequence(value):
         return dump(checked(value, where, SlotError))
     if isinstance(value, bytes | bytearray):
-        raise SlotError(f"{where} is {type(value).__name__}; decode it to text first")
+        raise SlotError(f"{where} must be text, not {type(value).__name__}; decode the bytes first")
     if isinstance(value, set | frozenset):
-        raise SlotError(f"{where} is a set, whose order differs between processes; sort it into a list")
+        raise SlotError(f"{where} is a set, whose order differs between processes; pass a sorted list")
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        raise SlotError(f"{where} is an integer of {value.bit_length()} bits; it must have at most {MAX_INT_BITS}")
+        raise SlotError(f"{where} is an integer with {value.bit_length()} bits; the limit is {MAX_INT_BITS} bits")
     kind = type(value)
     if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
-        instead = "add it to the history" if kind.__module__ == _MESSAGES else "give its text, or a dict or list"
-        raise SlotError(f"{where} is a {kind.__name__}, which has no text of its own; {instead}")
+        instead = "add it to the history" if kind.__module__ == _MESSAGES else "pass a string, a dict or a list"
+        raise SlotError(f"{where} is a {kind.__name__}, which can't be converted to text; {instead}")
     return well_formed(str(value), where, SlotError)
 
 
 class Opaque:
-    """An object without text that a template can place in its output."""
+    """The base class for objects without text that a template can include in its output."""
 
     __slots__ = ()
 
 
 class Value(str):
-    """The text of an expression, which is not the developer's.
+    """The text of an expression's value, which is untrusted.
 
     Attributes:
-        source: The name, if the expression is a name, such as ``question`` or ``user.name``; else ``""``.
-        held: The object, if the value has no text; then the text is empty.
+        source: The expression if it is a name such as ``question`` or ``user.name``; otherwise an empty string.
+        held: The object that the value represents if it has no text, or None. With an object, the text is empty.
     """
 
     __slots__ = ("held", "source")
@@ -247,12 +248,12 @@ class Value(str):
     held: Opaque | None
 
     def __new__(cls, text: str, source: str = "", held: Opaque | None = None) -> Self:
-        """Create a value.
+        """Create a value from its text.
 
         Args:
-            text: The text.
-            source: The name of the value.
-            held: The object, if the value has no text.
+            text: The text of the value.
+            source: The name of the value, or an empty string.
+            held: The object that the value represents, if the object has no text.
         """
         made = super().__new__(cls, text)
         made.source, made.held = source, held
@@ -260,7 +261,7 @@ class Value(str):
 
     @property
     def root(self) -> str:
-        """The first part of :attr:`source`: the name of the slot or input."""
+        """The first part of :attr:`source`, which is the name of the slot or input."""
         return self.source.partition(".")[0]
 
     def __str__(self) -> str:

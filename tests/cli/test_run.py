@@ -239,7 +239,7 @@ def test_wrong_use_is_one_line(
     ("argv", "message"),
     [
         ([], "PROMPT_FILE: nothing to run; give a prompt file, --instruction or --input"),
-        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
+        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is a single str, but the"),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         (["--input", "x", "--json", "--stream"], "--stream: JSON cannot be streamed; leave out --json"),
         (["--chat", "--input", "x"], "--input: it does not apply to a chat; leave out --chat"),

@@ -218,7 +218,7 @@ def test_b19_other_keys_of_an_instruction_are_an_error(cls: type[ChatPrompter | 
     """They were ignored."""
     with pytest.raises(TemplateError, match="'sytem'.*did you mean 'system'"):
         cls({"sytem": "s"})
-    with pytest.raises(TemplateError, match="user part of the instruction is a NoneType"):
+    with pytest.raises(TemplateError, match="user part of the instruction must be a string, not NoneType"):
         cls({"system": "s", "user": None})  # type: ignore[dict-item]
 
 

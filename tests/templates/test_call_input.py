@@ -44,11 +44,16 @@ def test_the_name_of_a_text(
 @pytest.mark.parametrize(
     ("slots", "user_slots", "takes_text", "message"),
     [
-        (("context",), (), True, r"no value for 'context': .* give a dict, {'context': ..., 'input': ...}"),
-        (("a", "b"), ("b",), True, r"one str, but there are 2 slots; .*'a', 'b', {'a': ..., 'b': ..., 'input': ...}"),
-        (("a", "input"), (), True, r"no value for 'a': .* {'a': ..., 'input': ...}"),
-        (("a", "b"), (), False, r"there are 2 slots; give a dict, {'a': ..., 'b': ...}"),
-        ((), (), False, "there is no slot for the input"),
+        (("context",), (), True, r"no value for 'context'; .* pass a dict, {'context': ..., 'input': ...}"),
+        (
+            ("a", "b"),
+            ("b",),
+            True,
+            r"single str, but the template has 2 slots; .*'a', 'b', {'a': ..., 'b': ..., 'input': ...}",
+        ),
+        (("a", "input"), (), True, r"no value for 'a'; .* {'a': ..., 'input': ...}"),
+        (("a", "b"), (), False, r"the template has 2 slots; pass a dict, {'a': ..., 'b': ...}"),
+        ((), (), False, "no slot for the input"),
     ],
 )
 def test_text_that_leaves_slots_open_shows_the_dict_to_give(
@@ -99,7 +104,7 @@ def test_a_question_never_becomes_the_document(name: str) -> None:
         lambda given: prompter.generate_prompt(given, model="qwen2.5"),
         lambda given: prompter.training_sample(given, "At nine."),
     ):
-        with pytest.raises(SlotError, match=r"give a dict, {'context': \.\.\."):
+        with pytest.raises(SlotError, match=r" a dict, {'context': \.\.\."):
             ask(QUESTION)
 
 
@@ -139,7 +144,7 @@ def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str
         ({"context": "c", "input": "q", "query": "r"}, "no slot named 'query'"),
         ({"query": "q"}, "no value for 'context'; no slot named 'query'"),
         ({"context": "c", 5: "q"}, "no slot named 5"),
-        ({"context": None}, "the value of 'context' is None; give a value, or '' for an empty one"),
+        ({"context": None}, "the value of 'context' is None; pass a value, or '' for empty text"),
         ({"context": "c", "input": None}, "the value of 'input' is None"),
         ({"context": "c", "query": None}, "no slot named 'query'"),
     ],
@@ -197,7 +202,7 @@ def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
 @pytest.mark.parametrize("instruction", ["Greet {{name}}.", {"user": "Greet {{name}} in {city}."}])
 def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, str]) -> None:
     """Jinja's and Mustache's way of writing a slot is text here, and the error named no slot at all."""
-    hint = r"{{name}} is the literal {name}, the slot is {name}"
+    hint = r"{{name}} is the literal text {name}, whereas {name} is a slot"
     with pytest.raises(SlotError, match=re.escape(hint)):
         ChatPrompter(instruction).generate_prompt(values)
 

@@ -48,11 +48,11 @@ def test_an_instruction_is_text_or_its_two_parts(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["a", "a"], r"extra_keys\[1\] is a duplicate of 'a'"),
-        (["a b"], r"extra_keys\[0\] is 'a b'"),
-        ([5], r"extra_keys\[0\] is 5"),
-        (5, "extra_keys is a int"),
-        ("", r"extra_keys\[0\] is ''"),
+        (["a", "a"], r"extra_keys\[1\] is the duplicate name 'a'"),
+        (["a b"], r"extra_keys\[0\] must be an identifier .*, not 'a b'"),
+        ([5], r"extra_keys\[0\] must be an identifier .*, not 5"),
+        (5, "extra_keys must be a name or a list of names, not int"),
+        ("", r"extra_keys\[0\] must be an identifier .*, not ''"),
     ],
 )
 def test_extra_keys_are_names(keys: Any, message: str) -> None:
@@ -63,7 +63,7 @@ def test_extra_keys_are_names(keys: Any, message: str) -> None:
 @pytest.mark.parametrize("instruction", [None, "", {}, {"system": ""}, {"user": ""}, {"system": "", "user": ""}])
 @pytest.mark.parametrize("kind", [InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate])
 def test_extra_keys_need_an_instruction(kind: type[InstructionTemplate], instruction: Any) -> None:
-    with pytest.raises(TemplateError, match="^extra_keys need an instruction, but "):
+    with pytest.raises(TemplateError, match="^extra_keys requires an instruction, but "):
         kind(instruction, "a")
     assert kind({"user": "U"}, "a").slots == ("a",)
 
@@ -90,7 +90,7 @@ def test_a_model_without_a_system_turn_has_all_in_the_users(syntax: Any) -> None
 
 
 def test_an_unknown_syntax_is_refused() -> None:
-    with pytest.raises(TemplateError, match=r"syntax 'jinja' is unknown \(did you mean 'jinja2'\?\)"):
+    with pytest.raises(TemplateError, match=r"unknown syntax 'jinja' \(did you mean 'jinja2'\?\)"):
         InstructionTemplate("x", syntax="jinja")  # type: ignore[arg-type]
 
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_with_an_input_is_said_at_once() -> None:
 
 
 def test_alpaca_has_no_place_for_a_text_beside_its_slots() -> None:
-    with pytest.raises(SlotError, match=r"add one to the instruction, such as \{input\}, or to extra_keys"):
+    with pytest.raises(SlotError, match=r"add a slot such as \{input\} to the instruction, or a name to extra_keys"):
         AlpacaInstructionTemplate("x").fill("y")
 
 
