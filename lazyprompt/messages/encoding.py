@@ -1,12 +1,12 @@
 """Encodes text to token ids; only trusted text can become a control token.
 
-A model reads control tokens as structure. They are special tokens, and added tokens that are not plain words, such as
-``<think>``. The tokenizer encodes the whole text, and the ids and offsets locate the control tokens. Usually all
-control tokens are in trusted text, and the result equals the tokenizer's own encoding.
+Control tokens are special tokens, and added tokens that are not plain words, such as ``<think>``. A model reads control
+tokens as structure. The tokenizer encodes the whole text, and the ids and offsets locate the control tokens. Usually
+all control tokens are in trusted text, and the result equals the tokenizer's own encoding.
 
-A control token outside trusted text was forged by a value. In this case, each trusted run is encoded alone to find its
-control tokens, because a value next to a run could hide them. The text is then encoded again, in stretches that begin
-with one of these control tokens. Forged tokens become ordinary text.
+A control token outside trusted text was forged by a value. If the text contains a forged token, each trusted run is
+encoded alone to find its control tokens, because an adjacent value could hide them. The text is then encoded again with
+only the trusted control tokens, in stretches that begin with a control token. Forged tokens become ordinary text.
 
 A :class:`TokenCache` stores ids, so a growing chat is not encoded again with each turn. No token spans a trusted
 control token, so the text is split before each control token and each stretch is encoded once. The text is not split
@@ -72,7 +72,7 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
     Args:
         parts: Alternating trusted and untrusted texts (see ``messages/prompt.py``).
-        tokenizer: A tokenizer from tokenizers, transformers, tiktoken or mistral-common. It is not modified.
+        tokenizer: A tokenizer from tokenizers, transformers, tiktoken or mistral-common, which is not modified.
 
     Returns:
         The ids, and the offsets of each token in the joined parts.

@@ -78,10 +78,7 @@ class History:
 
     @property
     def question_before_results(self) -> str | None:
-        """The user's last text if the history ends with a tool result, or None if it doesn't.
-
-        An empty string if the history ends with a tool result but contains no user text.
-        """
+        """The user's last text, or an empty string, if the history ends with a tool result; None otherwise."""
         if not self.messages or not _has_results(self.messages[-1]):
             return None
         asked = (each for each in reversed(self.messages) if each.role == "user" and not _has_results(each))

@@ -212,10 +212,7 @@ class ToolUseBlock(_Block):
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments to send to a provider.
-
-        These are the input, or ``{"raw_input": ...}`` with the model's text if the text is not a JSON object.
-        """
+        """The arguments to send: the input, or ``{"raw_input": text}`` if the model's text is not a JSON object."""
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
     def own_arguments(self) -> JsonObject:
@@ -484,16 +481,16 @@ class Msg:
         content: A string, or a list of blocks (or of dicts with the same fields).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         url: The URL of an image, audio clip or video to send with the text, or a list of such URLs.
-        metadata: Additional JSON values. The OpenAI format contains them as keys of the message; flat text omits them.
-        usage: The provider's token counts for the message: ``prompt_tokens``, ``completion_tokens`` and
-            ``total_tokens``. They are never sent.
+        metadata: Additional JSON values, which the OpenAI format includes as keys of the message and flat text omits.
+        usage: The provider's token counts for the message, which are never sent: ``prompt_tokens``,
+            ``completion_tokens`` and ``total_tokens``.
 
     Attributes:
         speaker: The name to send, or an empty string if the message was parsed without a speaker's name.
-        native: The message in its provider's native format, which is sent to that provider unchanged. It contains the
-            content parts (``anthropic``, ``gemini``), the response items (``openai-responses``) or the whole message
-            (``openai``). None if the message was not parsed, was modified, or is fully expressed by its blocks.
-            Comparisons ignore it.
+        native: The message in its provider's native format, which is sent to that provider unchanged. The native data
+            contain the content parts (``anthropic``, ``gemini``), the response items (``openai-responses``) or the
+            whole message (``openai``). None if the message was not parsed, was modified, or is fully expressed by its
+            blocks. Comparisons of messages ignore this attribute.
 
     Raises:
         HistoryError: The role is unknown, the content is neither a string nor blocks, or a field has the wrong type.
@@ -542,7 +539,7 @@ class Msg:
             HistoryError: A new value is invalid, as in the constructor.
         """
         fields = ("name", "content", "role", "url", "metadata", "usage")
-        given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor checks them
+        given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor validates the values
         changed = Msg(**given)
         return changed if self.speaker or changed.name != self.name else changed.without_speaker()
 
@@ -638,7 +635,7 @@ _BARE = 2
 
 
 def plain_message(fields: dict[str, Any]) -> Msg | None:
-    """Parse a dict that contains only a role and text, or a tool result with text output. Most messages are like this.
+    """Parse the most common message dicts, which contain only a role and text, or a tool result with text output.
 
     Returns:
         The message, or None for any other dict and for invalid fields.

@@ -55,7 +55,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav
 class OpenAIPrompt(TypedDict):
     """A prompt in the OpenAI format, with ``messages`` and, if the prompt has tools, ``tools``.
 
-    All values are JSON. They are typed ``Any`` so that users can index them without a cast.
+    All values are JSON, but they are typed ``Any`` so that users can index them without a cast.
     """
 
     messages: list[dict[str, Any]]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields
 
-    # The arguments are the item's fields, its name in errors, and the tool calls without a result.
+    # A reader's arguments are the item's fields, the item's name in errors, and the tool calls without a result.
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
@@ -335,11 +335,11 @@ def _is_langchain(pair: Sequence[object]) -> bool:
 def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
     """Return True if a pair is a question and its answer, although it begins with the name of a LangChain role.
 
-    LangChain uses tuples, so a list is such a pair and a tuple is a message. All other pairs of the same type must be
-    of the same kind, because a question may consist of only such a word.
+    LangChain uses tuples, so a list is a question and its answer, whereas a tuple is a message. A question may equal a
+    role name, so all other pairs of the same type must support this interpretation.
 
     Raises:
-        HistoryError: The other pairs are of the other kind.
+        HistoryError: The other pairs of the same type contradict this interpretation.
     """
     others = [each for each in items if type(each) is type(pair)]
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)

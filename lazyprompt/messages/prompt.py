@@ -1,9 +1,9 @@
 """Prompts as values, and rendered prompts that record the origin of each part. Rendered text is never parsed.
 
-Both store text as a list of *parts*. Its even items are trusted (the developer's template, the model's markers), and
-its odd items are untrusted (values, history, tool results). The first and last items are always trusted and may be
-empty. When two lists are joined, an empty untrusted item is inserted between them. The index of a part therefore
-determines whether it is trusted.
+Prompts and rendered prompts store text as a list of *parts*. The parts at even indices are trusted (the developer's
+template, the model's markers), and the parts at odd indices are untrusted (values, history, tool results). The first
+and last parts are always trusted and may be empty. When two lists of parts are joined, an empty untrusted part is
+inserted between them. The index of a part therefore determines whether the part is trusted.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Composition(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
-        note: If the origins are unknown, the reason; in this case, only the template's control sequences are trusted.
-            Otherwise, the roles of messages that the chat template doesn't render, or an empty string.
+        note: The reason why the origins are unknown, the roles that the chat template doesn't render, or an empty
+            string. If the origins are unknown, only the template's control sequences are trusted.
     """
 
     parts: tuple[str, ...]
@@ -127,8 +127,8 @@ class Rendered:
     def note(self) -> str:
         """The reason why the origins are unknown, or the roles that the chat template doesn't render.
 
-        If the origins are unknown, only the template's control sequences are trusted. An example of a role that a chat
-        template may not render is ``developer``. Usually an empty string.
+        If the origins are unknown, only the template's control sequences are trusted. The note is an empty string if
+        all origins are known and the chat template renders all roles.
         """
         return self._known().note
 
@@ -165,9 +165,9 @@ class Rendered:
     def encode(self, tokenizer: TokenizerLike) -> list[int]:
         """Encode the prompt to token ids, so that only trusted text can become a special token.
 
-        Untrusted text becomes ordinary tokens. If it contains no control sequences, the ids equal the tokenizer's own
-        encoding. No beginning-of-sequence or end-of-sequence ids are added, because the text already contains the
-        model's markers.
+        Untrusted text becomes ordinary tokens. If untrusted text contains no control sequences, the ids equal the
+        tokenizer's own encoding. No beginning-of-sequence or end-of-sequence ids are added, because the text already
+        contains the model's markers.
 
         Args:
             tokenizer: A tokenizer from tokenizers or tiktoken, a fast tokenizer from transformers, mistral-common's
@@ -244,7 +244,7 @@ class Text:
 
 
 class OfMessage(str):
-    """The slot name of a part in a filled message. It equals a plain string; only the class differs."""
+    """The slot name of a part in a filled message. The class distinguishes such a name from an equal plain string."""
 
     __slots__ = ()
 
@@ -252,7 +252,7 @@ class OfMessage(str):
 class FilledText(str):
     """The text of a message that was filled from a template.
 
-    Concatenating, slicing or formatting it returns a plain string, which is untrusted.
+    Concatenating, slicing or formatting a filled text returns a plain string, which is untrusted.
 
     Attributes:
         origins: The parts of the text and their slots.
@@ -359,10 +359,7 @@ class PromptFiller(Protocol):
 
     @property
     def fills_turns(self) -> bool:
-        """True if values are filled into the conversation's messages, or into slots with other names.
-
-        Both occur only in prompt files.
-        """
+        """True if values can fill messages of the conversation, or slots with other names, as in prompt files."""
         ...
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
@@ -460,10 +457,7 @@ class Prompt:
 
     @property
     def texts(self) -> tuple[Text, ...]:
-        """The texts filled from templates: the instruction, the prompter's own messages and the user-level instruction.
-
-        The texts are in this order.
-        """
+        """The filled texts in order: the instruction, the prompter's own messages, and the user-level instruction."""
         return (self.instruction, *self._own_texts, self.user)
 
     @property
@@ -505,7 +499,8 @@ class Prompt:
         Args:
             name: The name of the slot; ``input`` refers to the user's text.
             text: The new text, which replaces every occurrence of the slot. If the occurrences have different values,
-                it replaces the first and empties all others. For a slot in :attr:`lists`, a list of new items.
+                the text replaces the first occurrence and empties all others. A value in :attr:`lists` is replaced by a
+                list of new items.
 
         Raises:
             SlotError: The prompt has no slot or no list with this name.

@@ -44,7 +44,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
         waiting: The tool calls that have no result yet.
 
     Returns:
-        The message. Tool results in a user's content become a separate message before it.
+        The message. Tool results in a user's content become a separate message before the user's message.
 
     Raises:
         HistoryError: A part is invalid, or the role is unknown.

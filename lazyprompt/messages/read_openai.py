@@ -60,7 +60,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     Args:
         message: The dict, which is not modified.
         where: The message's name in errors, such as ``history[3]``.
-        waiting: The tool calls that have no result yet. A result without an id is assigned to the oldest of them.
+        waiting: The tool calls that have no result yet. A result without an id is assigned to the oldest tool call.
 
     Raises:
         HistoryError: The role is unknown, or a field has the wrong type.
@@ -160,7 +160,7 @@ def has_unsaid(message: Fields) -> bool:
 def has_compact_calls(message: Fields) -> bool:
     """Return True if the arguments of a call are JSON without spaces.
 
-    Models write such JSON, whereas this package writes JSON with spaces.
+    Models write JSON without spaces, whereas this package writes JSON with spaces.
     """
     calls: Any = message.get("tool_calls")
     return calls.__class__ is list and any(map(_is_compact, calls))
@@ -260,7 +260,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the reasoning in a message: LiteLLM's ``thinking_blocks``, which are from Anthropic, or plain text."""
+    """Return the reasoning in a message, which is plain text or Anthropic's blocks from LiteLLM."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -328,7 +328,7 @@ def read_call(call_id: str, name: str, arguments: object, where: str, signature:
             return ToolUseBlock(call_id, name, raw_input=arguments, signature=signature)
         return ToolUseBlock(call_id, name, read, signature=signature)
     if isinstance(arguments, dict) or members_of(arguments) is not None:
-        given: dict[str, Any] = object_in(arguments, where)  # pyright: ignore[reportUnknownArgumentType]  # of any keys
+        given: dict[str, Any] = object_in(arguments, where)  # pyright: ignore[reportUnknownArgumentType]  # the keys may be of any type
         return ToolUseBlock(call_id, name, given, signature=signature)
     raw = to_json(checked(arguments, where, HistoryError))
     return ToolUseBlock(call_id, name, raw_input=raw, signature=signature)

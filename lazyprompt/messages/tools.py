@@ -124,7 +124,7 @@ class ToolSet:
         try:
             # Version 2 writes equal content as equal bytes, whereas later versions also record shared strings.
             packed = marshal.dumps(items, 2)
-        except ValueError:  # marshal can't write other mapping or string classes, nor invalid items
+        except ValueError:  # marshal supports neither other mapping and string classes nor invalid items
             return _build(items)
         return _build_packed(packed)
 
@@ -354,7 +354,9 @@ def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object],
             return base, free[1:] if free and _is_instance(free[0]) else free
     except (ValueError, TypeError) as error:
         what = f"{what}: {error}"
-    raise ToolsError(f"{what}; wrap it in a function with type hints and a docstring, or pass one of its methods")
+    raise ToolsError(
+        f"{what}; wrap the object in a function with type hints and a docstring, or pass one of its methods"
+    )
 
 
 def _is_instance(parameter: inspect.Parameter) -> bool:

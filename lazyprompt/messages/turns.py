@@ -1,4 +1,4 @@
-"""Turns are messages with an index. A provider's rules modify them, and a writer renders them."""
+"""Turns, the indexed messages that a provider's rules modify and a writer renders."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls_tools(content: Content) -> bool:
 
 
 def without_signed_thoughts(content: Content) -> Content:
-    """Return the content without reasoning that a provider signed. If there is none, the content itself is returned."""
+    """Remove reasoning that a provider signed. Content without signed reasoning is returned itself."""
     if isinstance(content, str) or not any(map(_is_signed, content)):
         return content
     return tuple(block for block in content if not _is_signed(block))

@@ -116,8 +116,8 @@ class MostSimilar:
 
     Args:
         k: The maximum number of examples.
-        score: A function that rates how well an example matches the values of the rendering. It is called as
-            ``score(values, example)`` and returns a number. A higher number is a better match, so negate distances.
+        score: A function ``score(values, example)`` that rates how well an example matches the values of the rendering.
+            A higher number is a better match, so negate distances.
         best: The position of the best example: ``"last"``, which is next to the question, or ``"first"``.
         min_score: The minimum score. Examples with a lower score are dropped, even if fewer than ``k`` remain.
 

@@ -183,8 +183,7 @@ class CompiledTemplate(ABC):
 class JinjaTemplate(CompiledTemplate):
     """A template in Jinja syntax.
 
-    The result of an expression is a value, unless the expression contains only constants. Such a result is literal text
-    of the template.
+    The result of an expression is a value, whereas the result of a constant expression is literal text.
 
     Args:
         text: The source of the template.

@@ -170,7 +170,7 @@ def _brief(name: str) -> str:
 
 
 def _lookup(function: str, levels: list[nodes.Expr], name: tuple[object, ...]) -> nodes.Filter:
-    """Return a call to an internal function. The space in its name makes it inaccessible to templates."""
+    """Return a call to an internal function, whose name contains a space so that templates can't use it."""
     return nodes.Filter(nodes.Tuple(levels, "load"), f" {function}", [nodes.Const(name)], [], None, None)
 
 

@@ -207,8 +207,8 @@ def value_text(value: object, slot: str) -> str:
         The text. JSON is returned as :class:`~lazyprompt._base.json.JsonText`.
 
     Raises:
-        SlotError: The value is bytes, a set, an object without its own text, or an integer that is too large. Also
-            raised for a lone surrogate, and for a dict or list with values that are not JSON.
+        SlotError: The value is bytes, a set, an object without its own text, or an integer that is too large; a string
+            contains a lone surrogate; or a dict or list contains a value that is not JSON.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
@@ -240,7 +240,7 @@ class Value(str):
 
     Attributes:
         source: The expression if it is a name such as ``question`` or ``user.name``; otherwise an empty string.
-        held: The object that the value represents if it has no text, or None. With an object, the text is empty.
+        held: The object that an empty text represents, or None.
     """
 
     __slots__ = ("held", "source")

@@ -82,7 +82,7 @@ def test_a_builtin_with_a_signature_is_a_tool() -> None:
 def test_other_callables_are_refused_with_advice(wrong: Callable[..., object]) -> None:
     message = refused([tool(), wrong])
     assert message.startswith("tools[1]: ")
-    assert "wrap it in a function" in message
+    assert "wrap the object in a function" in message
     with pytest.raises(ToolsError):
         function_schema(wrong)
 
