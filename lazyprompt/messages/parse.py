@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
-    "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
+    "a pair [question, answer], a message dict from OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
     "LangChain tuple or message, or a Msg"
 )
 _PAIR = 2
@@ -307,7 +307,7 @@ def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
 def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, ...]:
     """Parse a ``[question, answer]`` pair, or a LangChain tuple of role and content."""
     if not is_sequence(pair):
-        raise HistoryError(f"{where} is a {type(pair).__name__}; each item of a history must be {_ACCEPTED}")
+        raise HistoryError(f"{where} must be {_ACCEPTED}, not {type(pair).__name__}")
     if len(pair) != _PAIR:
         raise HistoryError(f"{where} contains {len(pair)} items; a pair must be [question, answer]")
     if _is_langchain(pair) and not _is_pair(pair, where, items):

@@ -221,7 +221,7 @@ def value_text(value: object, slot: str) -> str:
     if isinstance(value, set | frozenset):
         raise SlotError(f"{where} is a set, whose order differs between processes; pass a sorted list")
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        raise SlotError(f"{where} is an integer with {value.bit_length()} bits; the limit is {MAX_INT_BITS} bits")
+        raise SlotError(f"{where} is an integer of {value.bit_length()} bits; the limit is {MAX_INT_BITS} bits")
     kind = type(value)
     if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
         instead = "add it to the history" if kind.__module__ == _MESSAGES else "pass a string, a dict or a list"

@@ -221,7 +221,7 @@ def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
     assert said({"a": [1, "中"]}) == '{"a": [1, "中"]}'
     for value, message in {
         10**6000: "integer of 19932 bits",
-        b"a": "bytes; decode it",
+        b"a": "bytes; decode",
         "\udc80": "lone surrogate",
         float("nan"): "column 'style' has no value",
         None: "column 'style' has no value",

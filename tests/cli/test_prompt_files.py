@@ -177,11 +177,11 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
         "picture is 'p.png', which is not an address; for a file, give @p.png",
-        "chat: history[0] is a int",
-        "count is 4, but must be one of 1, 2, 30",
-        "ratio is 'much', but must be of kind float",
-        "urgent is 'yes', but must be of kind boolean",
-        "tags is 'x', but must be of kind array",
+        "chat: history[0] must be a pair [question, answer], a message dict",
+        "count is 4, and must be one of 1, 2, 30",
+        "ratio is 'much', and must be of kind float",
+        "urgent is 'yes', and must be of kind boolean",
+        "tags is 'x', and must be of kind array",
         "Missing required input: place.city",
         "give all values but texts and addresses as JSON",
         "no input named 'cuont' (did you mean 'count'?); the inputs are 'count', 'ratio', ",

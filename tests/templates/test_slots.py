@@ -207,7 +207,7 @@ LOOP.append(LOOP)
         ([{1}], r"\[0\] is a set, which is not a JSON value"),
         ({1: 2}, " has the key 1 of type int"),
         (LOOP, ".*holds itself"),
-        (10**5000, "is an integer with 16610 bits"),
+        (10**5000, "is an integer of 16610 bits"),
         ([10**5000], r"\[0\] is an integer .* 16610 bits"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
