@@ -364,7 +364,7 @@ def _names(extra_keys: object) -> tuple[str, ...]:
     names: list[str] = []
     for index, name in enumerate(given):
         if not isinstance(name, str) or not name.isidentifier():
-            raise TemplateError(f"extra_keys[{index}] must be an identifier such as 'user_name', not {name!r}")
+            raise TemplateError(f"extra_keys[{index}] must contain only letters, digits and underscores, not {name!r}")
         if name in names:
             raise TemplateError(f"extra_keys[{index}] is the duplicate name {name!r}; use unique names")
         names.append(name)

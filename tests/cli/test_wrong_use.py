@@ -59,7 +59,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
         (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: there is no such file"),
         (["render", "--extra-key", "a"], "--extra-key: extra_keys requires an instruction"),
-        (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] is 'a b'; "),
+        (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] must contain only letters"),
         (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),
         (
             ["render", "--input", "x", "--model", "qwen25"],
@@ -100,7 +100,7 @@ def test_wrong_use_is_one_line(run: Callable[..., Ran], tmp_path: Path, argv: li
         ("--history", '"x"', "x.json: must hold a JSON list, but holds a string"),
         ("--history", "[" * 100_000, "x.json: not JSON: "),
         ("--history", "9" * 5000, "x.json: not JSON: "),
-        ("--history", '[["a", "b"], ["c"]]', "history[1] has 1 items; "),
+        ("--history", '[["a", "b"], ["c"]]', "history[1] contains 1 items; "),
         ("--history", '[["a", "\\ud800"]]', "history[0]"),
         ("--tools", "5", "x.json: must hold a JSON list, but holds a number"),
         ("--tools", "true", "x.json: must hold a JSON list, but holds a boolean"),

@@ -144,7 +144,7 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
         ({"role": "user", "content": "\ud800"}, "messages[1]"),
         ({"role": "assistant", "tool_calls": "f"}, "messages[1].tool_calls must be a list, not str"),
         ({"role": "assistant", "content": None, "tool_calls": [5]}, "messages[1].tool_calls[0] must be a dict"),
-        ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "messages[1].tool_calls[0].function is a NoneType"),
+        ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "messages[1].tool_calls[0].function must be a dict"),
         ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[1].tool_calls[0].function has no name"),
         ({"role": "tool", "content": "42"}, "messages[1] is a tool result without 'tool_call_id'"),
     ],

@@ -438,9 +438,9 @@ def test_an_unfinished_answer_ends_in_no_white_space(end: str) -> None:
 
 @pytest.mark.parametrize("role", ["bot", "", None, 5, "User"])
 def test_an_unknown_role_is_an_error(role: Any) -> None:
-    with pytest.raises(HistoryError, match=re.escape(f"messages[1] has the unknown role {role!r}; expected one of ")):
+    with pytest.raises(HistoryError, match=re.escape(f"messages[1] has the unknown role {role!r}")):
         ChatFormatter("openai").format(HI, {"role": role, "content": "hi"})
-    with pytest.raises(HistoryError, match=re.escape(f"role {role!r} is unknown")):
+    with pytest.raises(HistoryError, match=re.escape(f"unknown role {role!r}")):
         Msg("Ann", "hi", role)
     with pytest.raises(HistoryError, match=re.escape("messages[0] has no 'role'")):
         ChatFormatter("openai").format({"content": "hi"})

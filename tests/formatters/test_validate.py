@@ -160,7 +160,7 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
         (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
         (turns(U | {"content": None}), "use a list"),
         (turns("UC1"), "put its result directly after it"),
-        (turns("U", tools=[TOOL, TOOL]), "use unique names"),
+        (turns("U", tools=[TOOL, TOOL]), "give each its own name"),
         (turns(), "give at least 1"),
     ],
 )

@@ -49,10 +49,10 @@ def test_an_instruction_is_text_or_its_two_parts(wrong: Any) -> None:
     ("keys", "message"),
     [
         (["a", "a"], r"extra_keys\[1\] is the duplicate name 'a'"),
-        (["a b"], r"extra_keys\[0\] must be an identifier .*, not 'a b'"),
-        ([5], r"extra_keys\[0\] must be an identifier .*, not 5"),
+        (["a b"], r"extra_keys\[0\] must contain only letters, .*, not 'a b'"),
+        ([5], r"extra_keys\[0\] must contain only letters, .*, not 5"),
         (5, "extra_keys must be a name or a list of names, not int"),
-        ("", r"extra_keys\[0\] must be an identifier .*, not ''"),
+        ("", r"extra_keys\[0\] must contain only letters, .*, not ''"),
     ],
 )
 def test_extra_keys_are_names(keys: Any, message: str) -> None:
