@@ -17,7 +17,7 @@ _SHORTEST = 4
 _SHORTEST_ECHO = 8
 # Plain or escaped whitespace where a server wrapped a quoted value.
 _WRAP_CODES = "09|0a|0d|20"
-_WRAP = rf"(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*+"
+_WRAP = rf"(?>(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*)"
 # Characters that differ between standard and URL-safe base64.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}

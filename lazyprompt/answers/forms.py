@@ -145,7 +145,7 @@ FORMS: dict[str, AnswerForm] = {
                 *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
                 separator="<｜tool▁sep｜>",
                 # The word "function" precedes the name and a code fence with its language.
-                head=rf"(?P<type>function<｜tool▁sep｜>\s*)?+{_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
+                head=rf"(?>(?P<type>function<｜tool▁sep｜>\s*)?){_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
             ),
         ),
         *(THINK, "either"),

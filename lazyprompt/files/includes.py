@@ -28,7 +28,7 @@ MAX_INCLUDES: Final = 1000
 """The maximum number of includes in a prompt, counting nested includes."""
 
 _MAX_CHAIN = 50
-_TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
+_TEXTS = r"\"(?>(?:[^\"\\]++|\\.)*)\"|'(?>(?:[^'\\]++|\\.)*)'"
 # An unclosed raw block extends to the end of the text, because searching for its end repeatedly would be quadratic.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"

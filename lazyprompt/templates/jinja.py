@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 200_000
 """The maximum number of tags in a template that contains only names. Other templates are limited by tokens."""
 
-_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
+_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
 # The pattern of Jinja's error message for an undefined name.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
 # Words in Jinja that cannot be the name of a value.

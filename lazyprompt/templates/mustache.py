@@ -51,7 +51,7 @@ _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
 # The character before the closing delimiter, for the kinds of tags that require one.
 _END = {"{": "}", "=": "="}
-_NAME = re.compile(r"\.|[^\s{}.]++(?:\.[^\s{}.]++)*+")
+_NAME = re.compile(r"\.|[^\s{}.]++(?>(?:\.[^\s{}.]++)*)")
 # The kinds of tags whose whole line is removed if it contains nothing else.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {
