@@ -59,7 +59,10 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
         (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: there is no such file"),
         (["render", "--extra-key", "a"], "--extra-key: extra_keys requires an instruction"),
-        (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] must contain only letters"),
+        (
+            ["render", "--instruction", "x", "--extra-key", "a b"],
+            "--extra-key: extra_keys[0] must contain only letters",
+        ),
         (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),
         (
             ["render", "--input", "x", "--model", "qwen25"],
