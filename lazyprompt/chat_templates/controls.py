@@ -64,7 +64,7 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    They are the tokens in the template's own text, and the text that the template puts around message contents.
+    These sequences are the tokens in the template's own text, and its text around message contents.
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
@@ -141,8 +141,8 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
     Args:
         template: The template.
-        tokens: The control tokens of the model's tokenizer. If empty, they are inferred from the template's sequences,
-            which reveal the model family.
+        tokens: The control tokens of the model's tokenizer. If none are given, the tokens are inferred from the
+            template's sequences, which reveal the model family.
     """
     sequences = sequences_in(template)
     return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)

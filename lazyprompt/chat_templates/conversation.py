@@ -69,8 +69,8 @@ def template_dicts(messages: Iterable[Msg], template: ChatJinja) -> list[dict[st
 
     Args:
         messages: The messages.
-        template: The template. It determines whether contents are text or parts, and whether arguments are dicts or
-            JSON.
+        template: The template, which determines whether contents are text or parts, and whether arguments are dicts
+            or JSON.
 
     Returns:
         New dicts. Keys outside OpenAI's format are kept, because a template may use them.

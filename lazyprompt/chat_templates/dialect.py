@@ -128,7 +128,7 @@ def _to_json(
 
 
 class ChatEnvironment(BoundedEnvironment):
-    """The Jinja environment for compiling chat templates. It is shared and must not be modified."""
+    """The Jinja environment for compiling chat templates, which is shared and must not be modified."""
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])

@@ -92,8 +92,8 @@ class ChatTemplate:
                 ``chat_template.jinja``), a file in such a directory, or the source text of a template. Text
                 that contains ``{{`` or ``{%`` is treated as source text.
             name: The name of the template, if the model has several templates.
-            special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``. They take
-                precedence over the special tokens in the files.
+            special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``. These
+                tokens take precedence over the special tokens in the files.
 
         Returns:
             The chat template.
@@ -146,8 +146,8 @@ class ChatTemplate:
             documents: The documents for templates that render them.
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text, which includes all contents, tools and
-                documents. One of ``neutralize``, ``raise`` and ``off``.
-            variables: Further variables of the template, such as ``enable_thinking=False``. Their values are trusted.
+                documents. The policy is ``neutralize``, ``raise`` or ``off``.
+            variables: Further variables of the template, such as ``enable_thinking=False``. Variables are trusted.
 
         Returns:
             The text with its segments. The slot of a segment is a message's role, ``tools``, ``documents``, or
@@ -215,7 +215,7 @@ class ChatTemplate:
             new_messages: The messages after the response, such as tool results and user messages.
             tokenizer: The tokenizer that produced the ids.
             tools: The tools in the previous prompt.
-            messages: The messages of the previous prompt. If present, the bridge is checked by rendering the chat
+            messages: The messages of the previous prompt. With these, the bridge is checked by rendering the chat
                 itself, and the ids keep reasoning that the template removes from earlier turns.
             safety: The policy for control sequences in the new messages.
             variables: Further variables of the previous prompt.
@@ -398,8 +398,8 @@ def _own_system(template: ChatJinja) -> str | None:
     """Return the system text that a template adds to a chat without a system message.
 
     Returns:
-        The text, or None if the template adds no system text. ``""`` if the template refuses system messages, or
-        renders them outside a separate turn.
+        The text, or None if the template adds no system text. An empty text if the template refuses system
+        messages or doesn't render them as a separate turn.
     """
     system, user, answer = (
         {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")

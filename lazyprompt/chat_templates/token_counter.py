@@ -43,7 +43,7 @@ _SHORT = "x"
 class HuggingFaceTokenCounter:
     """A token counter that renders messages with a model's own chat template and encodes them with its tokenizer.
 
-    The count includes tools and the generation prompt. It equals the number of ids that transformers returns for
+    The count includes tools and the generation prompt. The count equals the number of ids that transformers returns for
     ``apply_chat_template(messages, tools, add_generation_prompt=True)``. Contents are passed as text or parts,
     whichever the template renders. For images and other media, the count includes the template's placeholder text and
     the result of :func:`~lazyprompt.tokens.media.estimate_media_tokens`.

@@ -216,7 +216,7 @@ def answer_end(template: ChatJinja, controls: Controls) -> str:
         controls: The template's control sequences.
 
     Returns:
-        The marker. Empty if the template writes no marker or refuses a short chat.
+        The marker, or an empty text if the template writes no marker or refuses a short chat.
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:

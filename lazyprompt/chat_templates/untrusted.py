@@ -57,7 +57,7 @@ class Traces(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted parts.
         origins: The origin of each part.
-        note: The reason why origins are lost; empty if they are traced. If they are lost, only the template's own
+        note: The reason why origins are lost; empty if they are traced. If origins are lost, only the template's own
             control sequences are trusted.
     """
 

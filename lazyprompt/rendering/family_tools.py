@@ -117,7 +117,7 @@ LLAMA_4: Final[Mapping[str, Any]] = {
 }
 
 # Mistral's templates drop the text of a message with tool calls, and refuse ids other than nine letters and digits.
-# They also write tool descriptions without JSON escapes.
+# Mistral's templates also write tool descriptions without JSON escapes.
 # These markers keep the text and the ids, and write valid JSON.
 MISTRAL_V3: Final[Mapping[str, Any]] = {
     "tools": "[AVAILABLE_TOOLS] {tools}[/AVAILABLE_TOOLS]",

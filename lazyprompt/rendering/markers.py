@@ -133,8 +133,8 @@ class Markers:
     def known_sequences(cls) -> frozenset[str]:
         """Return the control sequences of all families, for prompts whose model is unknown.
 
-        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded. They are
-        structure for only one family, and also occur in ordinary text.
+        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded. Such
+        sequences are structure for only one family, and also occur in ordinary text.
         """
         return _known_sequences()
 

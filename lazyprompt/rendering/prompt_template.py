@@ -232,7 +232,7 @@ class PromptWriter:
         """Render a prompt.
 
         Args:
-            prompt: The prompt. Its system text is ignored after :meth:`keep`.
+            prompt: The prompt. The prompt's system text is ignored after :meth:`keep`.
 
         Returns:
             The neutralised parts with their slots.
@@ -313,7 +313,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
     """Return the control sequences for a model.
 
     Args:
-        markers: The model's markers. If they belong to no family, the control sequences of all known families are
+        markers: The model's markers. For markers without a family, the control sequences of all known families are
             included.
         headers: The section headers that are structure.
         sequences: Further control sequences, such as the sequences in a prompt template.

@@ -320,7 +320,7 @@ def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, in
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # If the message contains calls, its own dict precedes the dicts for its results. Otherwise, it follows them.
+        # A message with calls precedes the dicts for its results, whereas any other message follows these dicts.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
