@@ -191,7 +191,7 @@ class TokenCounterBase(ABC):
 
 
 class _Own(TokenCounterBase):
-    """An adapter that gives a lazyprompt token counter AgentScope's interface."""
+    """An adapter with AgentScope's interface for a lazyprompt token counter."""
 
     def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter

@@ -1,7 +1,7 @@
 """Token counters that call the provider's counting API, with one or two network requests per count.
 
-Source: the page "Count tokens in a Message" in Anthropic's API reference; the page "Counting tokens"
-(``models.countTokens``) in Google's API reference; the types in the official clients.
+Source: the pages "Count tokens in a Message" (Anthropic) and "Counting tokens" (Google) in the API references, and the
+types in the official clients.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _AskingCounter(ABC, Generic[_Client]):
         """Return the number of tokens in messages and tools, with one request.
 
         Providers reject a request without messages. To count system text or tools alone, the counter adds a short
-        message and subtracts its token count, which takes a second request once per counter. Without messages, system
-        text and tools, the count is 0 and no request is made.
+        message and subtracts its token count. Counting the short message takes one additional request per counter.
+        Without messages, system text and tools, the count is 0 and no request is made.
 
         Args:
             messages: Msg objects, OpenAI dicts, or messages in the provider's format, with system text as a leading

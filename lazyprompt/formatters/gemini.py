@@ -1,7 +1,7 @@
 """The format and rules of Google's Gemini API, with the keys of the official client (google-genai).
 
-Source: the page "generateContent" in the API reference; the guides on function calling, thought signatures and file
-input; the types in the official client, which accepts base64 text for bytes.
+Source: the page "generateContent" in the API reference and the types in the official client, which accepts base64 text
+for bytes. Details come from the guides on function calling, thought signatures and file input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The format and rules of Mistral's chat API, which sends reasoning in the content and URLs as plain strings.
 
-Source: the page "Chat completion" in the API reference; the guides on reasoning, vision, audio and document
-understanding; the types in the official client. The rules for turn order and call ids come from mistral-common.
+Source: the page "Chat completion" in the API reference and the types in the official client. Details come from the
+guides on reasoning, vision, audio and document understanding. The rules for turn order and call ids come from
+mistral-common.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ class HistoryLayout:
     """The position of a merged history relative to the system text and to media.
 
     Args:
-        system: The place of the system text: in a separate turn (``own``), at the start of the user turn
-            (``joined``), or in a system turn that also contains the history (``host``).
+        system: The place of the system text. ``own`` puts the text in a separate turn, and ``joined`` at the start of
+            the user turn. ``host`` puts it in a system turn that also contains the history.
         join: The separator between the system text and the history.
         media_last: True if all media come after the text.
         changes: The profile fields to override for this history style.

@@ -1,17 +1,21 @@
 """Folding of text as a normalizing tokenizer would see it, and the original index of each folded character.
 
 A tokenizer may normalize text before it searches for its tokens. A character that a common normalizer drops or replaces
-can disguise a control sequence, so this module follows the rules of the common normalizers:
+can disguise a control sequence, so this module follows the rules of the common normalizers.
 
 - NFKC and NFKD (``nmt_nfkc`` in SentencePiece; NFKC and NFKD in Hugging Face's tokenizers) replace compatibility
   characters, such as the full-width ``＜``, with plain characters. This module decomposes text without composing it,
   because NFKC would combine ``>`` and a stroke into one character and hide the end of a marker.
+
 - ``BertNormalizer(clean_text=True)`` drops U+FFFD and all characters in Unicode's category C (control, format, private,
-  unassigned), except tab, newline and carriage return. SentencePiece's rule ``nmt`` drops a subset: U+007F, U+008F,
-  U+009F and the C0 controls, except tab, newline, form feed and carriage return.
+  unassigned), except tab, newline and carriage return. SentencePiece's rule ``nmt`` only drops U+007F, U+008F, U+009F
+  and the C0 controls, except tab, newline, form feed and carriage return.
+
 - ``StripAccents`` drops the combining marks (category M), including variation selectors.
-- Unicode's default-ignorable code points are dropped as members of these categories; the Hangul fillers, which are not
-  members, are also dropped.
+
+- Unicode's default-ignorable code points also belong to these categories, except the Hangul fillers, which are dropped
+  separately.
+
 - White space in category Zs becomes a space (``nmt``, ``BertNormalizer``). A character that one normalizer drops and
   another converts to a space, such as the zero-width space, is dropped.
 

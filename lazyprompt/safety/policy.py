@@ -1,9 +1,9 @@
 r"""The policy for control sequences in untrusted text, which are neutralised, rejected or left unchanged.
 
-A control sequence is any text that a model or its engine interprets as structure: a marker of its family, a special
-token, a thinking or tool tag, or a section header in the developer's own template. In trusted text, control sequences
-are intentional. In untrusted text, they would forge a turn, a role or a tool. Only sequences that contain untrusted
-text are changed, including a sequence that begins in the template and ends in a value.
+A control sequence is any text that a model or its engine interprets as structure. Examples are the family's markers,
+special tokens, thinking and tool tags, and section headers in the developer's own template. In trusted text, control
+sequences are intentional. In untrusted text, control sequences would forge a turn, a role or a tool. Only sequences
+that contain untrusted text are changed, including a sequence that begins in the template and ends in a value.
 
 :func:`guard` finds control sequences, rejects or neutralises them, and repeats the search until none are left.
 """
