@@ -49,7 +49,7 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
         while len(data) < status.st_size and (more := os.read(descriptor, status.st_size + 1 - len(data))):
             data += more
         if len(data) > status.st_size:
-            raise OSError(EINVAL, "the file grew while it was being read")
+            raise OSError(EINVAL, "the file grew while being read")
         return data
     finally:
         os.close(descriptor)

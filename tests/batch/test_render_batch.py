@@ -335,7 +335,7 @@ def test_samples_are_trained_on_the_label_and_prompts_never_show_it() -> None:
     for name in FORMS:
         line = plan(prompter, name).line(1, row)
         assert (b"the answer" in line) == name.startswith("train-"), name
-    with pytest.raises(SlotError, match="^row 2: a training sample needs an answer"):
+    with pytest.raises(SlotError, match="^row 2: a training sample requires a response"):
         plan(prompter, "train-openai").line(2, {"style": "a", "input": "b"})
     with pytest.raises(BatchError, match="train 'most' is unknown"):
         plan(prompter, "train-openai", train="most")
