@@ -465,10 +465,10 @@ KNOWN = (
         (QA, "--set: no value for 'question', 'context'; "),
         (
             ("--input", "x", "--counter", "tiktokn:x"),
-            f"--counter: unknown token counter 'tiktokn' (did you mean 'tiktoken'?); expected {KNOWN}",
+            f"--counter: unknown token counter 'tiktokn' (did you mean 'tiktoken'?); {KNOWN}",
         ),
-        (("--input", "x", "--counter", ""), f"--counter: unknown token counter ''; expected {KNOWN}"),
-        (("--input", "x", "--counter", "gpt-4o"), f"--counter: unknown token counter 'gpt-4o'; expected {KNOWN}"),
+        (("--input", "x", "--counter", ""), f"--counter: unknown token counter ''; {KNOWN}"),
+        (("--input", "x", "--counter", "gpt-4o"), f"--counter: unknown token counter 'gpt-4o'; {KNOWN}"),
         (
             ("--input", "x", "--counter", "tiktoken"),
             "--counter: tiktoken requires an argument; use tiktoken:MODEL_OR_",
