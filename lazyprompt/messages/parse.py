@@ -184,8 +184,8 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
     """Parse each item separately.
 
     Returns:
-        The messages; the format of each item that is not in OpenAI's format, by index; and the number of messages from
-        each item that didn't produce exactly one, by index.
+        The messages, and two dicts by item index. The first dict contains the formats of items that are not in OpenAI's
+        format. The second dict contains the message counts of items that didn't produce exactly one message.
     """
     if not isinstance(items, list | tuple):
         raise HistoryError(f"a history must be a list, not {type(items).__name__}; each item must be {_ACCEPTED}")

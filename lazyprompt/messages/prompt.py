@@ -170,8 +170,8 @@ class Rendered:
         contains the model's markers.
 
         Args:
-            tokenizer: A tokenizer from tokenizers or tiktoken, a fast tokenizer from transformers, mistral-common's
-                Tekkenizer, or a :class:`TokenCache` that wraps one of these and encodes only new texts.
+            tokenizer: A tokenizer from tokenizers or tiktoken, a fast tokenizer from transformers, or mistral-common's
+                Tekkenizer. A :class:`TokenCache` wraps such a tokenizer and encodes only new texts.
 
         Raises:
             TokenizerError: The tokenizer's type is not supported.

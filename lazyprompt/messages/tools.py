@@ -1,8 +1,8 @@
 """Tool definitions in the OpenAI format, converted from other formats or generated from Python functions.
 
 A tool is a dict, or a function with a signature, type hints and a docstring. Dicts in the format of Responses,
-Anthropic, Gemini or MCP are converted to the OpenAI format. pydantic and docstring-parser are imported only when the
-first schema is generated from a function.
+Anthropic, Gemini or MCP are converted to the OpenAI format. The first schema that is generated from a function imports
+pydantic and docstring-parser.
 """
 
 from __future__ import annotations

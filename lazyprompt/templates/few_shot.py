@@ -175,8 +175,8 @@ class LengthBudget:
         max_tokens: The maximum number of tokens in the whole text.
         count: A token counter, or a function that returns the number of tokens in a text. The number must not decrease
             when text is added.
-        among: A selector that first chooses and orders the examples; None for all examples in their order. The best
-            examples according to this selector are dropped last.
+        among: A selector that first chooses and orders the examples; None for all examples in their original order. The
+            best examples according to this selector are dropped last.
         min_examples: The minimum number of examples that must fit.
 
     Raises:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# The prompter's own messages before the history, and those after it.
+# A pair of message tuples: the prompter's own messages before the history and after it.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The system-level part, the user-level part, the user's text, and the prompter's own messages.
+# The parts of a prompt: the system-level part, the user-level part, the user's text, and the prompter's own messages.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
@@ -31,7 +31,7 @@ INPUT: Final = "input"
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 """Pairs of a slot name and its fixed value, or a function that returns the value."""
 
-# The user-level part if the instruction has none or a tool loop drops it.
+# The user-level part that is used if the instruction has none, or if a tool loop drops it.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
@@ -84,8 +84,8 @@ class InstructionTemplate:
         syntax: ``slots`` for ``{name}`` or ``jinja2`` for sandboxed Jinja.
 
     Raises:
-        TemplateError: The instruction is invalid, its Jinja syntax is invalid, an extra key is not an identifier or is
-            duplicate, or extra keys are given without an instruction.
+        TemplateError: The instruction or its Jinja syntax is invalid, an extra key is invalid or duplicate, or extra
+            keys are given without an instruction.
     """
 
     accepts_input: bool = True
@@ -187,8 +187,8 @@ class InstructionTemplate:
 
         Args:
             input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has this name.
-                A string fills the only slot if that slot is named ``input`` or is in the user-level part, or if the
-                instruction is an Alpaca instruction. Otherwise, a string is the user's text.
+                A string fills the only slot if this slot is named ``input`` or is in the user-level part, or if the
+                instruction is in the Alpaca format. Otherwise, a string is the user's text.
 
         Returns:
             The filled instruction.
@@ -480,7 +480,7 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     return values
 
 
-# A pattern for braces in LaTeX or regular expressions, which follow a command, an index, a character set or a group.
+# A pattern for a brace in LaTeX or a regular expression, after a command, an index, a character set or a group.
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 
@@ -534,8 +534,8 @@ def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
 def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     """Return the name of the slot that a plain string fills, or ``input`` for the user's text.
 
-    The string fills the only slot without a value if this slot is named ``input`` or is in the user-level part, or if
-    all text must fill slots. Otherwise, the string is the user's text.
+    The string fills the only slot without a value if this slot is named ``input``, if it is in the user-level part, or
+    if all text must fill slots. Otherwise, the string is the user's text.
 
     Args:
         form: The names that the input may contain.

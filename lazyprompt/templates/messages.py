@@ -114,7 +114,7 @@ class MessagesTemplate(InstructionTemplate):
             after.pop()
         self._system = SlotTemplate("") if system is None else system
         self._user = SlotTemplate("" if user is None else user.text, "user")
-        # In a tool loop, a final user message with other content than text is dropped, like the user-level part.
+        # In a tool loop, a final user message with content other than text is dropped, like the user-level part.
         self._asks = bool(after) and after[-1].message.role == "user"
         self._before, self._after = tuple(before), tuple(after)
         self._read_slots(has_escapes=True)

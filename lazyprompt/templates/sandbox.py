@@ -1,4 +1,4 @@
-"""A Jinja sandbox that limits the steps, the time, the text sizes and the numbers of a template.
+"""A Jinja sandbox that limits the steps, the CPU time, the output and the numbers in the rendering of a template.
 
 Jinja's own sandbox restricts a template to its data. Operators, filters and methods could still exhaust the memory
 (``'x'|center(10**9)``) or run forever (nested loops), so this module limits them. The calling modules choose the Jinja
@@ -67,7 +67,7 @@ _GROWING = (
 )
 # Filters that, for a string, are equivalent to a method or return the string unchanged.
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
-# All attributes of these types. Any other name can only refer to an item.
+# The attributes of `dict` and `str`. Any other name can only refer to an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
 # Attributes that Jinja's sandbox allows, so that its slow check can be skipped.
 _READABLE: dict[type[object], frozenset[str]] = {
@@ -265,7 +265,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
         # Disable constant folding, because the limits don't apply during compilation.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
-        # Remove these functions, because they render different text each time.
+        # Remove `lipsum` and `random`, because they render different text each time.
         del self.globals["lipsum"], self.filters["random"]
         for name in _GROWING:
             self.filters[name] = bounded(self.filters[name], name)

@@ -207,8 +207,8 @@ def value_text(value: object, slot: str) -> str:
         The text. JSON is returned as :class:`~lazyprompt._base.json.JsonText`.
 
     Raises:
-        SlotError: The value is bytes, a set, an object without its own text, or an integer that is too large; a string
-            contains a lone surrogate; or a dict or list contains a value that is not JSON.
+        SlotError: The value is bytes, a set, an object without its own text, an integer that is too large, or contains
+            a lone surrogate. Dicts and lists with values that are not JSON also raise this error.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
