@@ -100,9 +100,9 @@ EMPTY_HISTORY = History()
 def messages_from(history: HistoryLike | None) -> list[Msg]:
     """Parse a history in any accepted format.
 
-    A history may mix ``[question, answer]`` pairs, :class:`Msg` objects, LangChain tuples and messages, and AgentScope's
-    ``Msg``. Messages in the formats of OpenAI (Chat Completions and Responses), Anthropic and Gemini can be dicts or
-    objects from the provider's client.
+    A history may mix ``[question, answer]`` pairs, :class:`Msg` objects, LangChain tuples and messages, and
+    AgentScope's ``Msg``. Messages in the formats of OpenAI (Chat Completions and Responses), Anthropic and Gemini can
+    be dicts or objects from the provider's client.
 
     Args:
         history: The list of messages. Fields of content parts that no block can express, such as ``cache_control``, are
