@@ -348,7 +348,7 @@ def test_the_name_of_a_text_counts_the_slots_that_have_values() -> None:
     prompter = ChatPrompter({"system": "{tone}", "user": "{question}"})
     assert [prompter.name_of_text(given) for given in ((), ["tone"], ["question"])] == ["input", "question", "input"]
     assert prompter.partial(tone="kind").name_of_text() == "question"
-    with pytest.raises(SlotError, match="there are 2 slots"):
+    with pytest.raises(SlotError, match="the template has 2 slots"):
         AlpacaPrompter("{a} {b}").name_of_text()
 
 
