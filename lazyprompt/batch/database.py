@@ -1,8 +1,8 @@
-"""The database of a run: an SQLite file beside the output, locked by one process at a time.
+"""The database for a run: an SQLite file next to the output, locked by one process at a time.
 
-``out.jsonl.run`` stores the progress of the run and the lines that are not written to the output immediately: rejected
-rows and a model's answers. A transaction is complete or absent, even if the process is killed. State and lines have
-checksums, since SQLite has none.
+``out.jsonl.run`` stores the run's progress and the lines that are not written to the output immediately: rejected rows
+and model responses. A transaction is saved completely or not at all, even if the process is killed. The state and each
+line have checksums, since SQLite doesn't store any.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.prompters.rows import RowFault
 
-RESTART_ADVICE = "--restart begins anew"
-"""The advice for a run that cannot be continued."""
+RESTART_ADVICE = "use --restart to start over"
+"""The advice in error messages for a run that cannot be resumed."""
 
 _TABLES = [
     b"CREATE TABLE run (state BLOB, checksum INTEGER)",
     b"CREATE TABLE lines (row INTEGER PRIMARY KEY, line BLOB, rejected INTEGER, tokens INTEGER, checksum INTEGER)",
 ]
-# SQLite's own message can contain damaged text, hence the UnicodeDecodeError.
+# Errors that a damaged database raises. SQLite's message can contain undecodable bytes, hence UnicodeDecodeError.
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class BatchStoppedError(BatchError):
-    """A run stopped early; finished rows are kept, and the same command continues the run.
+    """A run stopped early; finished rows are kept, and the same command resumes the run.
 
     Args:
-        message: The place and the reason.
-        fault: The row without a line, if that is the reason.
+        message: The place where the run stopped, and the reason.
+        fault: The fault of the row that stopped the run, if a row did.
     """
 
     def __init__(self, message: str, fault: RowFault | None = None) -> None:
@@ -55,12 +55,12 @@ class State:
     """The progress of a run.
 
     Args:
-        settings: The settings of the run, by the names in messages; a run continues only with the same settings.
-        rejects_to: The file of rejects; None if a row without a line ends the run.
+        settings: The run's settings, keyed by their names in error messages; a run resumes only if they are unchanged.
+        rejects_to: The path of the rejects file; None if a row without a line ends the run.
         number: The number of the last finished row.
-        written: The number of rows with a line.
+        written: The number of rows with an output line.
         rejected: The number of rejected rows.
-        tokens: The number of tokens in the lines, if they are counted.
+        tokens: The number of tokens in the lines, or 0 if tokens are not counted.
         files: The size of each output file, in bytes.
         lines: The number of lines in the last output file.
         done: True if the files only need to be renamed.
@@ -83,13 +83,13 @@ class State:
 
 
 class Line(NamedTuple):
-    """A line in the database.
+    """A line in the run's database.
 
     Attributes:
-        row: The number of the row.
-        line: The line, for the output or the file of rejects.
-        rejected: True if the line is for the file of rejects.
-        tokens: The number of tokens in prompt and answer.
+        row: The row's number.
+        line: The line, for the output or the rejects file.
+        rejected: True if the line is for the rejects file.
+        tokens: The number of tokens in the prompt and the response.
     """
 
     row: int
@@ -99,19 +99,19 @@ class Line(NamedTuple):
 
 
 class RunDatabase:
-    """The database of a run, locked until it is closed or the process ends.
+    """The database for a run, locked until it is closed or the process ends.
 
     Args:
         output: The file that the run writes.
-        restart: True to discard the content of the database.
+        restart: True to discard the database's content.
 
     Attributes:
-        path: The file of the database.
-        saved: The last saved state; None if the run has just begun.
+        path: The path of the database file.
+        saved: The last saved state, or None for a new run.
 
     Raises:
-        BatchError: Another process has locked the file, or it is damaged or not the database of a run.
-        OSError: The path is not a regular file, such as a link.
+        BatchError: Another process has locked the file, or the file is damaged or is not a run database.
+        OSError: The path is not a regular file; it is a link, for example.
         sqlite3.OperationalError: The file cannot be written.
     """
 
@@ -120,7 +120,7 @@ class RunDatabase:
         self.saved: State | None = None
         self._output = output
         if restart:
-            with suppress(*_DAMAGE):  # no run can hold a file that isn't a database
+            with suppress(*_DAMAGE):  # no run can have locked a file that isn't a database
                 self._lock().close()
             self._unlink()
         with self._reporting_damage(), ExitStack() as opened:
@@ -129,19 +129,19 @@ class RunDatabase:
             found = [sql for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
             if found:
                 if found != _TABLES:
-                    raise self._damage_error("it has other tables")
+                    raise self._damage_error("it contains other tables")
                 self.saved = self._read()
             opened.pop_all()
 
     def close(self) -> None:
-        """Close and unlock the database; remove it if nothing was saved."""
+        """Close and unlock the database, and delete it if nothing was saved."""
         with closing(self._connection):
             if self.saved is None:
                 self.remove()
 
     def remove(self) -> None:
-        """Remove the files of the database, and unlock it."""
-        # Windows can't remove an open file. Elsewhere, removing it after closing would let another run lock it first.
+        """Delete the database files and unlock the database."""
+        # Windows can't delete an open file. On POSIX, delete it before closing, or another run could lock it first.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()
@@ -149,7 +149,7 @@ class RunDatabase:
             self._unlink()
 
     def save(self, state: State) -> None:
-        """Commit the state and the added lines.
+        """Commit the state and the inserted lines.
 
         Raises:
             BatchError: The database is damaged.
@@ -167,11 +167,11 @@ class RunDatabase:
         self.saved = state
 
     def add(self, lines: Iterable[Line], *, commit: bool = False) -> None:
-        """Insert lines.
+        """Insert lines into the database.
 
         Args:
             lines: The lines.
-            commit: True to commit immediately, False to commit with the next state.
+            commit: True to commit immediately, or False to commit together with the next state.
 
         Raises:
             BatchError: The database is damaged.
@@ -183,10 +183,10 @@ class RunDatabase:
                 self._connection.commit()
 
     def chunks(self, behind: int = 0) -> Iterator[list[Line]]:
-        """Yield the lines in the order of rows, up to 500 at a time.
+        """Yield the lines in row order, in chunks of up to 500.
 
         Args:
-            behind: The number of the row after which to begin.
+            behind: The number of the last row to skip.
 
         Raises:
             BatchError: The database is damaged.
@@ -202,15 +202,15 @@ class RunDatabase:
                 return
             for row, *_, whole in found:
                 if not whole:
-                    raise self._damage_error(f"the line of row {row} has another checksum")
+                    raise self._damage_error(f"the checksum for row {row} doesn't match")
             behind = found[-1][0]
             yield [Line(row, line, bool(rejected), tokens) for row, line, rejected, tokens, _ in found]
 
     def drop(self, *, rejects: bool) -> None:
-        """Remove damaged lines.
+        """Delete damaged lines.
 
         Args:
-            rejects: True to remove the lines of rejected rows too.
+            rejects: True to delete the lines of rejected rows too.
         """
         with self._reporting_damage(), self._connection:
             self._connection.execute(
@@ -226,13 +226,13 @@ class RunDatabase:
             raise self._damage_error(str(error)) from error
 
     def _lock(self) -> sqlite3.Connection:
-        """Open the file and lock it."""
+        """Open the database file and lock it."""
         while True:
             before = self._status()
             with ExitStack() as opened:
                 connection = sqlite3.connect(self.path, timeout=0, check_same_thread=False)
                 opened.callback(connection.close)
-                connection.text_factory = bytes  # damaged text can't be decoded
+                connection.text_factory = bytes  # damaged text might not decode
                 connection.create_function("is_whole", 5, _is_whole)
                 failure: sqlite3.OperationalError | None = None
                 try:
@@ -242,7 +242,7 @@ class RunDatabase:
                     connection.rollback()  # the file stays locked
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                        message = f"another run is writing {self._output}; wait for its end, or give another output"
+                        message = f"another run is writing {self._output}; wait until it ends, or use another output"
                         raise BatchError(message) from error
                     failure = error
                 # The previous run may have removed the file between opening and locking.
@@ -254,9 +254,9 @@ class RunDatabase:
                     return connection
 
     def _status(self) -> os.stat_result | None:
-        """Check that the files of the database are regular, and return the status of the main file."""
+        """Check that the database files are regular, and return the main file's status."""
         first = own_database_status(self.path)
-        if first is not None and first.st_size == 1:  # SQLite treats it as an empty database
+        if first is not None and first.st_size == 1:  # SQLite treats a one-byte file as an empty database
             raise sqlite3.DatabaseError("file is not a database")
         return first
 
@@ -266,7 +266,7 @@ class RunDatabase:
 
     @contextmanager
     def _reporting_damage(self) -> Generator[None]:
-        """Convert errors of damaged files; errors of writing pass through."""
+        """Convert errors from damaged files to BatchError; write errors pass through."""
         try:
             yield
         except sqlite3.OperationalError:
@@ -275,27 +275,27 @@ class RunDatabase:
             raise self._damage_error(str(error)) from error
 
     def _damage_error(self, reason: str) -> BatchError:
-        return BatchError(f"{self.path} is not the database of a run, or it is damaged ({reason}); {RESTART_ADVICE}")
+        return BatchError(f"{self.path} is damaged or is not a run database ({reason}); {RESTART_ADVICE}")
 
 
 def add_ending(path: Path, ending: str) -> Path:
-    """Return the path with an ending added to its name."""
+    """Return the path with ``ending`` appended to its file name."""
     return path.with_name(path.name + ending)
 
 
 def _parse_state(text: bytes, checksum: int) -> State:
     if crc32(text) != checksum:
-        raise ValueError("its checksum is another one")
+        raise ValueError("the checksum for the state doesn't match")
     found: dict[str, Any] = {**json.loads(text)}
     rejects_to: str | None = found.pop("rejects_to")
     fresh = asdict(State())
     del fresh["rejects_to"]
     if [(name, type(found.get(name))) for name in found] != [(name, type(fresh[name])) for name in fresh]:
-        raise ValueError("its state has other fields")
+        raise ValueError("the state has different fields")
     return State(**found, rejects_to=rejects_to)
 
 
-# The columns of a line: row, line, rejected, tokens.
+# A line's columns: row, line, rejected, tokens.
 _LineColumns: TypeAlias = tuple[int, bytes, int, int]
 
 

@@ -1,9 +1,10 @@
-"""The files of a run: parts of the output, and the database that records how much of them is saved.
+"""The files that a run writes: the output's part files, and a database that records how much of them is saved.
 
-While ``out.jsonl`` is written, its directory contains ``out.jsonl.part`` (and ``out-00002.jsonl.part`` and so on, if
-the output is split) and ``out.jsonl.run``, see :mod:`lazyprompt.batch.database`. The state is committed after the parts
-are synced to disk. Before a run continues, the parts are truncated to their committed size. So a run can be killed at
-any time, and no row is lost or duplicated.
+While a run writes ``out.jsonl``, the directory contains ``out.jsonl.part``. If the output is split, it also contains
+``out-00002.jsonl.part`` and so on. The database is ``out.jsonl.run``; see :mod:`lazyprompt.batch.database`.
+
+The state is committed after the part files are synced to disk. When a run resumes, it first truncates the part files to
+their committed size. A run can therefore be killed at any time without losing or duplicating a row.
 """
 
 from __future__ import annotations
@@ -34,32 +35,32 @@ _HASH = re.compile(r"(sha256:)?[0-9a-f]{32,}")
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The names of the files of a run.
+    """The paths of a run's files.
 
     Args:
-        output: The output.
-        rejects: The file of rejects; None if a row without a line ends the run.
+        output: The output file.
+        rejects: The rejects file; None if a row without a line ends the run.
     """
 
     output: Path
     rejects: Path | None = None
 
     def part(self, index: int) -> Path:
-        """Return the name of an output file while the run is unfinished and the number of files unknown."""
+        """Return the path of a part file, for an unfinished run whose number of output files is unknown."""
         return part_of(self._numbered(index) if index else self.output)
 
     def finals(self, count: int) -> list[Path]:
-        """Return the final names of ``count`` output files."""
+        """Return the final paths of ``count`` output files."""
         return [self.output] if count == 1 else [self._numbered(index) for index in range(count)]
 
     def left_over(self, count: int) -> list[Path]:
-        """Return the output files of earlier runs that ``count`` new ones don't replace."""
+        """Return the output files from earlier runs that ``count`` new files don't replace."""
         new = {*self.finals(count)}
         found = [*self._found(""), *([self.output] if self.output.exists() else [])]
         return sorted(path for path in found if path not in new)
 
     def parts_beyond(self, count: int) -> list[Path]:
-        """Return the parts after the first ``count``."""
+        """Return the part files after the first ``count``."""
         known = {self.part(index) for index in range(count)}
         return [path for path in self._found(".part") if path not in known]
 
@@ -67,28 +68,29 @@ class RunFiles:
         return self.output.with_name(f"{self.output.stem}-{index + 1:05}{self.output.suffix}")
 
     def _found(self, ending: str) -> list[Path]:
-        """Return the existing numbered files."""
+        """Return the existing numbered files with this ending."""
         form = re.compile(rf"{re.escape(self.output.stem)}-\d{{5,}}{re.escape(self.output.suffix + ending)}")
         return [path for path in self.output.parent.iterdir() if form.fullmatch(path.name)]
 
 
 class Journal:
-    """The files of one run, locked until the end of its ``with`` block.
+    """The files of one run, locked until the end of the ``with`` block.
 
     Args:
-        files: The names of the files.
-        settings: The settings of the run, by the names in messages.
-        limits: The limits of one output file.
+        files: The paths of the run's files.
+        settings: The run's settings, keyed by their names in error messages.
+        limits: The limits for one output file.
         restart: True to discard an unfinished run.
-        seconds: The maximum seconds of work lost when the run is killed.
+        seconds: The maximum amount of work, in seconds, that is lost if the run is killed.
 
     Attributes:
-        files: The names of the files.
-        database: The database of the run.
-        state: The progress of the run.
+        files: The paths of the run's files.
+        database: The run's database.
+        state: The run's progress.
 
     Raises:
-        BatchError: Another process writes this output, the unfinished run has other settings, or its files changed.
+        BatchError: Another process is writing this output, the unfinished run has different settings, or its files
+            have changed.
         BatchStoppedError: A file cannot be written.
     """
 
@@ -102,9 +104,9 @@ class Journal:
         self._failed = False
         with ExitStack() as held:
             self.database = self._lock(files.output, held, restart=restart)
-            # The database of the file of rejects is only a lock.
+            # The rejects file's database serves only as a lock.
             if files.rejects is not None and self._lock(files.rejects, held).saved is not None:
-                message = f"{files.rejects} is the output of an unfinished run; give another file of rejects"
+                message = f"{files.rejects} is the output of an unfinished run; use another rejects file"
                 raise BatchError(message, setting="rejects")
             self._begin(restart=restart)
             self._held = held.pop_all()
@@ -114,18 +116,18 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Save the state, unless writing has failed, and unlock the files."""
+        """Save the state, unless a write has failed, and unlock the files."""
         with self._held:
             if self.state is not self._safe and not self._failed:
                 self.save()
 
     def add(self, number: int, lines: Sequence[bytes], rejects: Sequence[Line] = (), tokens: int = 0) -> None:
-        """Write the lines of consecutive rows.
+        """Write the lines for consecutive rows.
 
         Args:
             number: The number of the last row.
             lines: The lines for the output.
-            rejects: The lines of rejected rows.
+            rejects: The lines for rejected rows.
             tokens: The number of tokens in the lines.
 
         Raises:
@@ -154,7 +156,7 @@ class Journal:
             self.save()
 
     def save(self) -> None:
-        """Sync the parts to disk and commit the state.
+        """Sync the part files to disk and commit the state.
 
         Raises:
             BatchStoppedError: A file cannot be written.
@@ -163,13 +165,13 @@ class Journal:
             for index in range(len(self._safe.files) - 1, len(self.state.files)):
                 with os.fdopen(open_own(self.files.part(index)), "rb") as part:
                     os.fsync(part.fileno())
-            _sync_directories([self.files.output])  # for the names of new parts
+            _sync_directories([self.files.output])  # records the names of new part files
             self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
 
     def finish(self) -> list[Path]:
-        """Give the files their final names, after the last row.
+        """Rename the files to their final names, after the last row.
 
         Returns:
             The output files.
@@ -188,7 +190,7 @@ class Journal:
         with self._reporting_failures(self.files.output):
             for part, final in moved:
                 _move(part, final)
-            # Sync the names before removing the database, which could repeat the renaming.
+            # Sync the new names before deleting the database, which is needed to repeat an interrupted renaming.
             _sync_directories(final for _, final in moved)
             self.database.remove()
             _sync_directories([self.files.output])
@@ -204,7 +206,7 @@ class Journal:
         return database
 
     def _begin(self, *, restart: bool) -> None:
-        """Truncate the parts to their saved size, and remove unneeded ones."""
+        """Truncate the part files to their saved size, and delete those that are no longer needed."""
         files = self.files
         begun = self.database.saved
         if begun is not None:
@@ -218,7 +220,7 @@ class Journal:
                     path.unlink(missing_ok=True)
             for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
                 if path.is_file() and path.stat().st_size:
-                    raise BatchError(f"{path} exists without an unfinished run; move it away, or {RESTART_ADVICE}")
+                    raise BatchError(f"{path} exists without an unfinished run; move it, or {RESTART_ADVICE}")
             for path in files.parts_beyond(len(self.state.files)):
                 path.unlink()
         for index, size in enumerate(self.state.files):
@@ -226,7 +228,7 @@ class Journal:
         self.save()
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
-        """Yield the lines of each output file, and True if the file is new."""
+        """Yield the lines for each output file, with True if the file is new."""
         most_lines = self._limits.requests or float("inf")
         most_bytes = self._limits.bytes or float("inf")
         count, size = self.state.lines, self.state.files[-1]
@@ -241,13 +243,15 @@ class Journal:
         yield lines[begin:], is_new
 
     def _write(self, index: int, size: int, data: bytes) -> int:
-        """Write after the first ``size`` bytes of a part, and return the number of bytes written."""
+        """Write data after the first ``size`` bytes of a part file, and return the number of bytes written."""
         path = self.files.part(index)
-        # Unbuffered, so that closing the file does not retry a failed write.
+        # Disable buffering: closing a buffered file would retry a failed write.
         with self._reporting_failures(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
             found = os.fstat(part.fileno()).st_size
             if found < size:
-                raise BatchError(f"{path} has {found:,} of the {size:,} bytes of the earlier run; {RESTART_ADVICE}")
+                raise BatchError(
+                    f"{path} contains {found:,} of the {size:,} bytes that the earlier run wrote; {RESTART_ADVICE}"
+                )
             part.truncate(size)
             part.seek(size)
             left = memoryview(data)
@@ -266,12 +270,12 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         if count != self.state.rejected:
-            raise BatchError(f"{self.database.path} is damaged: rejects are missing; {RESTART_ADVICE}")
+            raise BatchError(f"{self.database.path} is damaged: rejected rows are missing; {RESTART_ADVICE}")
         return path
 
     @contextmanager
     def _reporting_failures(self, path: Path) -> Generator[None]:
-        """Convert errors of writing; the message has the number of the last saved row."""
+        """Convert write errors to BatchStoppedError; its message includes the number of the last saved row."""
         try:
             yield
         except (OSError, OperationalError) as error:
@@ -288,24 +292,24 @@ def part_of(path: Path) -> Path:
 
 
 def _continue(begun: State, new: State, files: RunFiles) -> State:
-    """Return the state of an unfinished run, if its settings are unchanged.
+    """Return an unfinished run's state, if its settings are unchanged.
 
     Raises:
         BatchError: Settings have changed; the message lists them.
     """
     changed = [*_changes(begun.settings, new.settings)]
-    # The file of rejects may change until a row is rejected.
+    # Another rejects file can be used until a row is rejected.
     if begun.rejects_to != new.rejects_to and (begun.rejected or begun.done):
         changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": new.rejects_to})
     if changed:
         raise BatchError(
-            f"{files.output}: the unfinished run has other settings: {'; '.join(changed)}; {RESTART_ADVICE}"
+            f"{files.output}: the unfinished run has different settings: {'; '.join(changed)}; {RESTART_ADVICE}"
         )
     return replace(begun, rejects_to=new.rejects_to)
 
 
 def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
-    """Describe the differences between the settings of two runs."""
+    """Yield a description of each setting that differs between two runs."""
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
         if before == after:
@@ -313,26 +317,26 @@ def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
         if all(isinstance(value, str) and _HASH.fullmatch(value) for value in (before, after)):
             yield f"{name} has changed"
         else:
-            yield f"{name} was {_describe(before)}, and is {_describe(after)}"
+            yield f"{name} was {_describe(before)}, now {_describe(after)}"
 
 
 def _describe(value: Json) -> str:
-    return "not given" if value is None else json.dumps(value, ensure_ascii=False)
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _move(part: Path, final: Path) -> None:
-    """Give a part its final name."""
+    """Rename a part file to its final name."""
     check_no_link(part)
     if part.exists():
         if final.exists():
             copymode(final, part)
         part.replace(final)
-    elif not final.exists():  # an existing one was moved before the run was killed
+    elif not final.exists():  # a file with the final name was renamed before the run was killed
         raise BatchError(f"{part}, which the earlier run wrote, is missing; {RESTART_ADVICE}")
 
 
 def _sync_directories(paths: Iterable[Path]) -> None:
-    """Sync the directories of new and renamed files."""
+    """Sync the directories that contain new or renamed files."""
     if os.name != "posix":
         return
     for directory in {path.parent for path in paths}:

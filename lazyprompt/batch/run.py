@@ -1,4 +1,4 @@
-"""A batch run from a file of rows to files of lines; a killed run continues where it stopped."""
+"""A batch run from a file of rows to output files; a killed run resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ if TYPE_CHECKING:
     from lazyprompt.batch.forms import LineCounter
     from lazyprompt.batch.plan import RowPlan
 
-# The size of a chunk in bytes of lines, and its maximum in rows. Chunks are small enough to limit unfinished work and
-# large enough to make the cost of sending them negligible.
+# The target size of a chunk, in bytes of output lines.
+# Chunks are small enough to limit lost work, and large enough that sending them costs little.
 _CHUNK_BYTES = 1 << 19
+# The maximum number of rows in a chunk.
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
-# Pending chunks per process, so that no process idles.
+# The number of pending chunks per process, so that no process is idle.
 _AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """The job of a run.
+    """The settings for a batch run.
 
     Args:
         rows: The file of rows.
-        plan: The plan that turns a row into a line.
-        output: The output file; split into numbered files if it exceeds the limits of the format.
-        rejects: The file for rows without a line; None to stop at the first such row.
+        plan: The plan that turns each row into a line.
+        output: The output file; it is split into numbered files if it exceeds the format's limits.
+        rejects: The rejects file, for rows without a line; None to stop at the first such row.
         choice: The selection of rows.
         workers: The number of processes.
-        counter: The token counter of lines; None to count nothing.
+        counter: The token counter for lines; None if tokens are not counted.
     """
 
     rows: RowFile
@@ -68,7 +69,7 @@ class BatchJob:
     counter: LineCounter | None = None
 
     def settings(self) -> JsonObject:
-        """Return the settings that the output depends on, by the names in messages.
+        """Return the settings that affect the output, keyed by their names in error messages.
 
         Raises:
             BatchError: The rows cannot be read.
@@ -80,7 +81,7 @@ class BatchJob:
             **self.choice.settings,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # In the form that the database returns.
+        # Convert the settings to the types that the database returns, for comparison.
         read: JsonObject = json.loads(json.dumps(settings))
         return read
 
@@ -89,12 +90,12 @@ class Progress(NamedTuple):
     """The progress of a run.
 
     Attributes:
-        rows: The number of finished rows, including those of earlier runs.
-        total: The approximate number of all rows; None if unknown.
+        rows: The number of finished rows, including those from earlier runs.
+        total: The approximate total number of rows; None if unknown.
         rejected: The number of rejected rows.
-        rate: The rows per second of this run.
+        rate: The number of rows per second in this run.
         tokens: The number of tokens in the lines; None if they are not counted.
-        eta: The remaining seconds at this rate; None if unknown.
+        eta: The estimated remaining time in seconds; None if unknown.
     """
 
     rows: int
@@ -109,12 +110,12 @@ class Outcome(NamedTuple):
     """The outcome of a run.
 
     Attributes:
-        written: The number of rows with a line.
+        written: The number of rows with an output line.
         rejected: The number of rejected rows.
         tokens: The number of tokens in the lines; None if they are not counted.
-        rate: The rows per second of this run.
+        rate: The number of rows per second in this run.
         outputs: The output files.
-        left_over: Output files of an earlier run that were not replaced.
+        left_over: The output files from an earlier run that were not replaced.
     """
 
     written: int
@@ -126,12 +127,12 @@ class Outcome(NamedTuple):
 
     @property
     def read(self) -> int:
-        """The number of rows that were read, written or rejected."""
+        """The number of rows that were read, including rejected rows."""
         return self.written + self.rejected
 
 
 Chunk: TypeAlias = "Sequence[RawRow]"
-"""Rows that a process renders together."""
+"""Rows that one process renders together."""
 
 
 class WorkerEndedError(BatchError):
@@ -139,14 +140,14 @@ class WorkerEndedError(BatchError):
 
 
 class ChunkResult(NamedTuple):
-    """The result of a chunk.
+    """The result for one chunk of rows.
 
     Attributes:
-        number: The number of the last finished row; None without one.
+        number: The number of the last finished row; None if no row was finished.
         lines: The lines for the output.
-        rejects: The lines for the file of rejects.
-        tokens: The number of tokens in the lines, if they are counted.
-        fault: The fault of the row that ends the run, if any.
+        rejects: The lines for the rejects file.
+        tokens: The number of tokens in the lines, or 0 if tokens are not counted.
+        fault: The fault of the row that stops the run, if any.
     """
 
     number: int | None
@@ -158,13 +159,13 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A picklable function from chunks to lines, sent to worker processes.
+    """A picklable renderer of chunks, which is sent to worker processes.
 
     Args:
         plan: The plan that renders the lines.
         skip: True to reject rows without a line instead of stopping.
         most_bytes: The maximum size of a line in bytes; None for no limit.
-        count: A function that counts the tokens of a line; None to count nothing.
+        count: A function that counts the tokens in a line; None if tokens are not counted.
     """
 
     plan: RowPlan
@@ -173,7 +174,7 @@ class Work:
     count: Callable[[bytes], int] | None = None
 
     def render(self, chunk: Chunk) -> ChunkResult:
-        """Render the lines of rows, up to the first row without one unless such rows are rejected."""
+        """Render the lines for a chunk of rows; unless rows are rejected, stop at the first row without a line."""
         lines: list[bytes] = []
         rejects: list[Line] = []
         last: int | None = None
@@ -199,15 +200,15 @@ class Work:
         except LazyPromptError as error:
             return RowFault(number, str(error).removeprefix(f"row {number}: "))
         if self.most_bytes is not None and len(line) > self.most_bytes:
-            return RowFault(number, f"its line has {len(line):,} bytes; the limit is {self.most_bytes:,}")
+            return RowFault(number, f"line is too large: {len(line):,} bytes; the limit is {self.most_bytes:,}")
         return line
 
 
 def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
-    """Return the line of the file of rejects for a row.
+    """Return a row's line for the rejects file.
 
     Args:
-        reason: The reason for the rejection.
+        reason: The reason why the row was rejected.
         raw: The raw row.
         row: The parsed row, or its fault.
     """
@@ -223,14 +224,14 @@ def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
         written = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # NaN is not valid JSON
         written = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
-    # A lone surrogate becomes its JSON escape.
+    # "backslashreplace" turns a lone surrogate into its JSON escape.
     return Line(raw.number, written.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 
 
 StopReason: TypeAlias = "Callable[[], str | None]"
 """A function that returns the reason to stop a run, or None."""
 Engine: TypeAlias = "Callable[[Work, Iterable[Chunk], int], Iterator[ChunkResult]]"
-"""A function that renders chunks with a number of processes, and yields the results in order."""
+"""A function that renders chunks in a given number of processes and yields the results in order."""
 
 
 def run_batch(
@@ -242,24 +243,24 @@ def run_batch(
     seconds: float = 1.0,
     engine: Engine | None = None,
 ) -> Outcome:
-    """Run a job, or continue an unfinished run of it.
+    """Run a batch job, or resume an unfinished run of the job.
 
     Args:
         job: The job.
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress after each chunk.
-        stopped: A function called after each chunk that returns the reason to stop, or None.
-        seconds: The maximum seconds of work lost when the run is killed.
-        engine: A function that renders chunks of rows; None for processes on this machine.
+        stopped: A function, called after each chunk, that returns the reason to stop, or None.
+        seconds: The maximum amount of work, in seconds, that is lost if the run is killed.
+        engine: A function that renders chunks of rows; None to use processes on this machine.
 
     Returns:
         The outcome.
 
     Raises:
         BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
-            the same name; or another run writes the output, or an unfinished run has other settings.
+            the same name. Also raised if another run is writing the output or an unfinished run has different settings.
         BatchStoppedError: The run stopped early: a row has no line, a file cannot be written, a worker process ended,
-            or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job continues.
+            or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job resumes.
     """
     files = files_of(job)
     check_columns(job.choice.raw_rows(job.rows), job.plan.cells)
@@ -279,7 +280,7 @@ def run_batch(
 def _render_rows(
     job: BatchJob, journal: Journal, engine: Engine, report: Callable[[State], None], stopped: StopReason
 ) -> None:
-    """Render all rows after the finished ones."""
+    """Render all rows that are not finished yet."""
     limits = [most for most in (job.plan.form.limits.bytes, job.plan.form.limits.line_bytes) if most is not None]
     work = Work(job.plan, job.rejects is not None, min(limits, default=None), job.counter)
     chunks = _RowChunks(job.choice.raw_rows(job.rows, journal.state.number))
@@ -298,12 +299,12 @@ def _render_rows(
             if reason := stopped():
                 raise BatchStoppedError(f"{place()}: {reason}")
     except WorkerEndedError as error:
-        # A signal that stops a run is often sent to its workers too.
+        # A signal that stops a run is often sent to its worker processes too.
         raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
 class _RowChunks:
-    """Rows in chunks, whose size depends on the length of earlier lines.
+    """An iterator over chunks of rows, whose size is adapted to the length of earlier lines.
 
     Args:
         rows: The rows.
@@ -318,7 +319,7 @@ class _RowChunks:
             yield chunk
 
     def resize(self, result: ChunkResult) -> None:
-        """Set the size of the next chunk from the length of lines."""
+        """Set the size of the next chunk from the length of this chunk's lines."""
         lines = [*result.lines, *(reject.line for reject in result.rejects)]
         self._size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * len(lines) // max(1, sum(map(len, lines)))))
 
@@ -327,12 +328,12 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
     """Render chunks of rows on this machine; an :data:`Engine`.
 
     Args:
-        work: The work.
-        chunks: The rows; only as many are read ahead as keep the processes busy.
-        workers: The number of processes; 1 renders in this process.
+        work: The renderer of chunks.
+        chunks: The chunks of rows; only enough of them are read ahead to keep the processes busy.
+        workers: The number of processes; 1 means that rows are rendered in this process.
 
     Yields:
-        The result of each chunk, in order.
+        The result for each chunk, in order.
 
     Raises:
         BatchError: The work cannot be pickled.
@@ -343,9 +344,9 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
         return
     try:
         pickle.dumps(work)
-    except Exception as error:  # pickling raises errors of many types
+    except Exception as error:  # pickling can raise many types of errors
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); use one worker") from error
-    # Forking would copy locks held by threads, and the lock of this output.
+    # Forking would copy locks that threads have acquired, and the lock on this output.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker, (work,)) as pool:
 
         def submit(chunk: Chunk) -> Callable[[], ChunkResult]:
@@ -356,8 +357,8 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
             yield from in_order(submit, chunks, workers)
         except BrokenProcessPool as error:
             raise WorkerEndedError(
-                "a worker was killed, as the system does when memory is short (then use fewer workers), or could not "
-                "start (see the error above)"
+                "a worker process was killed, possibly by the system because memory was short (use fewer workers), or "
+                "could not start (see the error above)"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -366,7 +367,7 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
 def in_order(
     submit: Callable[[Chunk], Callable[[], ChunkResult]], chunks: Iterable[Chunk], workers: int
 ) -> Iterator[ChunkResult]:
-    """Yield the results of chunks in order, while a few chunks are pending.
+    """Yield the results for chunks in order, while a few later chunks are pending.
 
     Args:
         submit: A function that submits a chunk and returns a function that waits for its result.
@@ -384,7 +385,7 @@ def in_order(
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """Block SIGINT for processes started in this context, so that Ctrl-C interrupts only the main process."""
+    """Block SIGINT in processes started in this context, so that Ctrl-C interrupts only the main process."""
     if os.name != "posix":
         yield
         return
@@ -395,12 +396,12 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# The work of this worker process; kept for all chunks, since a plan caches values on first use.
+# The work for this worker process, kept for all chunks because a plan caches values on first use.
 _WORK: ContextVar[Work] = ContextVar("work")
 
 
 def _begin_worker(work: Work) -> None:
-    """Set up a worker process, which ends with its parent."""
+    """Set up a worker process that ends when its parent ends."""
     _WORK.set(work)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -410,7 +411,7 @@ def _render_in_worker(chunk: Chunk) -> ChunkResult:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends; otherwise it would wait for work forever."""
+    """End this process when its parent ends; otherwise, it would wait for work forever."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -418,11 +419,11 @@ def _end_with_parent() -> None:
 
 
 def watch(job: BatchJob, before: State, progress: Callable[[Progress], None] | None) -> Callable[[State], None]:
-    """Return a function that reports the progress of a run, given its state.
+    """Return a function that reports a run's progress, given the run's state.
 
     Args:
         job: The job.
-        before: The state at the beginning.
+        before: The state at the beginning of the run.
         progress: A function called with the progress, or None.
     """
     if progress is None:
@@ -449,23 +450,25 @@ def files_of(job: BatchJob) -> RunFiles:
     output = _checked_output(job.output, job, "output")
     files = RunFiles(output, None if job.rejects is None else _checked_output(job.rejects, job, "rejects"))
     if files.output == files.rejects:
-        raise BatchError(f"{job.output} is the output and the file of rejects; give two names", setting="rejects")
+        raise BatchError(
+            f"{job.output} cannot be both the output and the rejects file; use two different names", setting="rejects"
+        )
     return files
 
 
 def _checked_output(path: Path, job: BatchJob, setting: str) -> Path:
-    """Return the path of an output file, if it can be written."""
+    """Return the path for an output file, if the file can be written."""
     try:
         check_no_link(path)
     except OSError as error:
         raise BatchError(f"{path} cannot be written: {error.strerror}", setting=setting) from error
     fault = ""
     if path.exists() and not path.is_file():
-        fault = f"{path} is not a regular file; a resumable run needs one"
+        fault = f"{path} is not a regular file; a resumable run requires one"
     elif not path.parent.is_dir():
-        fault = f"{path}: there is no directory {path.parent}"
+        fault = f"{path}: directory {path.parent} does not exist"
     elif path.exists() and path.samefile(job.rows.path):
-        fault = f"{path} is the input, which cannot be overwritten; give another name"
+        fault = f"{path} is the input, which cannot be overwritten; use another name"
     if fault:
         raise BatchError(fault, setting=setting)
     return path

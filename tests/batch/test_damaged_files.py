@@ -99,7 +99,7 @@ def test_a_page_that_is_no_page_is_refused(stopped: BatchJob) -> None:
     whole = kept[path.name]
     for at in range(0, len(whole), 4096):
         path.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
-        with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, or it is damaged") as caught:
+        with pytest.raises(BatchError, match=r"out.jsonl.run is damaged or is not a run database") as caught:
             run_batch(stopped)
         assert len(str(caught.value).splitlines()) == 1
         assert not stopped.output.exists()
@@ -151,7 +151,7 @@ def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped
             made.append({**fields, name: json.loads(kind)})
     for each in (json.dumps(each).encode() for each in [*made, {**fields, "x\n": 1}]):
         changed(database_of(stopped), "UPDATE run SET state = ?, checksum = ?", each, zlib.crc32(each))
-        assert told_of(stopped).endswith("; --restart begins anew")
+        assert told_of(stopped).endswith("; use --restart to start over")
 
 
 def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
@@ -162,7 +162,7 @@ def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
         fields = json.loads(whole)
         state = json.dumps({**fields, name: fields[name] + 1}).encode()
         changed(database_of(stopped), "UPDATE run SET state = ?", state)
-        assert "(its checksum is another one)" in told_of(stopped)
+        assert "(the checksum for the state doesn't match)" in told_of(stopped)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
 )
 def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> None:
     changed(database_of(stopped), query)
-    with pytest.raises(BatchError, match=r"out\.jsonl\.run .*damaged.*; --restart begins anew"):
+    with pytest.raises(BatchError, match=r"out\.jsonl\.run .*damaged.*; use --restart to start over"):
         run_batch(stopped)
     assert not stopped.output.exists()
 
@@ -181,7 +181,7 @@ def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> 
 )
 def test_a_database_with_more_in_it_is_refused(stopped: BatchJob, table: str) -> None:
     changed(database_of(stopped), table)
-    assert "(it has other tables)" in told_of(stopped)
+    assert "(it contains other tables)" in told_of(stopped)
 
 
 # Changes of an answer in the database; each is found by its checksum.

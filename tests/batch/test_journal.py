@@ -119,8 +119,8 @@ def test_a_run_for_something_else_is_refused_with_what_differs(tmp_path: Path) -
     with pytest.raises(BatchError) as caught:
         opened(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
     assert str(caught.value) == (
-        f"{tmp_path / 'out.jsonl'}: the unfinished run has other settings: the input has changed; "
-        '--model was "m", and is "n"; --limit was not given, and is 5; --restart begins anew'
+        f"{tmp_path / 'out.jsonl'}: the unfinished run has different settings: the input has changed; "
+        '--model was "m", now "n"; --limit was not set, now 5; use --restart to start over'
     )
     assert left(tmp_path) == before
     with opened(tmp_path, restart=True, asked={"--model": "n"}) as journal:
@@ -140,9 +140,9 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
         assert not [path for path in tmp_path.iterdir() if path.name.startswith("bad")]
     with opened(tmp_path, rejects=True) as journal:
         journal.add(2, [], bad(2))
-    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is not given; --restart"):
+    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now not set; use --restart"):
         opened(tmp_path)
-    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is \".*other.jsonl\"; --restart"):
+    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now \".*other.jsonl\"; use --restart"):
         Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
 
 
@@ -153,7 +153,7 @@ def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -
         database.execute("DELETE FROM lines WHERE row = 2")
     with (
         opened(tmp_path, rejects=True) as journal,
-        pytest.raises(BatchError, match="rejects are missing; --res"),
+        pytest.raises(BatchError, match="rejected rows are missing; use --res"),
     ):
         journal.finish()
     assert not (tmp_path / "out.jsonl").exists()
@@ -164,17 +164,17 @@ def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
         journal.add(2, lines(1, 2))
     part = tmp_path / "out-00002.jsonl.part"
     part.write_bytes(b"2")
-    with pytest.raises(BatchError, match="has 1 of the 2 bytes of the earlier run; --restart"):
+    with pytest.raises(BatchError, match="contains 1 of the 2 bytes that the earlier run wrote; use --restart"):
         opened(tmp_path, FileLimits(requests=1))
     part.unlink()
-    with pytest.raises(BatchError, match="has 0 of the 2 bytes"):
+    with pytest.raises(BatchError, match="contains 0 of the 2 bytes"):
         opened(tmp_path, FileLimits(requests=1))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
 def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"precious")
-    with pytest.raises(BatchError, match=f"{name} exists without an unfinished run; move it away, or "):
+    with pytest.raises(BatchError, match=f"{name} exists without an unfinished run; move it, or "):
         opened(tmp_path, rejects=True)
     assert (tmp_path / name).read_bytes() == b"precious"
     (tmp_path / name).write_bytes(b"")
@@ -227,7 +227,9 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("data", ["[]", "{}", "\udcff", "\x00" * 99, "SQLite format 3\x00" + "\x00" * 999])
 def test_a_database_that_is_none(tmp_path: Path, data: str) -> None:
     (tmp_path / "out.jsonl.run").write_text(data, errors="surrogateescape")
-    with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, .*; --restart begins anew"):
+    with pytest.raises(
+        BatchError, match=r"out.jsonl.run is damaged or is not a run database .*; use --restart to start over"
+    ):
         opened(tmp_path)
     with opened(tmp_path, restart=True) as journal:
         journal.finish()
@@ -238,7 +240,9 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as other:
         other.execute("CREATE TABLE precious (x)")
     before = left(tmp_path)
-    with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, .* \(it has other tables\)"):
+    with pytest.raises(
+        BatchError, match=r"out.jsonl.run is damaged or is not a run database \(it contains other tables\)"
+    ):
         opened(tmp_path)
     assert left(tmp_path) == before
 
@@ -290,7 +294,7 @@ def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> Non
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
         for restart in (False, True):
-            with pytest.raises(BatchError, match=r"another run is writing .*out.jsonl; wait for its end, or give"):
+            with pytest.raises(BatchError, match=r"another run is writing .*out.jsonl; wait until it ends, or use"):
                 opened(tmp_path, restart=restart)
         # Another output, but the same file of rejects.
         with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
@@ -303,7 +307,7 @@ def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path)
     with Journal(RunFiles(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
         journal.add(1, lines(1, 1))
     before = left(tmp_path)
-    with pytest.raises(BatchError, match=r"bad.jsonl is the output of an unfinished run; give another file"):
+    with pytest.raises(BatchError, match=r"bad.jsonl is the output of an unfinished run; use another rejects file"):
         opened(tmp_path, rejects=True)
     assert {name: data for name, data in left(tmp_path).items() if name in before} == before
 

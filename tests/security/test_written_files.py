@@ -204,7 +204,7 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
 def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
     """The naive version takes it for its own, and empties it."""
     (base / name).write_bytes(PRECIOUS)
-    with pytest.raises(BatchError, match=f"{name} .*(move it away|--restart begins anew)"):
+    with pytest.raises(BatchError, match=f"{name} .*(move it|use --restart to start over)"):
         batch(base)
     assert (base / name).read_bytes() == PRECIOUS
 
