@@ -1,12 +1,12 @@
-"""A batch run that asks a model for an answer to each row, within rate limits.
+"""A batch run that sends each row to a model, within rate limits.
 
-Answers are stored in the database of the run as they arrive, each before another row takes its place. A run that
-continues asks only rows without a stored answer: at most the rows in progress at the kill, one per concurrent request,
-are asked twice. At the end, answers are written to the output in the order of rows.
+Each response is stored in the run's database as soon as it arrives, before another row is sent. A resumed run sends
+only rows without a stored response. After a kill, at most the rows in progress are sent twice: one per concurrent
+request. At the end, all responses are written to the output in row order.
 
-There are three kinds of errors. A wrong key, an unknown model or an empty account affects all rows: the run stops. An
-invalid request is the row's own fault. A server failure or timeout may be either: such rows wait until another row has
-an answer; if none gets one, the next run asks them again.
+Errors fall into three groups. An invalid key, an unknown model or an exhausted account affects all rows, so the run
+stops. An invalid request affects only its row, which is rejected. A server failure or timeout can affect one row or
+all rows: such rows wait until another row succeeds. If none succeeds, the next run sends them again.
 """
 
 from __future__ import annotations
@@ -43,27 +43,28 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.trainable import TrainableModule
 
-# Kinds of module errors that affect all rows, and kinds that may; all other errors are the row's own.
+# Kinds of module errors that affect all rows.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))
+# Kinds of module errors that may affect all rows; any other error affects only its own row.
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
-# Until the first answer, an invalid request may be due to a parameter that the model refuses in every request.
+# Until the first response arrives, an invalid request may be caused by a parameter that the model always rejects.
 _UNSURE_AT_FIRST = frozenset(("request",))
-# The run stops when this many rows (or twice the concurrency, if larger) wait for another row's answer.
+# The run stops when this many rows (or twice the concurrency, if larger) wait for another row to succeed.
 _WAITING = 10
 _POLL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class CallJob:
-    """The job of a run that asks a model.
+    """A batch job that sends each row to a model.
 
     Args:
-        job: The rows, the prompts and the file for answers; the format of its plan is ignored. With a file of rejects,
-            refused rows are written there; without one the first of them ends the run. Its counter counts the tokens
-            of prompts if tokens per minute are limited.
-        module: The model. The plan's prompter is attached to it.
-        rates: The limits of simultaneous requests, and of requests and tokens per minute.
-        params: Further parameters of each call.
+        job: The rows, the prompts and the output file; the line format of its plan is ignored. If the job has a rejects
+            file, rejected rows are written to it; otherwise the first rejected row ends the run. The job's counter
+            counts prompt tokens if tokens per minute are limited.
+        module: The client for the model. The plan's prompter is attached to it.
+        rates: The limits for simultaneous requests, and for requests and tokens per minute.
+        params: Additional parameters for each call.
     """
 
     job: BatchJob
@@ -72,9 +73,9 @@ class CallJob:
     params: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
 
     def settings(self) -> JsonObject:
-        """Return the settings that the answers depend on, by the names in messages.
+        """Return the settings that affect the responses, keyed by their names in error messages.
 
-        Rates and token counter are not among them; they may change between runs.
+        Rates and the token counter are excluded because they may change between runs.
 
         Raises:
             BatchError: The rows cannot be read, or a parameter is not valid JSON.
@@ -84,7 +85,7 @@ class CallJob:
         except (TypeError, ValueError) as error:
             raise BatchError(f"call parameters are not valid JSON: {error}", setting="params") from error
         module = self.module
-        # The address of a local model may change between runs.
+        # Exclude a local model's URL, which may change between runs.
         model = f"{module.source.name} {module.model}" if isinstance(module, OnlineChatModule) else module.base_model
         settings = {name: value for name, value in self.job.settings().items() if name != "--tokens"}
         return {**settings, "the model": model, "the parameters of calls": params}
@@ -98,32 +99,33 @@ def call_batch(
     stopped: StopReason | None = None,
     grace: float = 5.0,
 ) -> Outcome:
-    """Ask a model for an answer to each row, or continue an unfinished run.
+    """Send each row to a model and store the responses, or resume an unfinished run.
 
     Args:
         calls: The job.
-        restart: True to discard an unfinished run with its answers, or an existing output.
+        restart: True to discard an unfinished run with its responses, or an existing output file.
         progress: A function called with the progress after each row.
-        stopped: A function called ten times a second that returns the reason to stop, or None.
-        grace: The seconds that pending requests may take when the run stops.
+        stopped: A function, called ten times a second, that returns the reason to stop, or None.
+        grace: The maximum time, in seconds, to wait for pending requests when the run stops.
 
     Returns:
-        The outcome, with the tokens that the provider counted.
+        The outcome, including the token count that the provider reported.
 
     Raises:
         BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
-            the same name; or the output exists, another run writes it, or an unfinished run has other settings.
-        BatchStoppedError: The run stopped early: the model cannot be reached, a row is refused, a file cannot be
-            written, or ``stopped`` returned a reason. Answers are kept, and the next run continues.
+            the same name. Also raised if the output exists, another run is writing it, or an unfinished run has
+            different settings.
+        BatchStoppedError: The run stopped early: the model cannot be reached, a row is rejected, a file cannot be
+            written, or ``stopped`` returned a reason. Stored responses are kept, and the next run resumes.
     """
     job = calls.job
     files = files_of(job)
     if files.output.exists() and not restart and not add_ending(files.output, ".run").exists():
-        raise BatchError(f"{files.output} already exists; give another output, or --restart to ask all rows again")
+        raise BatchError(f"{files.output} already exists; use another output, or add --restart to send all rows again")
     check_columns(job.choice.raw_rows(job.rows), job.plan.cells)
     check_names(job.choice.raw_rows(job.rows), job.plan.cells)
     calls.module.prompt(job.plan.prompter)
-    # A file of answers isn't submitted to a service, so it has no limits.
+    # The response file isn't submitted to a batch service, so no file limits apply.
     with Journal(files, calls.settings(), FileLimits(), restart=restart) as journal:
         rate = 0.0
         if not journal.state.done:
@@ -141,17 +143,17 @@ def call_batch(
 
 
 class _AnswerLog:
-    """The answers and rejects of a run, in its database.
+    """The responses and rejects of a run, stored in its database.
 
-    Rows of earlier runs take eight bytes of memory each. A row whose line is damaged is sent to the model again.
+    Each row from an earlier run takes eight bytes of memory. A row whose stored line is damaged is sent again.
 
     Args:
-        database: The database of the run.
-        job: The job; without a file of rejects, rejected rows are asked again.
+        database: The run's database.
+        job: The job; if it has no rejects file, previously rejected rows are sent again.
         progress: A function called with the progress after each row.
 
     Attributes:
-        state: The numbers of answered rows, rejected rows and tokens.
+        state: The counts of rows with a response, rejected rows and tokens.
     """
 
     def __init__(self, database: RunDatabase, job: BatchJob, progress: Callable[[Progress], None] | None) -> None:
@@ -168,7 +170,7 @@ class _AnswerLog:
         self._tell = watch(job, self.state, progress)
 
     def __contains__(self, row: int) -> bool:
-        """Return True if an earlier run stored a line of the row."""
+        """Return True if an earlier run stored a line for the row."""
         at = bisect_left(self._earlier, row)
         return at < len(self._earlier) and self._earlier[at] == row
 
@@ -198,13 +200,13 @@ class _AnswerLog:
 
 
 class _RowCall(NamedTuple):
-    """The call for a row.
+    """The model call for one row.
 
     Attributes:
         raw: The raw row.
         row: The parsed row.
-        name: The name of the row.
-        given: The arguments of the call: input, history, tools.
+        name: The row's name.
+        given: The call's arguments: input, history and tools.
     """
 
     raw: RawRow
@@ -214,13 +216,13 @@ class _RowCall(NamedTuple):
 
 
 class _CallRun:
-    """The calls of a run, for rows without a line in its log.
+    """The model calls for all rows that have no stored line.
 
     Args:
         calls: The job.
-        log: The log of answers.
+        log: The log of stored responses and rejects.
         stopped: A function that returns the reason to stop, or None.
-        grace: The seconds that pending requests may take when the run stops.
+        grace: The maximum time, in seconds, to wait for pending requests when the run stops.
     """
 
     def __init__(self, calls: CallJob, log: _AnswerLog, stopped: StopReason | None, grace: float) -> None:
@@ -229,16 +231,16 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        self._waiting: list[tuple[Line, str, str]] = []  # line, kind of the error, reason
+        self._waiting: list[tuple[Line, str, str]] = []  # reject line, error kind, reason
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._cancelled = 0
 
     def run(self, behind: int) -> None:
-        """Ask for an answer to each row.
+        """Send each row to the model.
 
         Args:
-            behind: The number of the row after which to begin.
+            behind: The number of the last row to skip.
 
         Raises:
             BatchError: The rows cannot be read.
@@ -247,8 +249,8 @@ class _CallRun:
         try:
             asyncio.run(self._run(behind))
         except BatchStoppedError as error:
-            lost = f", {self._cancelled:,} were pending and will be asked again" if self._cancelled else ""
-            message = f"{error}; {self._log.state.written:,} rows have an answer{lost}"
+            lost = f", {self._cancelled:,} were pending and will be sent again" if self._cancelled else ""
+            message = f"{error}; {self._log.state.written:,} rows have a response{lost}"
             raise BatchStoppedError(message, error.fault) from error
 
     async def _run(self, behind: int) -> None:
@@ -258,7 +260,7 @@ class _CallRun:
         watching = asyncio.create_task(self._watch())
         try:
             await asyncio.wait((self._feeding,))
-        finally:  # also after Ctrl-C
+        finally:  # runs after Ctrl-C too
             watching.cancel()
             self._feeding.cancel()
             await self._end()
@@ -268,10 +270,10 @@ class _CallRun:
         self._feeding.result()
 
     async def _feed(self, rows: Iterator[RawRow]) -> None:
-        """Start the calls of all rows; each occupies a concurrency slot until its answer is stored.
+        """Start a call for each row; each call occupies a concurrency slot until its response is stored.
 
-        The first row is asked alone. A wrong key then costs one request. Also, a client takes a second or two to load,
-        and requests that were allowed meanwhile would be sent in a burst.
+        The first row is sent alone, so that an invalid key costs one request. A client also takes a second or two to
+        load, and all requests that became due meanwhile would be sent in a burst.
         """
         is_first = True
         for raw in rows:
@@ -281,7 +283,7 @@ class _CallRun:
             call = self._row_call(raw, row)
             if isinstance(call, RowFault):
                 await self._refuse(call.reason, raw, row)
-                await asyncio.sleep(0)  # let other tasks stop the run
+                await asyncio.sleep(0)  # let another task stop the run
                 continue
             await self._places.acquire()
             taken = await self._pace.turn(self._tokens(call))
@@ -293,13 +295,13 @@ class _CallRun:
                 is_first = False
         for _ in range(self._calls.rates.concurrency):
             await self._places.acquire()
-        # All rows were asked.
+        # At this point, all rows have been sent.
         if self._waiting and (not self._log.state.written or any(kind == "connection" for _, kind, _ in self._waiting)):
             raise self._no_answers()
         await self._reject_waiting()
 
     async def _ask(self, call: _RowCall, taken: int) -> None:
-        """Ask for one answer."""
+        """Send one row and store the response."""
         params: dict[str, Any] = {**self._calls.params}
         try:
             reply = await self._calls.module.acall(*call.given, **params)
@@ -315,7 +317,7 @@ class _CallRun:
         await self._reject_waiting()
 
     async def _fail(self, call: _RowCall, error: LazyPromptError, partial: Reply | None) -> None:
-        """Stop the run, reject the row, or let it wait for another row's answer."""
+        """Stop the run, reject the row, or make the row wait until another row succeeds."""
         kind = error.kind if isinstance(error, ModuleError) else ""
         raw, row, reason = call.raw, call.row, str(error)
         if kind in _OF_ALL or (kind in _UNSURE and not self._skips):
@@ -328,7 +330,7 @@ class _CallRun:
             await self._refuse(reason, raw, row, partial)
 
     async def _refuse(self, reason: str, raw: RawRow, row: Row | RowFault, partial: Reply | None = None) -> None:
-        """Reject a row, or stop the run if it rejects none."""
+        """Reject a row, or stop the run if the job has no rejects file."""
         if self._skips:
             await self._log.add(_rejected(reason, raw, row, partial))
         else:
@@ -336,17 +338,17 @@ class _CallRun:
             self._stop(BatchStoppedError(f"row {raw.number:,}: {reason}", fault))
 
     async def _reject_waiting(self) -> None:
-        """Reject the waiting rows: another row has an answer, so their errors were their own."""
+        """Reject the waiting rows: another row succeeded, so their errors affect only themselves."""
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)
 
     def _no_answers(self) -> BatchStoppedError:
         *_, (_, _, reason) = self._waiting
-        return BatchStoppedError(f"{len(self._waiting):,} rows in succession have no answer; the last error: {reason}")
+        return BatchStoppedError(f"{len(self._waiting):,} rows in succession have no response; last error: {reason}")
 
     def _stop(self, error: BaseException) -> None:
-        """Start no more calls; the first error is raised."""
+        """Stop starting calls, and store the first error, which ends the run."""
         if self._error is None:
             self._error = error
             self._feeding.cancel()
@@ -359,14 +361,14 @@ class _CallRun:
             self._stop(error)
 
     async def _watch(self) -> None:
-        """Poll for a reason to stop."""
+        """Poll ``stopped`` until it returns a reason to stop."""
         while self._stopped is not None:
             if reason := self._stopped():
                 self._stop(BatchStoppedError(reason))
             await asyncio.sleep(_POLL)
 
     async def _end(self) -> None:
-        """Wait for pending requests, at most ``grace`` seconds, and cancel the rest."""
+        """Wait up to ``grace`` seconds for pending requests, and cancel the rest."""
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=self._grace)
@@ -386,18 +388,18 @@ class _CallRun:
             return RowFault(raw.number, str(error))
 
     def _tokens(self, call: _RowCall) -> int:
-        """Count the tokens of a prompt, if tokens per minute are limited."""
+        """Return the number of tokens in the prompt, or 0 if tokens per minute are not limited."""
         if not self._pace.counts:
             return 0
         try:
             payload = self._calls.module.prompter.generate_prompt(*call.given, format="openai")
             return self._counter.count(payload["messages"], payload.get("tools"))
         except LazyPromptError:
-            return 0  # the call raises the same error
+            return 0  # the call will raise the same error
 
 
 def _answer(reply: Reply) -> JsonObject:
-    """Return an answer as JSON."""
+    """Return a reply as a JSON object."""
     return {
         "text": str(reply),
         "thinking": reply.thinking,
@@ -409,12 +411,12 @@ def _answer(reply: Reply) -> JsonObject:
 
 
 def _tokens_of(reply: Reply) -> int:
-    """Return the number of tokens that the provider counted; 0 without counts."""
+    """Return the token count that the provider reported, or 0 without one."""
     return (reply.usage or {}).get("total_tokens") or 0
 
 
 def _rejected(reason: str, raw: RawRow, row: Row | RowFault, partial: Reply | None) -> Line:
-    """Return the line of a rejected row, with its partial answer if one arrived."""
+    """Return the reject line for a row, with its partial response if one arrived."""
     line = reject_line(reason, raw, row)
     if partial is None:
         return line

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MINUTE = 60.0
-# The seconds of unused capacity that a late timer may catch up with. Providers also enforce limits within parts of a
-# minute, so a burst must stay small.
+# Seconds of unused capacity that remain usable after a timer fires late.
+# Providers also enforce limits within parts of a minute, so bursts must stay small.
 _CATCH_UP = 0.1
-# The expected tokens of an answer until the first answer arrives.
+# Assumed number of tokens per response until the first response arrives.
 _FIRST_GUESS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The limits of simultaneous requests, and of requests and tokens per minute.
+    """The limits for simultaneous requests, and for requests and tokens per minute.
 
     Args:
         concurrency: The maximum number of simultaneous requests.
         rpm: The maximum number of requests started per minute; None for no limit.
-        tpm: The maximum number of tokens per minute, prompts and answers; None for no limit.
+        tpm: The maximum number of tokens per minute in prompts and responses; None for no limit.
 
     Raises:
         BatchError: A limit is less than 1.
@@ -39,14 +39,14 @@ class Rates:
     def __post_init__(self) -> None:
         for name, value in (("concurrency", self.concurrency), ("rpm", self.rpm), ("tpm", self.tpm)):
             if value is not None and value < 1:
-                raise BatchError(f"{name} is {value}; it must be 1 or more")
+                raise BatchError(f"{name} must be 1 or more, not {value}")
 
 
 class Bucket:
-    """A token bucket with almost no capacity, so that units are spread evenly over each minute.
+    """A token bucket with almost no capacity, which spreads units evenly over each minute.
 
-    A caller may take more than is available; the next caller waits until the debt is paid. So a minute's total is at
-    most the limit, plus a tenth of a second's worth, plus the last amount.
+    A caller may take more units than are available; the next caller waits until this debt is repaid. The total for a
+    minute is therefore at most the limit, plus the units for a tenth of a second, plus the last amount taken.
 
     Args:
         limit: The number of units per minute.
@@ -59,26 +59,26 @@ class Bucket:
         self._free: float | None = None
 
     def wait(self, now: float) -> float:
-        """Return the seconds until a unit is available.
+        """Return the number of seconds until a unit is available.
 
         Args:
-            now: The time in seconds, on a monotonic clock.
+            now: The current time in seconds, on a monotonic clock.
         """
         return 0.0 if self._free is None else max(0.0, self._free - now)
 
     def take(self, amount: float, now: float) -> None:
-        """Take units; a negative amount returns them.
+        """Take units from the bucket; a negative amount returns units.
 
         Args:
             amount: The number of units.
-            now: The time in seconds, on the clock of :meth:`wait`.
+            now: The current time in seconds, on the clock that is used for :meth:`wait`.
         """
         begin = now if self._free is None else max(self._free, now - _CATCH_UP)
         self._free = begin + amount * self._per_unit
 
 
 class Pace:
-    """Delays requests so that they keep rate limits; bound to one event loop.
+    """Delays requests to stay within the rate limits; bound to one event loop.
 
     Args:
         rates: The limits.
@@ -102,18 +102,18 @@ class Pace:
             prompt_tokens: The estimated number of tokens in the prompt.
 
         Returns:
-            The estimated number of tokens in prompt and answer, for :meth:`settle`.
+            The estimated number of tokens in the prompt and the response, to pass to :meth:`settle`.
         """
         clock = asyncio.get_running_loop().time
         buckets = [bucket for bucket in (self._requests, self._tokens) if bucket is not None]
         while (wait := max((bucket.wait(clock()) for bucket in buckets), default=0.0)) > 0:
-            # An answer that arrives in the meantime corrects the estimate.
+            # A response that arrives in the meantime corrects the estimate.
             self._corrected.clear()
             try:
                 await asyncio.wait_for(self._corrected.wait(), wait)
             except TimeoutError:
                 continue
-        # The estimate of an answer is the average of the earlier ones.
+        # The estimate for a response is the average of all earlier responses.
         taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:
@@ -123,11 +123,11 @@ class Pace:
         return taken
 
     def settle(self, taken: int, usage: Mapping[str, int] | None) -> None:
-        """Correct the estimated tokens of a request.
+        """Replace the estimated token count of a request by the actual count.
 
         Args:
-            taken: The number that :meth:`turn` returned.
-            usage: The provider's token counts; None without counts or without an answer.
+            taken: The estimate that :meth:`turn` returned.
+            usage: The token counts that the provider reported; None if there is no response or it has no counts.
         """
         if self._tokens is None or not usage or not usage.get("total_tokens"):
             return

@@ -1,8 +1,8 @@
-"""A batch run on a cluster: Ray renders the lines, this process reads rows and writes files.
+"""A batch run on a Ray cluster: Ray renders the lines, and this process reads the rows and writes the files.
 
-Each chunk of rows is a Ray task, with a few pending tasks per processor of the cluster. Lines are written in the order
-of rows, so the output equals that of one process, byte for byte. When a worker is killed, Ray repeats its chunk on
-another one. When this process is killed, the next run continues after the last saved row.
+Each chunk of rows is a Ray task, and a few tasks are pending for each of the cluster's processors. Lines are written in
+row order, so the output is byte-for-byte the same as from a single process. If a worker is killed, Ray runs its chunk
+again on another worker. If this process is killed, the next run resumes after the last saved row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.batch.run import BatchJob, Chunk, ChunkResult, Outcome, Progress, StopReason, Work
 
-# The last line of a traceback.
+# Matches the last line of a traceback.
 _ENDS = re.compile(r"[\w.]+(Error|Exception): ")
 
 
@@ -34,23 +34,23 @@ def run_on_ray(
     stopped: StopReason | None = None,
     seconds: float = 1.0,
 ) -> Outcome:
-    """Run :func:`lazyprompt.batch.run.run_batch` on the cluster that Ray finds.
+    """Run :func:`lazyprompt.batch.run.run_batch` on a Ray cluster.
 
-    This is the first of: the cluster that this process is connected to, the one at ``RAY_ADDRESS``, one that runs on
-    this machine. Otherwise a local cluster is started for the run.
+    The cluster is the first of these that exists: the one this process is connected to, the one at ``RAY_ADDRESS``, or
+    one running on this machine. Otherwise, a local cluster is started for the run.
 
     Args:
-        job: The job. Its ``workers`` are the maximum number of tasks; 1 means one per processor of the cluster.
+        job: The job. Its ``workers`` value is the maximum number of tasks; 1 means one task per processor.
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress.
         stopped: A function that returns the reason to stop, or None.
-        seconds: The maximum seconds of work lost when this process is killed.
+        seconds: The maximum amount of work, in seconds, that is lost if this process is killed.
 
     Returns:
         The outcome.
 
     Raises:
-        BatchError: The job cannot run, for the reasons of ``run_batch``.
+        BatchError: The job cannot run; see ``run_batch`` for the reasons.
         BatchStoppedError: The run stopped early.
         MissingExtraError: Ray is not installed.
     """
@@ -59,24 +59,24 @@ def run_on_ray(
 
 
 def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[ChunkResult]:
-    """Render chunks of rows on the cluster; a :data:`lazyprompt.batch.run.Engine`."""
+    """Render chunks of rows on the cluster, as a :data:`lazyprompt.batch.run.Engine`."""
     with _connected() as ray:
         make = partial(ray.remote(max_retries=-1)(render_chunk).remote, ray.put(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))
         try:
             yield from in_order(lambda chunk: partial(ray.get, make(chunk)), chunks, most)
         except ray.exceptions.RayError as error:
-            raise WorkerEndedError(f"Ray ended the work: {_reason(error)}") from error
+            raise WorkerEndedError(f"Ray stopped the run: {_reason(error)}") from error
 
 
 def render_chunk(work: Work, chunk: Chunk) -> ChunkResult:
-    """Render the lines of rows, as a task of the cluster; Ray shows the task under this function's name."""
+    """Render the lines for a chunk of rows as a Ray task; the Ray dashboard shows this function's name."""
     return work.render(chunk)
 
 
 @contextmanager
 def _connected() -> Generator[Any]:
-    """Connect Ray to a cluster, and disconnect it if this process was not connected before."""
+    """Connect Ray to a cluster, and disconnect it afterwards if this process was not connected before."""
     ray = import_extra("ray", "ray")
     if ray.is_initialized():
         yield ray
@@ -85,9 +85,9 @@ def _connected() -> Generator[Any]:
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
     except (OSError, RuntimeError, ValueError) as error:
-        raise WorkerEndedError(f"no cluster of Ray can be reached: {error}") from error
+        raise WorkerEndedError(f"cannot connect to a Ray cluster: {error}") from error
     if handler is not None and current_thread() is main_thread():
-        # Ray replaces the handler that stops a run cleanly.
+        # Restore the handler that stops a run cleanly, because Ray replaces it.
         signal(SIGTERM, handler)
     try:
         yield ray
@@ -96,6 +96,6 @@ def _connected() -> Generator[Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason in one line; Ray writes it below the tracebacks of all processes involved."""
+    """Return an error's reason as one line; Ray puts it below the tracebacks from all processes involved."""
     endings = [line for line in str(error).splitlines() if _ENDS.match(line)]
     return endings[-1] if endings else f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,4 +1,4 @@
-"""The progress bar of ``lazyprompt batch``, and the signals that stop it."""
+"""The progress bar for ``lazyprompt batch``, and the handling of signals that stop it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 _SIGNALS = {
-    signal.SIGINT: "it was interrupted (Ctrl-C)",
-    signal.SIGTERM: "it was told to end (SIGTERM)",
+    signal.SIGINT: "interrupted by Ctrl-C",
+    signal.SIGTERM: "terminated by SIGTERM",
 }
 
 
@@ -29,9 +29,9 @@ def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
     """Show a progress bar on a terminal; yield the function that updates it, or None without a terminal.
 
     Args:
-        name: The file that is written.
+        name: The name of the file that is being written.
     """
-    stream: TextIO | None = sys.stderr  # None if the process was started without it
+    stream: TextIO | None = sys.stderr  # None if the process was started without standard error
     if stream is None or not stream.isatty():
         yield None
         return
@@ -55,7 +55,7 @@ def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
 
 
 def describe(progress: Progress) -> str:
-    """Describe the progress of a run in words."""
+    """Describe the progress of a run as text."""
     of = "" if progress.total is None else f" of ~{progress.total:,}"
     parts = [f"{progress.rows:,}{of} rows", f"{progress.rate:,.0f} rows/s"]
     if progress.rejected:
@@ -69,7 +69,7 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def stop_signals() -> Generator[Callable[[], str | None]]:
-    """Yield a function that returns the reason to stop after a signal. A second signal has its usual effect."""
+    """Yield a function that returns the reason to stop after a signal; a second signal has its usual effect."""
     asked: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

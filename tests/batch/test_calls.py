@@ -131,7 +131,7 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
     path = rows(tmp_path, 30)
     with Clocked() as server:
         wrong = calls_of(path, server.url(source), source, api_key="wrong", skip=True, rates=Rates(4))
-        with pytest.raises(BatchStoppedError, match=r"^row \d: .*valid key as api_key=.*; 0 rows have an answer"):
+        with pytest.raises(BatchStoppedError, match=r"^row \d: .*give a valid key: api_key=.*; 0 rows have a response"):
             call_batch(wrong)
         assert len(server.seen) == 1
         call_batch(calls_of(path, server.url(source), source, skip=True))
@@ -150,7 +150,7 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
 def test_what_is_wrong_with_all_rows_stops_the_run_and_rejects_none(tmp_path: Path, fault: Status, told: str) -> None:
     path = rows(tmp_path, 9)
     with Clocked(at("5", fault)) as server:
-        with pytest.raises(BatchStoppedError, match=rf"^row 5: .*{told}.*; 4 rows have an answer$"):
+        with pytest.raises(BatchStoppedError, match=rf"^row 5: .*{told}.*; 4 rows have a response$"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         server.misbehaves = lambda _: None
         call_batch(calls_of(path, server.url("openai"), skip=True))
@@ -176,7 +176,7 @@ def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Pa
 def test_the_first_row_that_is_refused_stops_a_run_that_rejects_none(tmp_path: Path) -> None:
     path = rows(tmp_path, 9)
     with Clocked(at("5", Status(400, "Too rude"))) as server:
-        with pytest.raises(BatchStoppedError, match=r"^row 5: .*Too rude.*; 4 rows have an answer") as stopped:
+        with pytest.raises(BatchStoppedError, match=r"^row 5: .*Too rude.*; 4 rows have a response") as stopped:
             call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
         assert stopped.value.fault is not None  # which tells the command line to say how to pass over it
         assert names(tmp_path) == {"data.jsonl", "out.jsonl.part", "out.jsonl.run"}
@@ -212,7 +212,7 @@ def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None
 def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
     path = rows(tmp_path, 40)
     with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
-        with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no answer.*: openai: .*500"):
+        with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no response.*: openai: .*500"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         assert server.said == [*map(str, range(1, 16))]
         server.misbehaves = lambda _: None
@@ -224,7 +224,7 @@ def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again
 @pytest.mark.parametrize("count", [3, 40])
 def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, count: int) -> None:
     with Clocked(lambda _: Status(400, "no such parameter")) as server:
-        with pytest.raises(BatchStoppedError, match=r"rows in succession have no answer.*no such parameter"):
+        with pytest.raises(BatchStoppedError, match=r"rows in succession have no response.*no such parameter"):
             call_batch(calls_of(rows(tmp_path, count), server.url("openai"), skip=True, rates=Rates(1)))
         assert len(server.seen) == min(count, 10)
     assert not (tmp_path / "bad.jsonl").exists()
@@ -238,7 +238,7 @@ def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, url, skip=True, rates=Rates(1)))
     with pytest.raises(
-        BatchStoppedError, match=r"1 rows in succession have no answer.*that the server is running.*; 4 rows have"
+        BatchStoppedError, match=r"1 rows in succession have no response.*that the server is running.*; 4 rows have"
     ):
         call_batch(calls_of(path, url, skip=True))
 
@@ -259,7 +259,7 @@ def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Pat
     path = rows(tmp_path, 20)
     with Clocked(lambda said: Slow(first=0.4 if int(said) > 4 else 0)) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(3))
-        with pytest.raises(BatchStoppedError, match=r"^Ctrl-C; 7 rows have an answer$"):
+        with pytest.raises(BatchStoppedError, match=r"^Ctrl-C; 7 rows have a response$"):
             call_batch(calls, stopped=lambda: "Ctrl-C" if len(server.came) == 7 else None)
         server.misbehaves = lambda _: None
         call_batch(calls_of(path, server.url("openai")))
@@ -271,7 +271,7 @@ def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> Non
     path = rows(tmp_path, 20)
     with Clocked(lambda said: Slow(first=20 if int(said) > 4 else 0)) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(3))
-        told = r"^enough; 4 rows have an answer, 3 were pending and will be asked again$"
+        told = r"^enough; 4 rows have a response, 3 were pending and will be sent again$"
         with pytest.raises(BatchStoppedError, match=told):
             call_batch(calls, stopped=lambda: "enough" if len(server.came) == 7 else None, grace=0.1)
         server.misbehaves = lambda _: None
@@ -285,7 +285,7 @@ def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
     with Clocked() as server:
         calls = calls_of(path, server.url("openai"))
         call_batch(calls)
-        with pytest.raises(BatchError, match=r"out\.jsonl already exists; .* --restart to ask all rows again"):
+        with pytest.raises(BatchError, match=r"out\.jsonl already exists; .* --restart to send all rows again"):
             call_batch(calls)
         assert len(server.seen) == 3
         call_batch(calls, restart=True)
@@ -298,7 +298,7 @@ def test_what_was_asked_for_something_else_is_not_gone_on_with(tmp_path: Path) -
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, server.url("openai"), rates=Rates(1)))
         other = calls_of(path, server.url("openai"), model="n", params={"temperature": 1})
-        told = r'the model was "openai m", and is "openai n"; the parameters of calls was \{\}, and is \{"temperature":'
+        told = r'the model was "openai m", now "openai n"; the parameters of calls was \{\}, now \{"temperature":'
         with pytest.raises(BatchError, match=told):
             call_batch(other)
         assert len(server.seen) == 3

@@ -92,5 +92,5 @@ def test_without_limits_nobody_waits_or_counts() -> None:
 
 @pytest.mark.parametrize("name", ["concurrency", "rpm", "tpm"])
 def test_a_limit_of_nothing_is_refused(name: str) -> None:
-    with pytest.raises(BatchError, match=f"{name} is 0; it must be 1 or more"):
+    with pytest.raises(BatchError, match=f"{name} must be 1 or more, not 0"):
         Rates(**{name: 0})

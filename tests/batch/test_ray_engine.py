@@ -92,7 +92,7 @@ def test_what_no_row_is_to_blame_for_is_told_in_a_line(tmp_path: Path) -> None:
 
     asked = job(tmp_path, 50, "broken")
     wrong = replace(plan(), prompter=asking().pre_hook(broken))
-    with pytest.raises(BatchStoppedError, match=r"no row is finished: Ray ended the work: TypeError: no such luck$"):
+    with pytest.raises(BatchStoppedError, match=r"no row is finished: Ray stopped the run: TypeError: no such luck$"):
         run_on_ray(replace(asked, plan=wrong))
 
 
@@ -127,7 +127,7 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(tmp_path: Path) -> None
         time.sleep(0.02)
     run.terminate()
     said = run.communicate()[1].decode()
-    assert "was the last: it was told to end (SIGTERM)" in said
+    assert "was the last: terminated by SIGTERM" in said
     assert run.returncode == 1
 
 

@@ -49,19 +49,19 @@ def test_the_answers_are_written_and_what_they_took_is_said(
     assert all_answered(tmp_path / "out.jsonl", 6)
     assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
     again = fault(run(*COMMAND, *at(server)))
-    assert again == "--output: out.jsonl already exists; give another output, or --restart to ask all rows again"
+    assert again == "--output: out.jsonl already exists; use another output, or add --restart to send all rows again"
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--source", "openai"], "--source: it is for calls of a model; give --run too"),
-        (["--rpm", "5"], "--rpm: it is for calls of a model; give --run too"),
-        (["--run"], "--source: no model is named"),
-        (["--run", "--source", "opanai"], "--source: unknown source 'opanai' (did you mean 'openai'?)"),
+        (["--source", "openai"], "--source: this option applies to model calls; add --run"),
+        (["--rpm", "5"], "--rpm: this option applies to model calls; add --run"),
+        (["--run"], "--source: no model is set"),
+        (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),
-        (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes answers in its own format"),
-        (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: it is for local models"),
+        (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes responses in its own format"),
+        (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: this option is for local models"),
         (["--run", "--source", "openai", "--rpm", "0"], "--rpm: 0 is not in the range"),
     ],
 )
@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: 
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=30)
     assert started.returncode == 1
-    assert "stopped: it was interrupted (Ctrl-C); 4 rows have an answer\n" in err
+    assert "stopped: interrupted by Ctrl-C; 4 rows have a response\n" in err
     assert "resume with: lazyprompt batch qa.yaml" in err
     server.misbehaves = lambda _: None
     done = subprocess.run(command, cwd=tmp_path, check=False)  # noqa: S603 - as above
