@@ -1,13 +1,13 @@
-"""Rendering of columns, for Ray Data and Hugging Face datasets.
+"""Functions that render the rows of Ray Data and Hugging Face datasets as columns.
 
-Rendering adds two columns to a table: ``line``, a row's line without its newline, and ``error``, the reason why a row
-has no line. An invalid row never stops the job. The plan is pickled and sent to each worker once.
+Rendering adds two columns to a table: ``line``, a row's output line without its newline, and ``error``, the reason why
+the row has no line. An invalid row never stops the job. The plan is pickled and sent to each worker once.
 
-A block of a table doesn't know the row numbers of the whole table. If the form names its rows, each row needs an id
-in the id column. Only datasets pass the index of a row.
+A worker receives a block of the table and doesn't know the row numbers in the whole table. If the line format includes
+row names, each row therefore needs a value in the id column. Only Hugging Face datasets pass row indices.
 
-Ray Data hands over Arrow, not pandas: pandas turns integers into floats where one is missing, and 7 would be rendered
-as 7.0.
+Ray Data passes blocks as Arrow tables instead of pandas frames: pandas converts an integer column with a missing value
+to floats, and 7 would be rendered as 7.0.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import RayMap
 
 NEW_COLUMNS = ("line", "error")
-"""The added columns."""
+"""The names of the added columns."""
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _NewColumns: TypeAlias = "dict[str, list[str | None]]"
-# A pyarrow table or record batch; pyarrow is not imported here.
+# A pyarrow table or record batch; pyarrow is not imported in this module.
 _Frame: TypeAlias = Any
 
 
@@ -38,34 +38,34 @@ class ColumnLines:
     """A picklable function for ``datasets.Dataset.map`` with ``batched=True``.
 
     Args:
-        plan: The plan of the lines.
+        plan: The plan that renders the rows.
     """
 
     def __init__(self, plan: RowPlan) -> None:
         self._plan = plan
 
     def __call__(self, columns: _Table, places: Sequence[int] | None = None) -> _NewColumns:
-        """Return the added columns for a piece of a table.
+        """Return the added columns for one block of a table.
 
         Args:
-            columns: The columns of the piece.
+            columns: The block's columns.
             places: The index of each row in the whole table, from 0; passed with ``with_indices=True``.
 
         Raises:
-            BatchError: The table already has a column of that name, or rows have neither an index nor a name.
+            BatchError: The table already has a ``line`` or ``error`` column, or a row has neither an index nor a name.
         """
         if taken := [name for name in NEW_COLUMNS if name in columns]:
-            raise BatchError(f"the table already has a column {taken[0]!r}, which rendering adds; rename it")
+            raise BatchError(f"the table already has a column {taken[0]!r}, which rendering adds; rename that column")
         if places is not None:
             return render_columns(self._plan, columns, first=places[0] + 1 if places else 1)
         return _render_without_index(self._plan, columns)
 
 
 class ArrowLines:
-    """Renders Arrow tables or record batches; Ray Data creates one instance per worker.
+    """A picklable callable that renders Arrow tables or record batches; Ray Data creates one per worker.
 
     Args:
-        plan: The plan of the lines.
+        plan: The plan that renders the rows.
     """
 
     def __init__(self, plan: RowPlan) -> None:
@@ -75,10 +75,10 @@ class ArrowLines:
         """Return the table with the added columns.
 
         Args:
-            table: The table or record batch.
+            table: The Arrow table or record batch.
 
         Raises:
-            BatchError: The table already has a column of that name, or a row has no name.
+            BatchError: The table already has a ``line`` or ``error`` column, or a row has no name.
         """
         text = arrow().large_string()
         made = self._lines({name: table.column(name).to_pylist() for name in table.schema.names})
@@ -88,32 +88,35 @@ class ArrowLines:
 
 
 def ray_map(plan: RowPlan) -> RayMap:
-    """Return the arguments of :meth:`ray.data.Dataset.map_batches`: ``data.map_batches(**ray_map(plan))``.
+    """Return arguments for :meth:`ray.data.Dataset.map_batches`, as in ``data.map_batches(**ray_map(plan))``.
 
     Args:
-        plan: The plan of the lines.
+        plan: The plan that renders the rows.
 
     Returns:
-        The class that renders tables, its arguments and the batch format. The caller adds other arguments, such as
-        ``compute=ray.data.ActorPoolStrategy(size=8)``.
+        The class that renders tables, its constructor arguments and the batch format. Add other arguments yourself,
+        such as ``compute=ray.data.ActorPoolStrategy(size=8)``.
     """
     return {"fn": ArrowLines, "fn_constructor_args": (plan,), "batch_format": "pyarrow"}
 
 
 def columns_map(plan: RowPlan) -> ColumnLines:
-    """Return a function for ``datasets``: ``data.map(columns_map(plan), batched=True, with_indices=True, num_proc=4)``.
+    """Return a function for :meth:`datasets.Dataset.map` that renders batches of rows.
+
+    Example: ``data.map(columns_map(plan), batched=True, with_indices=True, num_proc=4)``.
 
     Args:
-        plan: The plan of the lines.
+        plan: The plan that renders the rows.
 
     Returns:
-        The function. With indices, a row without an id gets the default name that ``lazyprompt batch`` gives it.
+        The function. With ``with_indices=True``, a row without an id gets the same default name as in
+        ``lazyprompt batch``.
     """
     return ColumnLines(plan)
 
 
 def _render_without_index(plan: RowPlan, columns: _Table) -> _NewColumns:
-    """Render rows without an index, which have no default name: numbers repeat in each piece of a table."""
+    """Render rows without default names: row numbers would repeat in each block of a table."""
     made = render_columns(plan, columns)
     for at, error in enumerate(made["error"]):
         if error is not None:
@@ -123,8 +126,8 @@ def _render_without_index(plan: RowPlan, columns: _Table) -> _NewColumns:
     ids = columns.get(plan.columns.id)
     if ids is None:
         raise BatchError(
-            f"there is no column {plan.columns.id!r}; {plan.form.name} names each row, and rows of a piece of a table "
-            "have no number; add that column with a name for each row"
+            f"the table has no column {plan.columns.id!r}; {plan.form.name} requires a name for each row, and rows in "
+            "a block have no row numbers; add this column with a unique name for each row"
         )
     for at, name in enumerate(ids):
         if name is None or name == "" or is_nan(name):

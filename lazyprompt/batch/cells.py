@@ -1,4 +1,4 @@
-"""The parts of a row: slot values, input, history, tools, label and name."""
+"""The parts of a prompt that come from a row: slot values, input, history, tools, label and name."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
-# The parts of a row other than slots.
+# The parts of a row other than slot values.
 _ROLES = ("history", "tools", "label", "id")
 _NO_SLOTS = "the prompt has no slots, so each row needs an input"
-# Columns of conversations in common training data.
+# Column names for conversations in common training datasets.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
-# The kinds of a prompt file's inputs that never accept text.
+# The types of prompt file inputs that never accept text.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
-# pandas.NA and pandas.NaT: the missing values of pandas other than NaN.
+# The type names of pandas.NA and pandas.NaT, pandas' missing values other than NaN.
 _MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The columns of a row's parts.
+    """The columns from which a row's parts are read.
 
     Args:
-        slots: The column of each slot.
-        input: The column of the user's text; None if the prompt accepts only slot values.
-        history: The column of the history; None if a slot uses that column.
-        tools: The column of the tools; None if a slot uses that column.
-        label: The column of the answer.
-        id: The column of the row's name.
-        has_defaults: True if slots may be missing, as in prompt files, which check inputs themselves.
-        typed: The slots whose values are not text; text in them, as in CSV, is parsed as JSON.
+        slots: The column for each slot.
+        input: The column that contains the user's text; None if the prompt accepts only slot values.
+        history: The column that contains the history; None if a slot uses that column.
+        tools: The column that contains the tools; None if a slot uses that column.
+        label: The column that contains the target response.
+        id: The column that contains the row's name.
+        has_defaults: True if slots may be missing, as in prompt files, which check their inputs themselves.
+        typed: The slots whose values are not text; a text value, as in CSV, is parsed as JSON.
         named: The parts whose column the caller set, each with its column.
-        needed: The slots without a default.
-        has_user_text: True if the prompt has user text without an input.
+        needed: The slots without a default value.
+        has_user_text: True if the prompt contains user text even without an input.
     """
 
     slots: Mapping[str, str]
@@ -67,12 +67,12 @@ class Cells:
 
     @classmethod
     def of(cls, columns: Columns, prompter: Prompter, inputs: Sequence[Property] = ()) -> Cells:
-        """Return the cells of a prompter's rows.
+        """Return the cells for a prompter's rows.
 
         Args:
-            columns: The columns of slots, history, tools, label and id.
-            prompter: The prompter.
-            inputs: The declared inputs of the prompt file, if the prompter is one's.
+            columns: The columns for slots, history, tools, label and id.
+            prompter: The prompter that renders the rows.
+            inputs: The inputs that a prompt file declares, if the prompter was loaded from one.
 
         Raises:
             BatchError: A column is set for an unknown slot.
@@ -83,8 +83,8 @@ class Cells:
         known = (*slots, _INPUT) if takes_input else slots
         for slot in columns.input:
             if slot not in known:
-                what = f"a column is named for {slot!r}{did_you_mean(slot, known)}"
-                raise BatchError(f"{what}; the prompt takes {listed(known) or 'nothing'}", setting="columns")
+                what = f"a column is set for {slot!r}, which the prompt doesn't use{did_you_mean(slot, known)}"
+                raise BatchError(f"{what}; the prompt uses {listed(known) or 'no input'}", setting="columns")
         filled = {slot: columns.input.get(slot, slot) for slot in slots}
         taken = frozenset(filled.values())
         roles = {role: str(getattr(columns, role)) for role in _ROLES}
@@ -100,12 +100,12 @@ class Cells:
             frozenset(each.name for each in inputs if each.kind in _TYPED),
             {**columns.input, **{role: column for role, column in roles.items() if column != role}},
             tuple(each.name for each in inputs if each.is_needed) if has_defaults else slots,
-            # A hook may add user text.
+            # A hook can add user text.
             bool(instruction.templates[-1].text.strip()) or prompter.made_of.has_functions,
         )
 
     def input_of(self, row: Row) -> dict[str, object]:
-        """Return the input of a row: a value for each slot, and the user's text.
+        """Return a row's input: a value for each slot, and the user's text.
 
         Raises:
             SlotError: A slot has no value.
@@ -114,7 +114,7 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                # Invalid JSON stays text, which the prompt file refuses.
+                # Keep invalid JSON as text, which the prompt file rejects with its own error.
                 with suppress(ValueError, RecursionError):
                     value = _json(value)
             if value is not None:
@@ -133,12 +133,12 @@ class Cells:
         return given
 
     def missing_in(self, columns: Row) -> str | None:
-        """Explain why a table has no prompts, or return None.
+        """Return the reason why no prompt can be rendered from a table, or None.
 
-        Either a column is missing, or no column is the user's text while some are unused.
+        Either a column is missing, or no column provides the user's text while other columns are unused.
 
         Args:
-            columns: The names of its columns, each with any value.
+            columns: A mapping with the table's column names as keys; its values are ignored.
         """
         needed = dict(self.named)
         # Slots and user text are optional in a row whose history ends with a tool result.
@@ -154,7 +154,7 @@ class Cells:
         )
 
     def _without_user_text(self, columns: Row) -> str | None:
-        """Explain that no column is the user's text while some are unused, or return None."""
+        """Return an error if no column provides the user's text while other columns are unused, or None."""
         if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
             return None
         if not (unused := [name for name in columns if name not in self.used]):
@@ -166,7 +166,7 @@ class Cells:
         )
 
     def history_of(self, row: Row) -> HistoryLike | None:
-        """Return the history.
+        """Return the row's history.
 
         Raises:
             HistoryError: The column contains text that is not valid JSON.
@@ -174,7 +174,7 @@ class Cells:
         return cast("HistoryLike | None", _parse(cell(row, self.history), self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
-        """Return the tools that the model may call.
+        """Return the row's tools.
 
         Raises:
             ToolsError: The column contains text that is not valid JSON.
@@ -183,16 +183,16 @@ class Cells:
 
     @property
     def used(self) -> frozenset[str]:
-        """The columns that the prompt uses."""
+        """The columns that are used for the prompt."""
         own = (*self.slots.values(), self.input, self.history, self.tools, self.label, self.id)
         return frozenset(column for column in own if column is not None)
 
     def unused(self, row: Row) -> tuple[str, ...]:
-        """Return the columns of conversations, media or tools that the prompt doesn't use."""
+        """Return the columns with conversations, media or tools that the prompt doesn't use."""
         return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in self.used and row.get(name))
 
     def label_of(self, row: Row) -> str | Mapping[str, object] | None:
-        """Return the answer as text or a message; None without a label, or if the label is a rating.
+        """Return the target response as text or a message, or None if the label is missing or is a KTO rating.
 
         Raises:
             SlotError: The label is not text, a message or a rating.
@@ -206,17 +206,17 @@ class Cells:
         if _is_message(message):
             return message
         raise SlotError(
-            f"column {self.label!r} is a {type(given).__name__}; an answer is text, a message with 'role' and "
+            f"column {self.label!r} is a {type(given).__name__}; expected response text, a message with 'role' and "
             "'content', or a KTO rating, true or false"
         )
 
     def rating_of(self, row: Row) -> bool | None:
-        """Return the KTO rating of the answer, a label that is true or false; None without one."""
+        """Return the KTO rating, which is a label of true or false, or None if the label is not a rating."""
         given = cell(row, self.label)
         return given if isinstance(given, bool) else None
 
     def name_of(self, row: Row) -> str | None:
-        """Return the name of the row; None if it is missing or empty.
+        """Return the row's name, or None if it is missing or empty.
 
         Raises:
             SlotError: The name cannot be converted to text.
@@ -225,36 +225,36 @@ class Cells:
         return None if given is None or given == "" else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """Return a row with text in each part except history, tools and name."""
+        """Return a test row with text in each part except history, tools and name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
 
 def cell(row: Row, column: str | None) -> object:
-    """Return a value; None if it is missing or NaN."""
+    """Return the value in a column, or None if it is missing or NaN."""
     value = row.get(column) if column is not None else None
     return value if type(value) is str or value is None or not is_nan(value) else None
 
 
 def _is_message(value: object) -> TypeGuard[Mapping[str, object]]:
-    """Return True for a mapping with a role, and with content or tool calls."""
+    """Return True for a mapping with a ``role`` key and a ``content`` or ``tool_calls`` key."""
     return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
 
 
 def is_nan(value: object) -> bool:
-    """Return True for the missing values of tables: NaN, pandas.NA and pandas.NaT."""
+    """Return True if a table cell's value is missing: NaN, pandas.NA or pandas.NaT."""
     if isinstance(value, float):
         return value != value  # noqa: PLR0124 - only NaN differs from itself
     return type(value).__name__ in _MISSING_TYPES
 
 
 def _only_item(value: object) -> object:
-    """Return the only item of a list; other values are returned unchanged."""
+    """Return the only item of a one-item list, or any other value unchanged."""
     return value[0] if is_sequence(value) and len(value) == 1 else value
 
 
 def _json(text: str) -> object:
-    """Parse JSON; blank text is None."""
+    """Parse JSON text; return None for blank text."""
     return json.loads(text) if text and not text.isspace() else None
 
 
@@ -264,14 +264,14 @@ def _describe_missing(slot: str, column: str, row: Row, owner: str = "the row ha
     if column in row:
         return f"column {column!r}{where} has no value"
     messages = next((name for name in _MESSAGES if name in row), "")
-    advice = f"; if {messages!r} are messages, give --column history={messages}" if messages else ""
+    advice = f"; if {messages!r} contains messages, use --column history={messages}" if messages else ""
     found = listed(row) or "no columns"
     return f"there is no column {column!r}{where}{did_you_mean(column, row)}; {owner} {found}{advice}"
 
 
 def _parse(value: object, column: str | None, error: type[LazyPromptError]) -> object:
-    """Return the value of a column of lists; tables such as CSV contain them as JSON text."""
+    """Return a list column's value; text, as in CSV, is parsed as JSON."""
     try:
         return _json(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:
-        raise error(f"column {column!r} is text that is not a JSON list: {fault}") from fault
+        raise error(f"column {column!r} is not a valid JSON list: {fault}") from fault

@@ -1,4 +1,4 @@
-"""Rows in memory: tables of any library as mappings, their prompts one at a time, and their lines as columns.
+"""Functions that render rows in memory: tables from any library, one prompt at a time or as columns of lines.
 
 No table library is imported: a table is recognized by its methods.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
-# The number of rows converted to Python objects at a time.
+# The number of rows that are converted to Python objects at a time.
 _STEP = 1000
-# A pyarrow table or a DataFrame; their libraries are not imported here.
+# A pyarrow table or a DataFrame; neither library is imported in this module.
 _Frame: TypeAlias = Any
 
 
@@ -67,23 +67,23 @@ def render_batch(
 
     Args:
         prompter: The prompter, or a prompt file.
-        rows: The rows, in a form that :func:`rows_of` accepts.
-        format: The format of a line; see :meth:`RowPlan.of`.
-        model: The model.
-        columns: The columns of slots, history, tools, label and id.
-        params: Further fields of each request.
+        rows: The rows, as any data that :func:`rows_of` accepts.
+        format: The line format; see :meth:`RowPlan.of`.
+        model: The model name.
+        columns: The columns for slots, history, tools, label and id.
+        params: Additional fields for each request.
         on_error: ``raise`` to raise an error for a row without a prompt, or ``return`` to return its fault instead.
 
     Returns:
-        The JSON object of each line.
+        An iterator over the JSON objects of the lines.
 
     Raises:
-        BatchError: The rows are not in an accepted form, the settings contradict each other, or two rows have the
+        BatchError: The type of the rows is not supported, the settings contradict each other, or two rows have the
             same name.
         FormatError: The format is unknown.
     """
     if on_error not in ("raise", "return"):
-        raise BatchError(f"on_error {on_error!r} is unknown; give raise or return")
+        raise BatchError(f"unknown on_error value {on_error!r}; expected 'raise' or 'return'")
     plan = RowPlan.of(prompter, format, model=model, columns=columns, params=params)
     return _objects(plan, rows_of(rows), on_error)
 
@@ -106,18 +106,19 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
 def render_columns(
     plan: RowPlan, columns: Mapping[str, Sequence[object]], *, first: int = 1
 ) -> dict[str, list[str | None]]:
-    """Return two columns, lines and errors, for one piece of a table.
+    """Return two columns, with lines and errors, for one block of a table.
 
     Args:
-        plan: The plan of the lines.
-        columns: The columns of the rows, as lists or arrays of equal length.
+        plan: The plan that renders the rows.
+        columns: The columns of the table, as lists or arrays of equal length.
         first: The number of the first row; a row without an id is named by its number.
 
     Returns:
-        ``line``: the line without its newline, or None if the row has no prompt. ``error``: the reason, or None.
+        A dict with two lists. ``line`` contains each line without its newline, or None if the row has no prompt.
+        ``error`` contains the reason why a row has no prompt, or None.
 
     Raises:
-        BatchError: The columns differ in length, or the prompt needs a column that is missing.
+        BatchError: The columns differ in length, or a column that the prompt needs is missing.
     """
     rows = rows_of(columns)
     if any(map(len, columns.values())) and (fault := plan.cells.missing_in(columns)):
@@ -135,22 +136,22 @@ def render_columns(
 
 
 def rows_of(data: object) -> Iterator[Row]:
-    """Return the rows of data in any form, one at a time; the data is not changed.
+    """Return the rows of a table or an iterable, one at a time; the data is not modified.
 
     Args:
-        data: An iterable of mappings; a mapping of columns of equal length; an Arrow table, record batch or stream; a
-            pandas or polars DataFrame.
+        data: An iterable of mappings; a mapping of columns of equal length; an Arrow table, record batch or stream; or
+            a pandas or polars DataFrame.
 
     Returns:
-        The rows, in order. A missing value of a DataFrame is None.
+        The rows, in order. A missing value in a DataFrame becomes None.
 
     Raises:
-        BatchError: The data has another form, its columns differ in length, or a column name is not text. An error in
+        BatchError: The data has another type, its columns differ in length, or a column name is not text. An error in
             a single row is raised when that row is reached.
     """
     if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
         raise BatchError(
-            f"rows are given as a {type(data).__name__}; give mappings, columns or a table, or read a file with "
+            f"rows must be mappings, columns or a table, not a {type(data).__name__}; read a file with "
             "lazyprompt.batch.rows.read_rows"
         )
     if is_mapping(data):
@@ -161,13 +162,13 @@ def rows_of(data: object) -> Iterator[Row]:
     if isinstance(data, Iterable):
         return _rows_of_items(cast("Iterable[object]", data))
     raise BatchError(
-        f"rows are given as a {type(data).__name__}; give an iterable of mappings, a mapping of columns, an Arrow "
-        "table or a DataFrame"
+        f"rows must be an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame, not a "
+        f"{type(data).__name__}"
     )
 
 
 class _Column(Protocol):
-    """The values of a column, in the order of rows."""
+    """A column's values, in row order."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[object]: ...
@@ -178,7 +179,7 @@ def _rows_of_columns(columns: Mapping[str, object]) -> Iterator[Row]:
     if len({*map(len, found.values())}) > 1:
         lengths = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items())
         raise BatchError(f"columns must have equal length, but {lengths}")
-    # NumPy arrays contain numbers of NumPy's types.
+    # NumPy arrays contain NumPy's number types, which are converted to Python numbers.
     plain: Iterator[Iterable[object]] = (
         column if is_sequence(column) else map(_to_python, column) for column in found.values()
     )
@@ -189,13 +190,13 @@ def _checked_column(column: object, name: object) -> _Column:
     if _is_column(column):
         return column
     raise BatchError(
-        f"column {name!r} is a {type(column).__name__}; a mapping is read as columns, each a list with one value per "
-        "row; put a single row in a list"
+        f"column {name!r} must be a list with one value per row, not a {type(column).__name__}; a mapping is read as "
+        "columns, so put a single row in a list"
     )
 
 
 def _is_column(column: object) -> TypeGuard[_Column]:
-    # Text and mappings are the values of a single row, not columns.
+    # Text and mappings are values in a single row, not columns.
     return not isinstance(column, str | bytes | Mapping) and isinstance(column, Sized) and hasattr(column, "__iter__")
 
 
@@ -205,15 +206,15 @@ def _zip_rows(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Itera
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise BatchError(f"a column name is {name!r} of type {type(name).__name__}; column names must be text")
+        raise BatchError(f"column names must be text, not {name!r} of type {type(name).__name__}")
     return name
 
 
 def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
-    """Return a table's column names; a table can have duplicates, but a row can't."""
+    """Return a table's column names; a table can contain a name twice, but a row cannot."""
     found = tuple(map(_checked_name, names))
     if twice := [name for at, name in enumerate(found) if name in found[:at]]:
-        raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
+        raise BatchError(f"the table has two columns named {twice[0]!r}; column names must be unique")
     return found
 
 
@@ -243,7 +244,7 @@ def _rows_of_pandas(frame: _Frame) -> Iterator[Row]:
 
 
 def _to_python(value: object) -> object:
-    """Convert a NumPy value to Python, and the missing values of pandas to None."""
+    """Convert a NumPy value to a Python value, and pandas' missing values to None."""
     to_list: Callable[[], object] | None = getattr(value, "tolist", None)
     found = value if to_list is None else to_list()
     return None if is_nan(found) else found
@@ -265,10 +266,13 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
                 number += 1
                 yield row
         else:
-            raise BatchError(f"row {number + 1} is a {type(item).__name__}; give mappings of column names to values")
+            raise BatchError(
+                f"row {number + 1} must be a mapping from column names to values, not a {type(item).__name__}"
+            )
 
 
-# Readers of tables, by a method that identifies the table. The Arrow stream is last, since other tables export one too.
+# Table readers, keyed by a method that identifies the table's type.
+# The Arrow stream is last, because other tables export one too.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
     "iter_rows": _rows_of_polars,
     "itertuples": _rows_of_pandas,

@@ -1,4 +1,4 @@
-"""The check of a file's columns before its first row is rendered: a missing column is missing in every row."""
+"""A check of a file's columns before the first row is rendered; a missing column is missing in every row."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def check_columns(rows: Iterable[RawRow], cells: Cells) -> None:
-    """Check that the rows have the columns that a prompt needs.
+    """Check that the rows have all columns that a prompt needs.
 
-    Rows are read until all of these columns are found; in most files, that is the first row.
+    Rows are read until all needed columns are found; in most files, the first row is enough.
 
     Args:
         rows: The rows.
-        cells: The columns of a row's parts.
+        cells: The columns from which a row's parts are read.
 
     Raises:
-        BatchError: A column is missing in every row, or no column is the user's text while some are unused.
+        BatchError: A column is missing in every row, or no column provides the user's text while others are unused.
     """
     found: dict[str, object] = {}
     fault: str | None = None

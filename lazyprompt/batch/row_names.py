@@ -1,4 +1,4 @@
-"""Row names: they must be unique, since an answer is matched to its row by name."""
+"""Row names, which must be unique because each response is matched to its row by name."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _DEFAULT: Final = re.compile(r"row-([1-9][0-9]{0,17})")
 
 
 def default_name(number: int) -> str:
-    """Return the default name of a row, counted from 1."""
+    """Return the default name for a row number, counted from 1."""
     return f"row-{number}"
 
 
 class RowNames:
-    """The names of the rows so far; explicit names are stored on disk, not in memory.
+    """The names of the rows read so far; explicit names are stored on disk instead of in memory.
 
     Args:
-        column: The column of the name, for error messages.
+        column: The column that contains the names, for error messages.
     """
 
     def __init__(self, column: str) -> None:
         self._column = column
         self._is_empty = True
-        # An unnamed temporary database, which SQLite spills to disk when it grows.
+        # An unnamed temporary database, which SQLite moves to disk when it grows.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT UNIQUE)")
 
     def close(self) -> None:
-        """Remove the names."""
+        """Delete all names."""
         self._database.close()
 
     def add(self, number: int, name: str | None) -> None:
         """Add the name of the next row.
 
         Args:
-            number: The number of the row.
-            name: Its explicit name; None for the default.
+            number: The row's number.
+            name: The row's explicit name; None for the default name.
 
         Raises:
             BatchError: Another row has the same explicit or default name.
@@ -60,7 +60,7 @@ class RowNames:
             return
         name = name.encode(errors="backslashreplace").decode()
         if first := self._row_named(name):
-            message = f"the rows {first:,} and {number:,} have the same {self._column}: {name!r}"
+            message = f"rows {first:,} and {number:,} have the same {self._column}: {name!r}"
             raise BatchError(message, setting="rows")
         default = _DEFAULT.fullmatch(name)
         if default and int(default[1]) < number and not self._has_name(int(default[1])):
@@ -77,8 +77,8 @@ class RowNames:
 
     def _clash(self, own: int, unnamed: int, name: str) -> BatchError:
         return BatchError(
-            f"row {own:,} has the {self._column} {name!r}, which is the default of row {unnamed:,}; give row "
-            f"{unnamed:,} an {self._column} too, or change that of row {own:,}",
+            f"row {own:,} has the {self._column} {name!r}, which is the default for row {unnamed:,}; add an "
+            f"{self._column} to row {unnamed:,}, or change the {self._column} in row {own:,}",
             setting="rows",
         )
 
@@ -88,7 +88,7 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
 
     Args:
         rows: The rows.
-        cells: The columns of a row.
+        cells: The columns from which a row's parts are read.
 
     Raises:
         BatchError: Two rows have the same name, or a row's explicit name is the default name of another row.
@@ -96,7 +96,7 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
     mark = json.dumps(cells.id, ensure_ascii=False).encode()
     with closing(RowNames(cells.id)) as names:
         for raw in rows:
-            # Skip parsing where the bytes show that there is no name.
+            # Skip parsing if the raw bytes show that the row has no explicit name.
             if isinstance(raw.text, bytes) and mark not in raw.text and b"\\" not in raw.text:
                 names.add(raw.number, None)
                 continue
@@ -106,5 +106,5 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
             try:
                 name = cells.name_of(row)
             except LazyPromptError:
-                continue  # reported when the row is rendered
+                continue  # this error is reported when the row is rendered
             names.add(raw.number, name)

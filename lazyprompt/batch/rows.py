@@ -1,6 +1,6 @@
-"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory, and JSON arrays, read as a whole.
+"""Readers for files of rows: JSON Lines, CSV and Parquet in constant memory, and JSON arrays as a whole.
 
-JSON follows RFC 8259, with one object per line (jsonlines.org). CSV follows RFC 4180, in UTF-8 with a header line.
+JSON follows RFC 8259, with one object per line (see jsonlines.org). CSV follows RFC 4180, in UTF-8 with a header line.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from lazyprompt.prompters.rows import RowFault
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 NumberedRows: TypeAlias = Iterator[tuple[int, Row | RowFault]]
-# The number of Parquet rows converted to Python objects at a time.
+# The number of Parquet rows that are converted to Python objects at a time.
 _STEP = 1000
-# A record of CSV: its fields, or an error; its first and last line; the text of its lines.
+# A CSV record: its fields or an error, its first and last line, and the text of its lines.
 _Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
 _BOM = b"\xef\xbb\xbf"
-# Python's csv reader refuses fields over 128 KiB by default; the limit is a process-wide setting.
+# Python's csv reader rejects fields over 128 KiB by default; the limit is a process-wide setting.
 _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
-_A_ROW = 'a row is a JSON object such as {"question": "..."}'
+_A_ROW = 'expected a JSON object such as {"question": "..."}'
 MAX_ARRAY = 1 << 30
 """The maximum size of a JSON array file, in bytes."""
 
 MAX_LINE = 1 << 26
-"""The maximum length of a line: bytes of JSON Lines, characters of CSV."""
+"""The maximum length of a line: in bytes for JSON Lines, in characters for CSV."""
 
 MAX_RECORD = 1 << 24
-"""The maximum length of a CSV record with several lines, in characters; a longer one has an unclosed quote."""
+"""The maximum length of a multi-line CSV record, in characters; a longer record indicates an unclosed quote."""
 
 
 class RawRow(NamedTuple):
-    """A row that may not be parsed yet, so that parsing can be shared among processes.
+    """A row that may not be parsed yet, so that several processes can share the parsing.
 
     Attributes:
-        number: The number of the row, from 1.
-        row: The row; None for unparsed JSON.
-        lines: The first and last line of the row, from 1; None if rows are not lines.
-        text: The raw text of the row; None if the file is not text.
+        number: The row's number, from 1.
+        row: The row; None for JSON that is not parsed yet.
+        lines: The row's first and last line, from 1; None if the file does not consist of lines.
+        text: The row's raw text; None if the file is not text.
     """
 
     number: int
@@ -63,12 +63,12 @@ class RawRow(NamedTuple):
 
     @property
     def stripped_text(self) -> str | None:
-        """The raw text of the row, without its newline."""
+        """The row's raw text, without its newline."""
         text = self.text.decode(errors="surrogateescape") if isinstance(self.text, bytes) else self.text
         return None if text is None else text.rstrip("\r\n")
 
     def fault(self, reason: str) -> RowFault:
-        """Return the fault of a row that cannot be read."""
+        """Return the fault for a row that cannot be read."""
         where = f"line {self.lines[0]}: " if self.lines else ""
         return RowFault(self.number, f"{where}{reason}", self.lines, self.stripped_text)
 
@@ -77,9 +77,9 @@ class RowFile(NamedTuple):
     """A file of rows.
 
     Attributes:
-        path: The path of the file.
+        path: The file's path.
         kind: ``jsonl``, ``json``, ``csv`` or ``parquet``.
-        resolved: A checked path, in which links are not followed; None to follow the links of ``path``.
+        resolved: A checked path, in which links are not followed; None to follow the links in ``path``.
     """
 
     path: Path
@@ -88,13 +88,13 @@ class RowFile(NamedTuple):
 
 
 def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: Path | None = None) -> RowFile:
-    """Return a file of rows; by default, its extension determines its kind.
+    """Return a file of rows, whose kind is determined by its extension unless ``kind`` is set.
 
     The extensions are ``.jsonl`` (``.ndjson``), ``.json``, ``.csv`` and ``.parquet`` (``.pq``).
 
     Args:
-        path: The path of the file.
-        kind: The kind, overriding the extension.
+        path: The file's path.
+        kind: The kind of file; overrides the extension.
         resolved: A checked path, in which links are not followed.
 
     Raises:
@@ -105,9 +105,11 @@ def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: P
         kind = _ENDINGS.get(found.suffix.lower())
         if kind is None:
             near = did_you_mean(found.suffix.lower(), _ENDINGS)
-            raise BatchError(f"{found} ends in {found.suffix!r}{near}; rows are read from {', '.join(_ENDINGS)}")
+            raise BatchError(
+                f"{found}: unknown extension {found.suffix!r}{near}; expected one of {', '.join(_ENDINGS)}"
+            )
     elif kind not in get_args(Kind):
-        raise BatchError(f"{found}: unknown kind {kind!r}; known are {', '.join(get_args(Kind))}")
+        raise BatchError(f"{found}: unknown kind {kind!r}; expected one of {', '.join(get_args(Kind))}")
     return RowFile(found, kind, resolved)
 
 
@@ -118,35 +120,36 @@ def _open(file: RowFile) -> int:
 
 
 def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> NumberedRows:
-    """Return the rows of a file lazily, each with its number.
+    """Read the rows of a file lazily, each with its number.
 
     Empty lines are not counted as rows.
 
     Args:
-        path: The file.
+        path: The path of the file, or the file.
         start: The number of rows to skip; the first row returned has the number ``start + 1``.
 
     Returns:
-        Each row with its number, from 1; a row that cannot be read is a :class:`RowFault`.
+        Each row with its number, from 1. A row that cannot be read is a :class:`RowFault`.
 
     Raises:
-        BatchError: The file is missing or cannot be read, or its header is invalid; possibly raised with the first row.
+        BatchError: The file is missing or cannot be read, or its header is invalid. This may be raised only when the
+            first row is read.
         MissingExtraError: The file is Parquet, and pyarrow is not installed.
     """
     if start < 0:
-        raise BatchError(f"start is {start}; it must be 0 or more, the number of rows to skip")
+        raise BatchError(f"start must be the number of rows to skip, 0 or more, not {start}")
     found = path if isinstance(path, RowFile) else row_file(path)
     if not found.path.is_file():
         what = "is not a regular file" if found.path.exists() else "does not exist"
-        raise BatchError(f"{found.path} {what}; rows are read from a file")
+        raise BatchError(f"{found.path} {what}; rows must be in a file")
     return ((raw.number, parse_row(raw)) for raw in _read_raw(found, start))
 
 
 def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
-    """Return the hash of a file's content, as ``sha256:...``.
+    """Return a hash of a file's content, as ``sha256:...``.
 
     Args:
-        path: The file. It is read as a whole, at more than a gigabyte per second.
+        path: The path of the file, or the file. It is read completely, at more than one gigabyte per second.
 
     Raises:
         BatchError: The file cannot be read.
@@ -162,13 +165,13 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
 
 
 def estimate_rows(file: RowFile) -> int | None:
-    """Return the approximate number of rows in a file, by counting lines.
+    """Estimate the number of rows in a file by counting its lines.
 
     Args:
         file: The file.
 
     Returns:
-        The number of lines; None for Parquet and JSON arrays, whose rows are not lines.
+        The number of lines, or None for Parquet and JSON arrays, whose rows are not lines.
     """
     if file.kind in ("parquet", "json"):
         return None
@@ -179,12 +182,12 @@ def estimate_rows(file: RowFile) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A selection of a file's rows.
+    """A selection of rows from a file.
 
     Args:
-        limit: The number of rows to take from the beginning; None for all.
-        sample: The number of these rows to choose at random; None for all.
-        seed: The seed of the sample; the same seed and number of rows give the same sample.
+        limit: The number of rows to take from the beginning; None for all rows.
+        sample: The number of those rows to choose at random; None for all of them.
+        seed: The random seed; the same seed and number of rows produce the same sample.
     """
 
     limit: int | None = None
@@ -193,24 +196,24 @@ class Choice:
 
     @property
     def settings(self) -> JsonObject:
-        """The selection as settings, by the names of the command's options."""
+        """The selection as settings, keyed by the command-line options."""
         sampled = self.sample is not None
         return {"--limit": self.limit, "--sample": self.sample, "--seed": self.seed if sampled else None}
 
     def rows(self, file: RowFile, start: int = 0) -> NumberedRows:
-        """Return the rows in order, each with its number.
+        """Return the selected rows in order, each with its number.
 
         Args:
-            file: The file. It is read twice for a sample, which depends on the number of rows.
-            start: The number of the row after which to begin.
+            file: The file. It is read twice for a sample, which depends on the total number of rows.
+            start: The number of the last row to skip.
 
         Raises:
-            BatchError: The file cannot be read, see :func:`read_rows`.
+            BatchError: The file cannot be read; see :func:`read_rows`.
         """
         return ((raw.number, parse_row(raw)) for raw in self.raw_rows(file, start))
 
     def raw_rows(self, file: RowFile, start: int = 0) -> Iterator[RawRow]:
-        """Yield the rows without parsing lines of JSON, which other processes can do."""
+        """Yield the selected rows without parsing JSON lines, which other processes can do."""
         rows = _read_raw(file, start)
         if self.sample is None:
             yield from islice(rows, None if self.limit is None else max(0, self.limit - start))
@@ -221,15 +224,15 @@ class Choice:
                 yield from islice((row for row in rows if row.number == chosen), 1)
 
     def size(self, count: int) -> int:
-        """Return the number of rows selected from ``count`` rows."""
+        """Return the number of rows that are selected from ``count`` rows."""
         return min(each for each in (count, self.limit, self.sample) if each is not None)
 
 
 def _draw_sample(total: int, sample: int, seed: int) -> Iterator[int]:
     """Yield random row numbers in ascending order, in constant memory.
 
-    Each number is chosen with probability wanted / remaining (Knuth's algorithm S). Python guarantees that a seed gives
-    the same numbers in all versions.
+    Each number is chosen with probability wanted / remaining (Knuth's Algorithm S). Python guarantees that a seed
+    produces the same numbers in all versions.
     """
     random = Random(seed).random  # noqa: S311 - not used for security
     wanted = min(sample, total)
@@ -242,7 +245,7 @@ def _draw_sample(total: int, sample: int, seed: int) -> Iterator[int]:
 
 
 def _read_raw(file: RowFile, start: int = 0) -> Iterator[RawRow]:
-    """Yield the rows of a file after the first ``start``."""
+    """Yield the rows after the first ``start`` rows of a file."""
     try:
         yield from _READERS[file.kind](file, start)
     except OSError as error:
@@ -253,21 +256,21 @@ def _read_raw(file: RowFile, start: int = 0) -> Iterator[RawRow]:
 
 
 def _unreadable(path: Path, error: Exception) -> BatchError:
-    # pyarrow's messages can have several lines.
+    # Join the message into one line, because pyarrow's messages can have several lines.
     reason = " ".join(str(getattr(error, "strerror", None) or error).split())
     return BatchError(f"{path} cannot be read: {reason}", setting="rows")
 
 
 class _InvalidRowError(Exception):
-    """A line is not a row; the message is the reason."""
+    """A line is not a valid row; the message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _InvalidRowError(f"{name} is not valid JSON; write null, or a string")
+    raise _InvalidRowError(f"{name} is not valid JSON; write null or a string instead")
 
 
 _decode: Callable[[str], Json] = JSONDecoder(parse_constant=_refuse_constant).decode
-# The types of values that orjson parses as Python's json does. It converts integers beyond 64 bits to floats.
+# Value types that orjson parses exactly as Python's json does. It converts integers beyond 64 bits to floats.
 _ALIKE = frozenset({str, int, bool, type(None)})
 
 
@@ -296,20 +299,20 @@ def _read_array(file: RowFile, start: int) -> Iterator[RawRow]:
     with os.fdopen(_open(file), "rb") as data:
         text = data.read(MAX_ARRAY + 1)
     if len(text) > MAX_ARRAY:
-        raise BatchError(f"{file.path} is larger than {MAX_ARRAY:,} bytes, the limit of a JSON array; use JSON Lines")
+        raise BatchError(f"{file.path} exceeds {MAX_ARRAY:,} bytes, the limit for a JSON array; use JSON Lines")
     try:
         rows = _decode(text.removeprefix(_BOM).decode())
     except (ValueError, RecursionError, _InvalidRowError) as error:
         raise BatchError(f"{file.path} is not valid JSON: {error}") from error
     if not isinstance(rows, list):
-        raise BatchError(f"{file.path} is a {type(rows).__name__}; give an array of objects, or JSON Lines")
+        raise BatchError(f"{file.path} must contain a JSON array or JSON Lines, not a {type(rows).__name__}")
     for number, row in enumerate(rows, 1):
         if number > start:
             yield RawRow(number, row if isinstance(row, dict) else _item_fault(row, number))
 
 
 def _item_fault(item: Json, number: int) -> RowFault:
-    reason = f"item {number}: it is a {type(item).__name__}; {_A_ROW}"
+    reason = f"item {number} is a {type(item).__name__}; {_A_ROW}"
     return RowFault(number, reason, text=json.dumps(item, ensure_ascii=False))
 
 
@@ -324,7 +327,7 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
         if not line:
             return
         if len(line) > MAX_LINE:
-            raise BatchError(f"{path}:{at}: the line is longer than {MAX_LINE:,}; is it a file of rows?")
+            raise BatchError(f"{path}:{at}: line is longer than {MAX_LINE:,}; check that this is a file of rows")
         yield line
 
 
@@ -346,7 +349,7 @@ def parse_row(raw: RawRow) -> Row | RowFault:
 
 
 def _parse_object(line: bytes) -> Row:
-    """Parse the JSON object of a line.
+    """Parse a line that contains a JSON object.
 
     Raises:
         _InvalidRowError: The line is not a JSON object.
@@ -360,15 +363,15 @@ def _parse_object(line: bytes) -> Row:
     except RecursionError as error:
         raise _InvalidRowError("nested too deeply") from error
     except ValueError as error:
-        # The only other ValueError is Python's limit of digits.
-        raise _InvalidRowError("contains an integer of more than 4,300 digits") from error
+        # Only Python's limit on the number of digits raises a plain ValueError here.
+        raise _InvalidRowError("contains an integer with more than 4,300 digits") from error
     if not isinstance(found, dict):
-        raise _InvalidRowError(f"it is a {type(found).__name__}; {_A_ROW}")
+        raise _InvalidRowError(f"the line is a {type(found).__name__}; {_A_ROW}")
     return found
 
 
 def _read_csv(file: RowFile, start: int) -> Iterator[RawRow]:
-    # Invalid UTF-8 becomes lone surrogates, which are detected in each row.
+    # Invalid UTF-8 becomes lone surrogates, which are detected row by row.
     with os.fdopen(_open(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
         records = _records(_Lines(_lines(file.path, data)))
         first = next(records, None)
@@ -379,13 +382,13 @@ def _read_csv(file: RowFile, start: int) -> Iterator[RawRow]:
 
 
 class _Lines:
-    """Lines of CSV; the lines of the current record can be put back.
+    """An iterator over CSV lines that can put back the lines of the current record.
 
     Args:
         lines: The lines.
 
     Attributes:
-        taken: The lines of the current record.
+        taken: The lines in the current record.
         before: The number of lines before the current record.
     """
 
@@ -404,11 +407,11 @@ class _Lines:
         self.taken.append(line)
         self._size += len(line)
         if self._size > MAX_RECORD and len(self.taken) > 1:
-            raise csv.Error(f"no end within {MAX_RECORD:,} characters")
+            raise csv.Error(f"no closing quote within {MAX_RECORD:,} characters")
         return line
 
     def put_back(self) -> None:
-        """Put back all lines of the record except the first."""
+        """Put back all lines of the current record except the first."""
         self._ahead.extendleft(reversed(self.taken[1:]))
         del self.taken[1:]
 
@@ -420,9 +423,9 @@ class _Lines:
 
 
 def _records(lines: _Lines) -> Iterator[_Record]:
-    """Yield the records, skipping empty lines.
+    """Yield the CSV records, skipping empty lines.
 
-    Only the first line of an invalid record is rejected; otherwise an unclosed quote would reject all later rows.
+    Only the first line of an invalid record is rejected; otherwise, an unclosed quote would reject all later rows.
     """
     reader = csv.reader(lines, strict=True)
     while True:
@@ -452,12 +455,12 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     if not header:
         raise BatchError(f"{path} is empty; its first line must contain the column names")
     for at, name in enumerate(header):
-        # Columns without a name are skipped: pandas writes its index as one.
+        # Columns without a name are skipped: pandas writes its index as such a column.
         if name and name in header[:at]:
-            what = f"has the same name as an earlier one, {name!r}"
-            raise BatchError(f"{path}:1: column {at + 1} {what}; the first line names each column once")
+            what = f"has the same name as an earlier column, {name!r}"
+            raise BatchError(f"{path}:1: column {at + 1} {what}; column names must be unique")
     if not any(header):
-        raise BatchError(f"{path}:1: no column has a name; the first line names each column once")
+        raise BatchError(f"{path}:1: no column has a name; the first line must contain the column names")
     if not is_well_formed("".join(header)):
         raise BatchError(f"{path}:1: the header is not valid UTF-8; save the file as UTF-8")
     return header
@@ -468,7 +471,7 @@ def _row_of_record(names: list[str], record: _Record, number: int) -> RawRow:
     if isinstance(fields, csv.Error):
         fault = f"not valid CSV: {fields}"
     elif len(fields) != len(names):
-        fault = f"it has {len(fields)} fields, but the header has {len(names)}"
+        fault = f"the row has {len(fields)} fields, but the header has {len(names)}"
     elif not is_well_formed("".join(fields)):
         fault = "not valid UTF-8"
     else:
@@ -485,7 +488,7 @@ def _read_parquet(file: RowFile, start: int) -> Iterator[RawRow]:
         with os.fdopen(_open(file), "rb") as data, parquet(data, page_checksum_verification=True) as table:
             names: list[str] = table.schema_arrow.names
             if twice := [name for at, name in enumerate(names) if name in names[:at]]:
-                raise BatchError(f"{file.path} has two columns named {twice[0]!r}; name each column once")
+                raise BatchError(f"{file.path} has two columns named {twice[0]!r}; column names must be unique")
             sizes = [table.metadata.row_group(at).num_rows for at in range(table.num_row_groups)]
             number, groups = groups_from(sizes, start)
             for batch in table.iter_batches(_STEP, groups):
@@ -495,13 +498,13 @@ def _read_parquet(file: RowFile, start: int) -> Iterator[RawRow]:
                     number += 1
                     yield RawRow(number, RowFault(number, row) if isinstance(row, str) else row)
             if number < sum(sizes):
-                raise BatchError(f"{file.path} has {number:,} of {sum(sizes):,} declared rows; is it damaged?")
+                raise BatchError(f"{file.path} may be damaged: it declares {sum(sizes):,} rows but contains {number:,}")
     except library.ArrowException as error:
         raise _unreadable(file.path, error) from error
 
 
 def _rows_of_batch(batch: Any) -> Iterator[Row | str]:  # noqa: ANN401 - pyarrow has no types
-    """Yield the rows of a record batch, or the reason why a row cannot be converted to Python."""
+    """Yield each row of a record batch, or the reason why the row cannot be converted to Python."""
     try:
         rows = batch.to_pylist()
     except (ValueError, OverflowError) as error:
@@ -515,7 +518,7 @@ def _rows_of_batch(batch: Any) -> Iterator[Row | str]:  # noqa: ANN401 - pyarrow
 
 
 def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:
-    """Return the number of rows in the groups to skip, and the indexes of the groups to read."""
+    """Return the number of rows in the row groups to skip, and the indexes of the row groups to read."""
     passed = 0
     for at, size in enumerate(sizes):
         if passed + size > start:

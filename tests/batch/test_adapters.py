@@ -110,7 +110,9 @@ def test_rows_without_a_name_are_named_by_their_place() -> None:
 
 
 def test_rows_without_a_name_or_a_place_would_all_be_row_1() -> None:
-    with pytest.raises(BatchError, match=r"there is no column 'id'; openai-batch names each row.*no number"):
+    with pytest.raises(
+        BatchError, match=r"the table has no column 'id'; openai-batch requires a name for each row.*no row numbers"
+    ):
         without_ids(None)
 
 
@@ -137,7 +139,9 @@ def test_what_is_wrong_with_a_row_is_said_without_its_number_where_it_has_none()
 
 
 def test_a_table_that_has_a_column_of_that_name() -> None:
-    with pytest.raises(BatchError, match="the table already has a column 'error', which rendering adds; rename it"):
+    with pytest.raises(
+        BatchError, match="the table already has a column 'error', which rendering adds; rename that column"
+    ):
         columns_map(plan())(columns(1) | {"error": [None]})
 
 

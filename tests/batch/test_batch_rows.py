@@ -159,11 +159,11 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("data.jsonl", "rows are given as a str.*read a file with"),
-        (7, "rows are given as a int; give an iterable of mappings"),
+        ("data.jsonl", "rows must be mappings, .*, not a str; read a file with"),
+        (7, "rows must be an iterable of mappings, .*, not a int"),
         ({"a": "text"}, "column 'a' is a str.*a single row in a list"),
         ({"a": [1], "b": [1, 2]}, "columns must have equal length, but 'a' has 1, 'b' has 2"),
-        ({1: [1]}, "a column name is 1 of type int"),
+        ({1: [1]}, "column names must be text, not 1 of type int"),
         ([{"a": 1}, ["b"]], "row 2 is a list; give mappings"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
@@ -182,7 +182,7 @@ BROKEN = {
     b'{"a": NaN}': "line 1: NaN is not valid JSON; write null",
     b'{"a": [-Infinity]}': "line 1: -Infinity is not valid JSON",
     b'{"a": "\xff"}': "line 1: not valid UTF-8: byte 0xff at index 7",
-    b'{"a": 1' + b"0" * 5000 + b"}": "line 1: contains an integer of more than 4,300 digits",
+    b'{"a": 1' + b"0" * 5000 + b"}": "line 1: contains an integer with more than 4,300 digits",
     b'{"a": ' + b"[" * 100_000: "line 1: nested too deeply",
 }
 

@@ -48,12 +48,12 @@ def job_of(rows: Path, *, form: str) -> BatchJob:
     ("ids", "said"),
     [
         # The story: the first row's answer was taken for the second row's too.
-        (("row-2", None), "row 1 has the id 'row-2', which is the default of row 2"),
-        ((None, "row-1"), "row 2 has the id 'row-1', which is the default of row 1"),
-        ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which is the default of row 1"),
-        (("a", "b", "a"), "the rows 1 and 3 have the same id: 'a'"),
-        ((1, "1"), "the rows 1 and 2 have the same id: '1'"),
-        (("row-2", "row-2"), "the rows 1 and 2 have the same id: 'row-2'"),
+        (("row-2", None), "row 1 has the id 'row-2', which is the default for row 2"),
+        ((None, "row-1"), "row 2 has the id 'row-1', which is the default for row 1"),
+        ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which is the default for row 1"),
+        (("a", "b", "a"), "rows 1 and 3 have the same id: 'a'"),
+        ((1, "1"), "rows 1 and 2 have the same id: '1'"),
+        (("row-2", "row-2"), "rows 1 and 2 have the same id: 'row-2'"),
     ],
 )
 def test_two_rows_of_one_name_are_refused_before_anything_is_written(
@@ -94,7 +94,7 @@ def test_an_escaped_column_is_the_column(tmp_path: Path) -> None:
 
 
 def test_rows_of_csv_are_checked_too(tmp_path: Path) -> None:
-    with pytest.raises(BatchError, match="the rows 1 and 2 have the same id: 'row-2'"):
+    with pytest.raises(BatchError, match="rows 1 and 2 have the same id: 'row-2'"):
         run_batch(job_of(rows_of(tmp_path, "row-2", "row-2", end="csv"), form="openai-batch"))
 
 

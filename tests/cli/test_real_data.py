@@ -70,7 +70,7 @@ def test_a_label_that_is_neither_text_a_message_nor_a_rating(
     run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
 ) -> None:
     ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
-    what = f"row 1: column 'label' is a {kind}; an answer is text, a message with 'role' and 'content', or a KTO rating"
+    what = f"row 1: column 'label' is a {kind}; expected response text, a message with 'role' and 'content'"
     assert (ran.status, what in ran.err) == (1, True)
 
 
@@ -88,9 +88,9 @@ def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ('{"messages": []}', "rows.json is a dict; give an array of objects, or JSON Lines"),
+        ('{"messages": []}', "rows.json must contain a JSON array or JSON Lines, not a dict"),
         ("[1", "rows.json is not valid JSON: "),
-        ("[1]", 'item 1: it is a int; a row is a JSON object such as {"question": "..."}'),
+        ("[1]", 'item 1 is a int; expected a JSON object such as {"question": "..."}'),
     ],
 )
 def test_a_json_file_without_rows(run: Callable[..., Ran], tmp_path: Path, data: str, message: str) -> None:
@@ -104,15 +104,13 @@ def test_conversations_of_sharegpt(run: Callable[..., Ran], tmp_path: Path) -> N
     assert lines(tmp_path) == [
         {"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Hello"}]}
     ]
-    assert (
-        "'images' is a column that no prompt takes; --column NAME=COLUMN gives one to a slot, or to history" in ran.err
-    )
+    assert "'images' is a column that the prompt doesn't use; assign one with --column NAME=COLUMN" in ran.err
 
 
 def test_the_error_names_the_column_of_the_messages(run: Callable[..., Ran], tmp_path: Path) -> None:
     ran = batch(run, tmp_path, "rows.jsonl", json.dumps(KTO), "--format", "train-trl")
     assert (
-        "the rows have 'messages' and 'label'; if 'messages' are messages, give --column history=messages"
+        "the rows have 'messages' and 'label'; if 'messages' contains messages, use --column history=messages"
         in ran.err.replace("'messages', 'label'", "'messages' and 'label'")
     )
 
