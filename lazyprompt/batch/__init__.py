@@ -1,1 +1,1 @@
-"""Rows of data in bulk: a line of output for each, or a model's answer. Read render.py first."""
+"""Batch processing: each row of data becomes an output line or is sent to a model. Read render.py first."""

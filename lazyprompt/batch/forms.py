@@ -1,8 +1,9 @@
-"""The formats of an output line, with the rules of their readers; and the writing and counting of lines.
+"""The formats of an output line with the rules of the services that read them, and functions that write JSON lines.
 
-- ``flat``: the row's name and its flat prompt; and one format per provider: the row's name and its payload.
-- ``...-batch``: the request files of batch services. Each names the source of its rules.
-- ``train-...``: the training data that :mod:`lazyprompt.training.samples` writes.
+- ``flat`` contains the row's name and its flat prompt.
+- Each provider's format contains the row's name and its payload.
+- ``...-batch`` formats produce request files for batch services. Each cites the source of its rules.
+- ``train-...`` formats produce training data, which :mod:`lazyprompt.training.samples` writes.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _MB = 1000 * 1000
 
 
 class FileLimits(NamedTuple):
-    """The limits of one output file.
+    """The limits for one output file.
 
     Attributes:
         requests: The maximum number of lines; None for no limit.
-        bytes: The maximum size in bytes; MB in a service's documentation counts as 1,000,000 bytes.
-        line_bytes: The maximum size of one line in bytes.
-        source: The page that documents the limits.
+        bytes: The maximum size in bytes. One MB in a service's documentation is taken as 1,000,000 bytes.
+        line_bytes: The maximum size of one line, in bytes.
+        source: The page that documents these limits.
     """
 
     requests: int | None = None
@@ -50,22 +51,22 @@ def _keep(body: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class BatchForm:
-    """The format of a line: the row's name, constant fields, and the prompt in a provider's format.
+    """The format of an output line: the row's name, constant fields, and the prompt in a provider's format.
 
     Args:
-        name: The name of the format.
-        provider: The format of the prompt: ``flat`` or a provider; ``""`` for a training sample.
-        id_key: The key of the row's name; ``""`` if lines have no name.
+        name: The format's name.
+        provider: The prompt's format: ``flat`` or a provider; ``""`` for a training sample.
+        id_key: The key for the row's name; ``""`` if lines have no name.
         fields: The constant fields between the name and the prompt.
-        body_key: The key of the prompt; ``""`` if the prompt is the whole line.
-        sample: The format of a training sample, see ``TrainingSample.export``; ``""`` for a prompt.
-        has_model: True if the prompt's body names the model.
-        needs: The required fields of a body that no prompter sets.
-        api: The API of a prompt file's request, see ``Prompty.request``; ``""`` for a payload alone.
-        ids: The pattern of accepted row names.
-        limits: The limits of one file.
-        change: A function that converts a payload for the provider's client to one for a file.
-        hosted: True if the service is hosted although it uses the format of a local server.
+        body_key: The key for the prompt; ``""`` if the prompt is the whole line.
+        sample: The format of a training sample (see ``TrainingSample.export``); ``""`` for a prompt.
+        has_model: True if the prompt's body includes the model name.
+        needs: The required fields in a body that prompters don't set.
+        api: The API for a prompt file's request (see ``Prompty.request``); ``""`` if a line contains only a payload.
+        ids: The pattern that row names must match.
+        limits: The limits for one file.
+        change: A function that converts a payload for the provider's client to a payload for a request file.
+        hosted: True if the service is hosted even though its format is the one for a local server.
     """
 
     name: str
@@ -84,25 +85,25 @@ class BatchForm:
 
     @property
     def is_request(self) -> bool:
-        """True if a line is a whole request, which can have fields such as ``max_tokens``."""
+        """True if a line is a complete request, which can have fields such as ``max_tokens``."""
         return bool(self.api)
 
     def checked_id(self, name: str) -> str:
-        """Return the name of a row, if this format accepts it.
+        """Return a row's name if this format accepts it.
 
         Raises:
-            BatchError: The name does not match the pattern of the format.
+            BatchError: The name does not match the format's pattern.
         """
         if self.ids is not None and not self.ids.fullmatch(name):
-            raise BatchError(f"{self.name} accepts names that match {self.ids.pattern}; the row's name is {name!r}")
+            raise BatchError(f"{self.name} requires names that match {self.ids.pattern}; the row's name is {name!r}")
         return name
 
     def line(self, name: str, body: Json) -> JsonObject:
-        """Return the object of a line.
+        """Return an output line as a JSON object.
 
         Args:
-            name: The name of the row.
-            body: The prompt in the format of the provider or sample.
+            name: The row's name.
+            body: The prompt in the provider's or the training sample's format.
         """
         if not self.body_key and isinstance(body, dict):
             return body
@@ -110,9 +111,9 @@ class BatchForm:
 
 
 def _to_gemini_file(body: JsonObject) -> JsonObject:
-    """Convert a payload for Google's client to the REST form, where system text is content with parts.
+    """Convert a payload for Google's client to the REST format, in which system text is content with parts.
 
-    The model is named when the file is submitted, not in a line.
+    The model is removed: it is set when the file is submitted.
     """
     system = body.get("system_instruction")
     body = {key: value for key, value in body.items() if key != "model"}
@@ -122,7 +123,7 @@ def _to_gemini_file(body: JsonObject) -> JsonObject:
 
 
 def _openai_batch(name: str, provider: str, url: str, limits: FileLimits, api: str = "chat") -> BatchForm:
-    """Return OpenAI's batch format, which other services have adopted."""
+    """Return OpenAI's batch format, which other services have adopted, for a provider."""
     return BatchForm(
         name,
         provider,
@@ -156,7 +157,7 @@ _BATCHES = (
         "key",
         body_key="request",
         api="chat",
-        # The page documents only a limit of bytes.
+        # Google's page documents only a size limit.
         limits=FileLimits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
         change=_to_gemini_file,
     ),
@@ -176,7 +177,7 @@ _BATCHES = (
         "/v4/chat/completions",
         FileLimits(50_000, 100 * _MB, source="https://docs.bigmodel.cn/cn/guide/tools/batch"),
     ),
-    # A local program without limits.
+    # vLLM is a local program without limits.
     _openai_batch(
         "vllm-batch",
         "vllm",
@@ -198,29 +199,31 @@ FORMS: Final[Mapping[str, BatchForm]] = {
 
 
 def form_of(name: object) -> BatchForm:
-    """Return a format by its name.
+    """Return the line format with the given name.
 
     Args:
-        name: A name in ``FORMS``; None is ``flat``.
+        name: A name in ``FORMS``; None means ``flat``.
 
     Raises:
         FormatError: The format is unknown.
     """
     if not isinstance(name, str | None):
-        raise FormatError(f"the format of rows is a {type(name).__name__}; give one of {', '.join(FORMS)}")
+        raise FormatError(f"format must be one of {', '.join(FORMS)}, not a {type(name).__name__}")
     form = FORMS.get("flat" if name is None else name)
     if form is None:
-        raise FormatError(f"format {name!r} is unknown{did_you_mean(str(name), FORMS)}; known are {', '.join(FORMS)}")
+        raise FormatError(
+            f"unknown format {name!r}{did_you_mean(str(name), FORMS)}; expected one of {', '.join(FORMS)}"
+        )
     return form
 
 
-# JSON for JSON Lines: UTF-8, without spaces or unneeded escapes. Newlines in text are escaped. Unicode's other line
-# separators (U+0085, U+2028, U+2029) are not: readers of JSON Lines split only at newlines.
+# JSON for JSON Lines: UTF-8 without spaces or unneeded escapes. Newlines in text are escaped.
+# Unicode's other line separators (U+0085, U+2028, U+2029) are not escaped: JSON Lines readers split only at newlines.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def json_bytes(value: Json) -> bytes:
-    """Return a checked JSON value as UTF-8."""
+    """Serialize a valid JSON value as UTF-8."""
     return _encode(value).encode()
 
 
@@ -228,16 +231,16 @@ try:
     text_bytes: Callable[[Json], bytes] = import_module("orjson").dumps
 except ImportError:
     text_bytes = json_bytes
-"""Return a JSON value without numbers as UTF-8.
+"""Serialize a JSON value without numbers as UTF-8.
 
-orjson writes text exactly as Python's json does, ten times faster, but numbers differently (``1e16``, not ``1e+16``).
-So lines are the same with and without orjson.
+orjson writes text exactly as Python's json does, and is ten times faster, but it writes numbers differently (``1e16``
+instead of ``1e+16``). Because only values without numbers use it, the output is the same with and without orjson.
 """
 
 
-# The keys of the prompt in a line; without one of them the prompt is the whole line.
+# Keys in a line that can contain the prompt; a line with none of these keys is itself the prompt.
 _BODIES = ("body", "payload", "params", "request")
-# The keys of a prompt's content in all formats: messages, system text, and other text.
+# Keys in a prompt that can contain messages, system text and other text, across all formats.
 _MESSAGES = ("messages", "input", "contents")
 _SYSTEM = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")
@@ -245,18 +248,18 @@ _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversat
 
 @dataclass(frozen=True, slots=True)
 class LineCounter:
-    """A counter of the tokens in lines.
+    """A token counter for output lines.
 
     Args:
-        name: The name of the counter, such as ``tiktoken:gpt-4o``.
-        counter: The counter.
+        name: The counter's name, such as ``tiktoken:gpt-4o``.
+        counter: The token counter.
     """
 
     name: str
     counter: TokenCounter
 
     def __call__(self, line: bytes) -> int:
-        """Count the tokens of a line's messages, tools and texts, without the names of row and model.
+        """Count the tokens in a line's messages, tools and texts, excluding the names of the row and the model.
 
         Args:
             line: The line, as JSON.
@@ -275,7 +278,7 @@ class LineCounter:
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the system text and the messages."""
+    """Yield the system text and the messages from a body."""
     for key in _SYSTEM:
         content = body.get(key)
         if content:
@@ -292,7 +295,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield other texts; messages under their keys are counted as JSON."""
+    """Yield the other texts from a body; message lists among them are counted as JSON."""
     for key in _TEXTS:
         content = body.get(key)
         if content:

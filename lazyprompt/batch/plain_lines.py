@@ -1,9 +1,11 @@
-"""Lines of plain rows, whose values are all text: constant bytes with the row's values in between.
+"""Lines for plain rows, whose values are all text: constant bytes with the row's values inserted between them.
 
-Most rows are plain, and their lines differ only in a few texts. One prompt is filled; its segments tell template text
-from values, and the constant part of the line is serialized once. All other rows are rendered individually: rows with a
-value that is not text, a history, tools or an empty turn, and all rows of a prompter that may change values: with
-hooks, a budget, another template syntax, or a custom class.
+Most rows are plain, and their lines differ only in a few texts. One prompt is filled to find which of its segments are
+template text and which are values; the constant part of the line is then serialized once.
+
+All other rows are rendered individually. These are rows with a value that is not text, a history, tools or an empty
+turn. They also include all rows of a prompter that may change values: one with hooks, a budget, a template syntax other
+than the default, or a custom class.
 """
 
 from __future__ import annotations
@@ -29,25 +31,25 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.safety.find import Controls
 
-# The prompters that only insert values; a subclass may do anything.
+# Prompter classes that only insert values; a subclass may change them.
 _PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
 _INSTRUCTIONS = (InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate)
 
 
 class PlainLine(NamedTuple):
-    """A writer of plain rows' lines; see :func:`plain_line`.
+    """A writer for the lines of plain rows; see :func:`plain_line`.
 
     Attributes:
-        checked_id: A function that refuses invalid row names.
-        name: The column of the name.
+        checked_id: A function that rejects invalid row names.
+        name: The column that contains the row's name.
         others: The columns that plain rows must not have.
-        only: The columns that plain rows may have; None for any.
+        only: The columns that plain rows may have; None for any column.
         head: The bytes before the name.
         start: The bytes between the name and the first value.
-        values: The column of each value, and the bytes after it.
-        bare: The columns of each text that is blank if its values are blank.
+        values: Each value's column, with the bytes after the value.
+        bare: For each text that is blank if its values are blank, the columns of those values.
         controls: The control sequences that values must not contain; None for no restriction.
-        texts: The parts of each text: template text and column names, each with True for a column name.
+        texts: The parts of each text: template text or a column name, with True for a column name.
     """
 
     checked_id: Callable[[str], str]
@@ -62,17 +64,17 @@ class PlainLine(NamedTuple):
     texts: tuple[tuple[tuple[str, bool], ...], ...]
 
     def line(self, number: int, row: Row) -> bytes | None:
-        """Return the line of a row; None if the row is not plain.
+        """Return the line for a row, or None if the row is not plain.
 
         Args:
-            number: The number of the row.
+            number: The row's number.
             row: The row.
         """
         for column in self.others:
             if row.get(column) is not None:
                 return None
         name = row.get(self.name)
-        # A subclass of str may behave differently; Markup, for example, escapes what is added.
+        # A str subclass may behave differently: Markup, for example, escapes text that is added to it.
         if (name is not None and type(name) is not str) or not (self.only is None or self.only.issuperset(row)):
             return None
         try:
@@ -84,10 +86,10 @@ class PlainLine(NamedTuple):
                     return None
                 line += (text_bytes(value)[1:-1], after)
         except (KeyError, TypeError, ValueError):
-            # A value is missing or contains a lone surrogate; rendering raises the error.
+            # A value is missing or contains a lone surrogate; the regular rendering raises the error.
             return None
         texts = cast("Mapping[str, str]", row)
-        # Providers have rules for turns without text.
+        # Providers have special rules for blank turns.
         if any(not "".join(texts[column] for column in columns).strip() for columns in self.bare):
             return None
         return b"".join(line) if self.controls is None or self._is_clean(texts, self.controls) else None
@@ -107,15 +109,15 @@ def plain_line(
     *,
     with_input: bool,
 ) -> PlainLine | None:
-    """Create the writer of plain rows.
+    """Create a writer for the lines of plain rows.
 
     Args:
-        form: The format of a line.
-        prompter: A prompter for which :func:`has_plain_rows` is true.
-        cells: The columns of a row's parts.
-        target: The target of the prompts.
-        body_with: A function that returns the body of a line, given the payload.
-        with_input: True for rows with an input in addition to slot values.
+        form: The line format.
+        prompter: A prompter for which :func:`has_plain_rows` returns True.
+        cells: The columns from which a row's parts are read.
+        target: The target that the prompts are rendered for.
+        body_with: A function that returns a line's body, given the payload.
+        with_input: True for rows that have an input in addition to slot values.
 
     Returns:
         The writer, or None if no row is plain.
@@ -123,7 +125,7 @@ def plain_line(
     columns = {*cells.slots.values(), *((cells.input,) if with_input and cells.input is not None else ())}
     if not columns or (with_input and cells.input is None):
         return None
-    # New string objects, so that a value can be found in the line by its identity.
+    # Each string is a new object, so that a value can be found in the line by its identity.
     values = {column: f"value {at}" for at, column in enumerate(columns)}
     name = f"name {len(values)}"
     try:
@@ -137,7 +139,7 @@ def plain_line(
     holes: dict[int, list[bytes | str]] = {id(name): [cells.id]}
     bare: list[tuple[str, ...]] = []
     texts: list[tuple[tuple[str, bool], ...]] = []
-    # The system text is the first message, the user's text the last.
+    # The system text is in the first message, and the user's text is in the last one.
     for parts, message in ((system, messages[0]), (user, messages[-1])):
         if len(parts) > 1:
             hole = [_column(part, values) or _escape(part) for part in parts]
@@ -146,7 +148,7 @@ def plain_line(
             texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
-    # The bytes before the name; then the column of the name and of each value, with the bytes after it.
+    # The bytes before the name, then the column of the name and of each value with the bytes after it.
     pieces = [("", b"")]
     for piece in (*_write_json(line, holes), b"\n"):
         if isinstance(piece, str):
@@ -156,21 +158,21 @@ def plain_line(
     (_, head), (_, start), *found = pieces
     wanted = [each for hole in holes.values() for each in hole if isinstance(each, str)]
     if len(found) + 1 != len(wanted) or columns != {column for column, _ in found}:
-        return None  # the format replaced one of these texts
+        return None  # the format changed one of these texts
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
-    # Without user text, a row with unused columns is refused.
+    # A row with unused columns is rejected if the prompt has no user text.
     only = None if with_input or cells.input is None or cells.has_user_text else cells.used
     fixed = form.checked_id, cells.id, columns_left, only, head, start
     return PlainLine(*fixed, tuple(found), tuple(bare), target.controls, tuple(texts))
 
 
 def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
-    """Return True if values are inserted into the line without other changes."""
+    """Return True if the line format and the prompter insert values into a line unchanged."""
     if form.sample or form.provider == "flat" or type(prompter) not in _PROMPTERS:
         return False
     if not profile_of(form.provider).turns:
-        # The provider's format merges all turns into one text and escapes values so that no turn can be forged.
+        # The provider's format merges all turns into one text, and escapes values so that they can't forge a turn.
         return False
     made_of = prompter.made_of
     return (
@@ -181,21 +183,21 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
 
 
 def _column(part: str, values: Mapping[str, str]) -> str | None:
-    """Return the column of a value; None for any other text."""
+    """Return the column of a value, or None if the text is not a value."""
     return next((column for column, value in values.items() if value is part), None)
 
 
 def _escape(text: str) -> bytes:
-    """Return a text as JSON, without its quotes."""
+    """Return a text as a JSON string without the quotes."""
     return text_bytes(text)[1:-1]
 
 
 def _write_json(value: Json, holes: Mapping[int, Sequence[bytes | str]]) -> Iterator[bytes | str]:
-    """Yield a JSON value in pieces.
+    """Yield a JSON value in pieces: serialized bytes and column names.
 
     Args:
-        value: The value.
-        holes: The pieces of texts with values, by the id of the text: JSON without quotes, and column names.
+        value: The JSON value.
+        holes: The pieces of each text that contains values, keyed by the text's ``id()``.
     """
     if id(value) in holes:
         yield from (b'"', *holes[id(value)], b'"')

@@ -1,4 +1,4 @@
-"""The plan that turns rows into lines, prepared once for all rows."""
+"""The plan that turns rows into output lines, prepared once for all rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Train: TypeAlias = Literal["last", "all"]
 
-# The fields that the prompt sets in any format; a further field of a request must not replace them.
+# Fields that the prompt sets, in any format; an additional request field must not replace them.
 _PROMPT_KEYS = frozenset(
     ("model", "messages", "tools", "system", "contents", "system_instruction", "input", "instructions", "prompt")
 )
@@ -40,17 +40,17 @@ _PROMPT_KEYS = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """A picklable, thread-safe plan that turns rows into lines; create one with :meth:`of`.
+    """A picklable, thread-safe plan that turns rows into output lines; create one with :meth:`of`.
 
     Args:
-        prompter: The prompter.
-        form: The format of a line.
-        model: The model.
-        columns: The columns of slots, history, tools, label and id.
-        params: Further fields of each request.
-        train: The answers to train on, in training formats.
-        strict: True to raise an error for a row with content that the format cannot carry.
-        prompty: The prompt file that the prompter belongs to, if any.
+        prompter: The prompter that renders the rows.
+        form: The line format.
+        model: The model name.
+        columns: The columns for slots, history, tools, label and id.
+        params: Additional fields for each request.
+        train: The responses to train on (the last or all), in training formats.
+        strict: True to raise an error for a row with content that the format does not support.
+        prompty: The prompt file that the prompter was loaded from, if any.
     """
 
     prompter: Prompter
@@ -77,39 +77,40 @@ class RowPlan:
         """Create a plan.
 
         Args:
-            prompter: The prompter, or a prompt file. A prompt file also sets the model and the options of requests.
-            format: A name in ``FORMS``; None is ``flat``.
-            model: The model of a request; otherwise the ``model`` of :meth:`lazyprompt.Prompter.generate_prompt`.
-            columns: The columns of slots, history, tools, label and id.
-            params: Further fields of each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
-            train: The answers to train on, in training formats.
-            strict: True to raise an error for a row with content that the format cannot carry, such as audio.
+            prompter: The prompter, or a prompt file. A prompt file also sets the model and the request options.
+            format: A name in ``FORMS``; None means ``flat``.
+            model: The model for each request, or the ``model`` that
+                :meth:`lazyprompt.Prompter.generate_prompt` accepts in other formats.
+            columns: The columns for slots, history, tools, label and id.
+            params: Additional fields for each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
+            train: The responses to train on (the last or all), in training formats.
+            strict: True to raise an error for a row with content that the format does not support, such as audio.
 
         Raises:
             FormatError: The format is unknown.
-            BatchError: The format needs a setting that is missing, such as a model, or does not accept one that is
-                given; or a column is set for an unknown slot.
+            BatchError: The format requires a setting that is missing, such as a model, or does not accept one of the
+                settings. Also raised if a column is set for an unknown slot.
         """
         form, columns = form_of(format), columns or Columns()
         if not isinstance(prompter, Prompter) and not hasattr(prompter, "prompter"):
-            raise BatchError(f"rows are rendered by a prompter or a prompt file, not by a {type(prompter).__name__}")
+            raise BatchError(f"prompter must be a Prompter or a prompt file, not a {type(prompter).__name__}")
         prompty = None if isinstance(prompter, Prompter) else prompter
         own = prompter if isinstance(prompter, Prompter) else prompter.prompter
         extra = checked_object(params or {}, "params", BatchError)
-        # Copy the prompter: a hook that is added later must not affect the plan.
+        # Copy the prompter, so that a hook added later does not affect the plan.
         plan = cls(copy(own.for_hosted() if form.hosted else own), form, model, columns, extra, train, strict, prompty)
         plan._check()
         return plan
 
     def line(self, number: int, row: Row) -> bytes:
-        r"""Return the line of a row: UTF-8, with ``\n`` at its end and nowhere else.
+        r"""Return the output line for a row, as UTF-8 that ends with its only ``\n``.
 
         Args:
-            number: The number of the row, from 1.
-            row: The row; it is not changed.
+            number: The row's number, from 1.
+            row: The row, which is not modified.
 
         Raises:
-            LazyPromptError: The row has no prompt; the message begins ``row <number>:``.
+            LazyPromptError: No prompt can be rendered for the row; the message begins with ``row <number>:``.
         """
         line = None if self._plain is None else self._plain.line(number, row)
         if line is None and self._plain_with_input is not None:
@@ -117,20 +118,20 @@ class RowPlan:
         return self.rendered_line(number, row) if line is None else line
 
     def rendered_line(self, number: int, row: Row) -> bytes:
-        """Return the line of any row, plain or not, by rendering its prompt."""
-        # The object of a flat prompt contains only text.
+        """Return the output line for any row, plain or not, by rendering its prompt."""
+        # A flat line contains only text, which orjson and json serialize alike.
         write = text_bytes if self.form.provider == "flat" else json_bytes
         return write(self.line_object(number, row)) + b"\n"
 
     def line_object(self, number: int, row: Row) -> JsonObject:
-        """Return the object of a line; it shares nothing with the row or the plan.
+        """Return the output line as a JSON object that shares no data with the row or the plan.
 
         Args:
-            number: The number of the row, from 1.
-            row: The row; it is not changed.
+            number: The row's number, from 1.
+            row: The row, which is not modified.
 
         Raises:
-            LazyPromptError: The row has no prompt; the message begins ``row <number>:``.
+            LazyPromptError: No prompt can be rendered for the row; the message begins with ``row <number>:``.
         """
         form = self.form
         try:
@@ -140,10 +141,10 @@ class RowPlan:
             raise type(error)(f"row {number}: {error}") from error
 
     def body(self, row: Row) -> Json:
-        """Return the prompt of a row in the plan's format: text, payload, request or training sample.
+        """Return a row's prompt in the plan's format: a text, payload, request or training sample.
 
         Raises:
-            LazyPromptError: The row has no prompt; the message has no row number.
+            LazyPromptError: No prompt can be rendered for the row; the message contains no row number.
         """
         form, cells = self.form, self.cells
         given, history, tools = cells.input_of(row), cells.history_of(row), cells.tools_of(row)
@@ -154,28 +155,28 @@ class RowPlan:
             return sample.export(form.sample) | ({} if rating is None else {"label": rating})
         if self.prompty is not None and form.is_request:
             if tools:
-                raise ToolsError("both the row and the prompt file have tools; remove them from one")
+                raise ToolsError("both the row and the prompt file define tools; remove the tools from one of them")
             file = cast("FilePrompter", self.prompter)
             return self._request(file.request(file.fill(given, history), form.provider, form.api))
         prompt = self.prompter.generate_prompt(given, history, tools, format=form.provider, model=self._prompt_model)
         return prompt if isinstance(prompt, str) else self._body_with(cast("JsonObject", prompt))
 
     def _body_with(self, payload: JsonObject) -> JsonObject:
-        """Return the body with a payload: a whole request, or the payload alone.
+        """Return a line's body for a payload: a complete request, or the payload alone.
 
         Raises:
-            LazyPromptError: The format cannot carry all content, or needs a model.
+            LazyPromptError: The format does not support all content, or it requires a model.
         """
         return self._request(payload) if self.form.is_request else self._checked(payload)
 
     @property
     def _prompt_model(self) -> str | None:
-        # OpenAI's format accepts only local model families; the request's model is added after rendering.
+        # OpenAI's format accepts only local model families here; the request's model name is added after rendering.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
     def cells(self) -> Cells:
-        """The columns of a row's parts.
+        """The columns from which a row's parts are read.
 
         Raises:
             BatchError: A column is set for an unknown slot.
@@ -184,9 +185,9 @@ class RowPlan:
 
     @property
     def settings(self) -> JsonObject:
-        """The settings that lines depend on, as JSON; a run continues only with the same settings.
+        """The settings that affect the output, as JSON; a run resumes only if they are unchanged.
 
-        They include a hash of the prompter's texts, but not its functions (hooks, budgets, counters).
+        They include a hash of the prompter's texts, but no functions (hooks, budgets, counters).
         """
         columns: JsonObject = {each.name: getattr(self.columns, each.name) for each in fields(Columns)}
         return {
@@ -201,17 +202,17 @@ class RowPlan:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without cached properties."""
+        """Return the dataclass fields without cached properties."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _plain(self) -> PlainLine | None:
-        """The writer of plain rows without an input."""
+        """The writer for plain rows without an input."""
         return self._plain_line(with_input=False)
 
     @cached_property
     def _plain_with_input(self) -> PlainLine | None:
-        """The writer of plain rows with an input; created separately, since few tables mix both kinds."""
+        """The writer for plain rows with an input; created on demand, because few tables mix both kinds of rows."""
         return self._plain_line(with_input=True)
 
     def _plain_line(self, *, with_input: bool) -> PlainLine | None:
@@ -223,15 +224,15 @@ class RowPlan:
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Refuse settings with which no row could be rendered."""
+        """Reject settings with which no row could be rendered."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
-            raise BatchError(f"train {self.train!r} is unknown; give last or all", setting="train")
+            raise BatchError(f"unknown train value {self.train!r}; expected 'last' or 'all'", setting="train")
         if self.params and not form.is_request:
-            what = f"{form.name} does not accept {listed(self.params)}: only whole requests have further fields"
+            what = f"{form.name} does not accept {listed(self.params)}; only complete requests have additional fields"
             raise BatchError(what, setting="params")
         if reserved := sorted(_PROMPT_KEYS & self.params.keys()):
-            what = f"params has {reserved[0]!r}, which the prompt sets; leave it out"
+            what = f"params contains {reserved[0]!r}, which the prompt sets; remove it"
             raise BatchError(what, setting="params")
         if self.model is not None and form.provider in ("flat", ""):
             try:
@@ -239,15 +240,15 @@ class RowPlan:
             except TemplateError as error:
                 raise BatchError(str(error), setting="model") from error
         if form.has_model and not (self.model or (self.prompty is not None and self.prompty.model.get("id"))):
-            what = f"{form.name} needs a model, which each request names; give model="
+            what = f"{form.name} requires a model name in each request; pass model="
             raise BatchError(what, setting="model")
         missing = [name for name in form.needs if name not in self.params and self.prompty is None]
         if missing:
-            what = f"{form.name} needs {missing[0]!r} in each request: give params={{{missing[0]!r}: ...}}"
+            what = f"{form.name} requires {missing[0]!r} in each request; pass params={{{missing[0]!r}: ...}}"
             raise BatchError(what, setting="params")
 
     def _request(self, payload: JsonObject) -> JsonObject:
-        """Return a payload as a whole request, with the model first and the further fields last."""
+        """Return a payload as a complete request, with the model first and the additional fields last."""
         form = self.form
         own = self._checked(payload)
         named = own.pop("model", None)
@@ -257,24 +258,24 @@ class RowPlan:
         return form.change({"model": model, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:
-        """Return a payload as a plain dict, if nothing was lost.
+        """Return a payload as a plain dict, if it lost no content.
 
-        Reports of single rows in a large run would stay raw, so a loss is an error.
+        A loss is an error because nobody would read a separate report for each row of a large run.
         """
         report = payload.report if isinstance(payload, Payload) else ()
-        # A missing model is reported by formats that need one.
+        # Formats that require a model report a missing one themselves.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(
-                f"{self.form.name} cannot carry all content: {'; '.join(losses)}; strict=False leaves it out"
+                f"{self.form.name} does not support all content: {'; '.join(losses)}; strict=False omits this content"
             )
         return dict(payload)
 
     def _hash(self) -> str:
-        """Return the hash of the prompter's texts, the same in every process."""
+        """Return a hash of the prompter's texts that is the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
-        # A hook could fail on the values of a trial row.
+        # A hook could fail on the values in a trial row.
         if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())

@@ -182,7 +182,7 @@ def test_limits_say_where_they_are_from() -> None:
 def test_an_unknown_form_is_told_and_the_nearest_named() -> None:
     assert form_of(None) is FORMS["flat"]
     with pytest.raises(
-        FormatError, match=r"'openai-bach' is unknown \(did you mean 'openai-batch'\?\); known are flat"
+        FormatError, match=r"unknown format 'openai-bach' \(did you mean 'openai-batch'\?\); expected one of flat"
     ):
         form_of("openai-bach")
 
@@ -194,7 +194,7 @@ def test_names_of_rows_are_those_that_a_service_takes() -> None:
     assert json.loads(anthropic.line(7, {**row, "id": 12}))["custom_id"] == "12"
     for name in ("a b", "ü", "a" * 65, "a\n"):
         with pytest.raises(
-            BatchError, match=r"^row 7: anthropic-batch accepts names that match \[a-zA-Z0-9_-\]\{1,64\}"
+            BatchError, match=r"^row 7: anthropic-batch requires names that match \[a-zA-Z0-9_-\]\{1,64\}"
         ):
             anthropic.line(7, {**row, "id": name})
     # A cell of CSV without a value.
@@ -204,12 +204,12 @@ def test_names_of_rows_are_those_that_a_service_takes() -> None:
 
 @pytest.mark.parametrize("name", [name for name in BATCHES if FORMS[name].has_model])
 def test_a_request_names_its_model(name: str) -> None:
-    with pytest.raises(BatchError, match=f"{name} needs a model, .*give model="):
+    with pytest.raises(BatchError, match=f"{name} requires a model name in each request; pass model="):
         RowPlan.of(PROMPTER, name, params=_ANSWERED)
 
 
 def test_anthropic_wants_a_limit_of_tokens() -> None:
-    with pytest.raises(BatchError, match=r"needs 'max_tokens' in each request: give params=\{'max_tokens': ...\}"):
+    with pytest.raises(BatchError, match=r"requires 'max_tokens' in each request; pass params=\{'max_tokens': ...\}"):
         RowPlan.of(PROMPTER, "anthropic-batch", model="m")
 
 
@@ -229,9 +229,9 @@ def test_further_fields_stand_in_each_request() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("flat", {"n": 1}, "flat does not accept 'n': only whole requests"),
+        ("flat", {"n": 1}, "flat does not accept 'n'; only complete requests"),
         ("openai", {"n": 1}, "openai does not accept 'n'"),
-        ("openai-batch", {"messages": []}, "params has 'messages', which the prompt sets"),
+        ("openai-batch", {"messages": []}, "params contains 'messages', which the prompt sets"),
         ("openai-batch", {"n": float("nan")}, "params.n is nan, which is not valid JSON"),
         ("openai-batch", {"n": {1}}, "params.n is a set"),
     ],
