@@ -1,4 +1,4 @@
-"""``lazyprompt run --chat``: a conversation with a model, on a terminal or line by line through pipes."""
+"""The ``lazyprompt run --chat`` command: a chat with a model, on a terminal or line by line through pipes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _STYLES = {"text": "", "thinking": "dim italic"}
 
 
 class _Turns(NamedTuple):
-    """The parts that all turns share.
+    """The parts that all turns in a chat share.
 
     Attributes:
-        request: The prompter.
-        values: The values of slots or inputs.
-        slot: The slot or input for the user's text; ``input`` for the user's turn itself.
+        request: The request with the prompter.
+        values: The values for slots or inputs.
+        slot: The slot or input that receives the user's text; ``input`` for the user's turn itself.
         history: The messages before the first turn.
         tools: The tools for the model.
     """
@@ -48,23 +48,23 @@ class _Turns(NamedTuple):
     tools: ToolsLike
 
     def input(self, text: str) -> dict[str, object]:
-        """Return the input of a turn."""
+        """Return the input for a turn with the user's text."""
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input of a turn that continues after tool results: only the template's values."""
+        """Return the input for a turn that continues after tool results, which includes only the template's values."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
 def talk(options: Options) -> None:
-    """Hold a conversation with a model.
+    """Run a chat with a model.
 
     Args:
         options: The options of ``lazyprompt run``.
 
     Raises:
-        WrongUseError: An option is wrong, or not for conversations.
-        NoAnswerError: The model failed to answer a piped line.
+        WrongUseError: An option is invalid, or does not apply to chats.
+        NoAnswerError: The model failed to respond to a piped line.
     """
     turns = _open(options)
     screen = Screen()
@@ -76,13 +76,13 @@ def talk(options: Options) -> None:
 
 
 def _open(options: Options) -> _Turns:
-    """Open the prompter, and read the values of each turn."""
+    """Open the prompter, and read the values that all turns share."""
     request = open_prompter(options)
     if isinstance(request.prompter, AlpacaPrompter):
         where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
-        raise WrongUseError(where, "the Alpaca form has no turns; give a prompt of the type chat")
+        raise WrongUseError(where, "the Alpaca format doesn't support chats; use a prompt of type chat")
     if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
-        # Without a prompt there is no system text.
+        # Without a prompt, there is no system text.
         request = request.with_system("")
     history, tools = read_history(options) or [], read_tools(options)
     values = request.read_values(options["values"], Stdin())
@@ -94,7 +94,7 @@ def _open(options: Options) -> _Turns:
 
 
 def _name(module: OnlineChatModule | TrainableModule) -> str:
-    """Describe the model for the user."""
+    """Return a description of the model for the user."""
     from lazyprompt.modules.online import OnlineChatModule
 
     if isinstance(module, OnlineChatModule):
@@ -103,7 +103,7 @@ def _name(module: OnlineChatModule | TrainableModule) -> str:
 
 
 class _Talk:
-    """A conversation with the user."""
+    """A chat with the user."""
 
     def __init__(self, chat: Chat, turns: _Turns, screen: Screen) -> None:
         self._chat, self._turns, self._screen = chat, turns, screen
@@ -111,7 +111,7 @@ class _Talk:
         self._over = False
 
     def go_on(self) -> None:
-        """Read and answer until the end."""
+        """Read lines and respond to them until the chat ends."""
         while not self._over:
             try:
                 line = self._screen.read(self._prompt())
@@ -131,12 +131,12 @@ class _Talk:
                 self._screen.line(f"{where}{error}", _FAULT)
 
     def _prompt(self) -> str:
-        """Return the text before the cursor; it names the tool whose result is missing."""
+        """Return the input prompt, which names the tool whose result is missing."""
         calls = _open_calls(self._chat.history)
         return f"result of {' '.join(calls[0].name.split())}> " if calls else "> "
 
     def _take(self, line: str) -> None:
-        """Process a line: a command, the result of a call, or a turn."""
+        """Process a line, which is a command, a tool result or a user turn."""
         text = line.removeprefix("/") if line.startswith("//") else line
         if text is line and line.startswith("/"):
             name, *argument = line.split(maxsplit=1)
@@ -152,7 +152,7 @@ class _Talk:
             self._answer(self._turns.input(text))
 
     def _answer(self, given: Mapping[str, object] | None) -> None:
-        """Call the model, and stream its answer."""
+        """Call the model and stream its response."""
         kind = "text"
         with self._chat.stream(given) as stream:
             try:
@@ -166,7 +166,7 @@ class _Talk:
             except KeyboardInterrupt:
                 if not self._screen.interactive:
                     raise
-                self._note("stopped; the conversation is unchanged")
+                self._note("stopped; the chat is unchanged")
                 return
         self._screen.end_line()
         for call in stream.reply.tool_calls:
@@ -177,16 +177,16 @@ class _Talk:
     def _obey(self, name: str, argument: str) -> None:
         if name not in _COMMANDS:
             known = did_you_mean(name, _COMMANDS)
-            raise WrongUseError(name, f"there is no such command{known}; /help lists them, and // begins text with /")
+            raise WrongUseError(name, f"unknown command{known}; /help lists the commands, and // starts text with /")
         needed, _, do = _COMMANDS[name]
         if needed and not argument:
-            raise WrongUseError(name, f"{needed} is missing; write {name} {needed}")
+            raise WrongUseError(name, f"missing {needed}; use {name} {needed}")
         if argument and not needed:
-            raise WrongUseError(name, "it takes no argument")
+            raise WrongUseError(name, "this command takes no argument")
         do(self, argument)
 
     def _note(self, text: str) -> None:
-        """Confirm a command on a terminal; pipes get only the answers."""
+        """Confirm a command on a terminal; pipes receive only the responses."""
         if self._screen.interactive:
             self._screen.line(f"({text})", _NOTE)
 
@@ -195,36 +195,36 @@ class _Talk:
         for line in table([(f"{name} {needed}".rstrip(), does) for name, (needed, does, _) in _COMMANDS.items()]):
             self._screen.line(line)
         self._screen.line(
-            "A line that ends with \\ continues on the next; // begins text with /. Ctrl-C stops an answer."
+            "A line that ends with \\ continues on the next line; // starts text with /. Ctrl-C stops a response."
         )
 
     def tokens(self, _: str) -> None:
-        """Write the tokens of the conversation."""
+        """Print the token counts for the chat."""
         history = self._chat.history
         answers = [message.usage for message in history if message.role == "assistant"]
         known = [usage for usage in answers if usage]
         if answers:
             last = answers[-1]
-            self._screen.line(f"last answer: {_sum([last]) if last else 'the model reported no tokens'}")
+            self._screen.line(f"last response: {_sum([last]) if last else 'the model reported no token counts'}")
         if known:
-            self._screen.line(f"{_count(len(known), 'answer')}: {_sum(known)}")
+            self._screen.line(f"{_count(len(known), 'response')}: {_sum(known)}")
         counted = ApproximateTokenCounter().count(history) if history else 0
         self._screen.line(f"history: about {counted:,} tokens in {_count(len(history), 'message')}")
 
     def save(self, path: str) -> None:
-        """Write the conversation to a file."""
+        """Save the chat to a file."""
         with blaming("/save", path):
             self._chat.save(Path(path).expanduser())
         self._note(f"{_count(len(self._chat.history), 'message')} saved to {path}")
 
     def load(self, path: str) -> None:
-        """Continue the conversation of a file."""
+        """Continue a chat that was saved to a file."""
         with blaming("/load", path):
             self._chat.load(Path(path).expanduser())
         self._note(f"{_count(len(self._chat.history), 'message')} loaded from {path}")
 
     def system(self, text: str) -> None:
-        """Change the system text."""
+        """Replace the system text."""
         module = self._chat.module
         module.prompt(module.prompter.with_system(text))
         self._chat = module.chat(self._chat.history, self._turns.tools)
@@ -233,43 +233,43 @@ class _Talk:
     def tools(self, _: str) -> None:
         """List the tools."""
         names = self._chat.module.prompter.fill(self._turns.input(""), None, self._turns.tools).tools.names
-        self._screen.line("\n".join(names) if names else "there are no tools")
+        self._screen.line("\n".join(names) if names else "no tools are defined")
 
     def reset(self, _: str) -> None:
-        """Start a new conversation."""
+        """Start a new chat."""
         self._chat = self._chat.module.chat(tools=self._turns.tools)
-        self._note("new conversation")
+        self._note("new chat")
 
     def quit(self, _: str) -> None:
-        """End the conversation."""
+        """End the chat."""
         self._over = True
 
 
-# For each command: its argument (empty for none), its line in /help, and its method.
+# Each command's argument (empty for none), its line in /help, and its method.
 _COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
-    "/tokens": ("", "show the tokens of the last answer, of all answers, and of the history", _Talk.tokens),
-    "/save": ("FILE", "write the conversation to a file", _Talk.save),
-    "/load": ("FILE", "continue the conversation of a file", _Talk.load),
-    "/system": ("TEXT", "change the system text", _Talk.system),
-    "/tools": ("", "list the tools; you are asked for the results of their calls", _Talk.tools),
-    "/reset": ("", "forget the conversation", _Talk.reset),
+    "/tokens": ("", "show the token counts of the last response, all responses and the history", _Talk.tokens),
+    "/save": ("FILE", "save the chat to a file", _Talk.save),
+    "/load": ("FILE", "continue a saved chat", _Talk.load),
+    "/system": ("TEXT", "replace the system text", _Talk.system),
+    "/tools": ("", "list the tools; you enter the results of their calls", _Talk.tools),
+    "/reset": ("", "start a new chat", _Talk.reset),
     "/help": ("", "list the commands", _Talk.help),
-    "/quit": ("", "end the chat, as Ctrl-D does", _Talk.quit),
+    "/quit": ("", "end the chat, like Ctrl-D", _Talk.quit),
 }
 
 
 def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
-    """Find the tool calls at the end of a conversation that have no result yet."""
+    """Return the tool calls at the end of a chat that have no result yet."""
     results = list(takewhile(lambda message: message.role == "tool", reversed(history)))
     asking = history[: len(history) - len(results)][-1:]
     calls = [block for message in asking for block in message.blocks if isinstance(block, ToolUseBlock)]
-    return calls[len(results) :]  # results are added in order
+    return calls[len(results) :]  # results are added in call order
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:
-    """Describe the tokens of answers."""
+    """Describe the token counts of responses."""
     sent, answered = (sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens"))
-    return f"{_count(sent, 'token')} sent, {answered:,} answered"
+    return f"{_count(sent, 'token')} sent, {answered:,} received"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""The model that options and prompt files name."""
+"""Functions that open the model selected by options and prompt files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lazyprompt.modules.trainable import TrainableModule
 
 
-# The source of each provider in prompt files, if the names differ.
+# The source for each provider name in prompt files, if the names differ.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
-# Options that have the same name in all clients and engines.
+# Prompt file options whose parameters have the same name in all clients and engines.
 _COMMON = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -38,20 +38,20 @@ _COMMON = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-# The part of a request that contains options; clients take them without it.
+# The request field that contains options; clients accept the options without it.
 _HOLDER = "generation_config"
-# Clients that take more options; True if they take any field of a request. For other clients, a field could be the
-# address that receives the key.
+# Clients that accept more options; True for clients that also accept any field of a request.
+# For other clients, such a field could be the URL that receives the API key.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
 def sources_help() -> str:
-    """Return the table of sources for a command's help."""
+    """Return the table of sources for a command's help text."""
     rows = [("SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT")]
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    # \b tells click not to wrap
+    # \b tells click not to wrap the table.
     return "\b\n" + "\n".join(table(rows))
 
 
@@ -59,16 +59,16 @@ def sources_help() -> str:
 def open_model(
     options: Options, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
-    """Open a model for calls within the context, which stops an engine that it started.
+    """Open a model for calls within the context, and stop any engine that was started for it.
 
     Args:
-        options: The options.
+        options: The command's options.
         file: The prompt file with the default model and options.
-        settings: Further settings of the module, such as ``retries`` and ``timeout``.
+        settings: Additional settings for the module, such as ``retries`` and ``timeout``.
 
     Raises:
-        WrongUseError: An option is wrong, two options contradict each other, or no model is named.
-        NoAnswerError: In place of each error of the library within the context.
+        WrongUseError: An option is invalid, two options contradict each other, or no model is set.
+        NoAnswerError: The library raised an error within the context.
     """
     found = FileModel(options["source"], options["model"], {}) if file is None else file_model(options, file)
     _refuse_conflicts(options, found)
@@ -81,38 +81,38 @@ def open_model(
     except LazyPromptError as error:
         raise NoAnswerError(where, str(error)) from error
     if found.unused:
-        note(f"fields of the prompt file without effect: model.{', model.'.join(found.unused)}")
+        note(f"unused fields in the prompt file: model.{', model.'.join(found.unused)}")
 
 
 def length_warning(reply: Reply) -> str:
-    """Return a warning if the answer ended at the token limit, else ``""``."""
+    """Return a warning if the response was truncated at the token limit, or ``""``."""
     cut = reply.finish == "length"
-    return "the answer ended at the token limit; give a larger --max-tokens" if cut else ""
+    return "the response was truncated at the token limit; use a larger --max-tokens" if cut else ""
 
 
 def _refuse_conflicts(options: Options, found: FileModel) -> None:
-    """Refuse options that contradict each other."""
+    """Reject options that contradict each other."""
     if found.source is None:
         if options["base_url"] is not None:
-            raise WrongUseError("--base-url", "it is the address of a source; give --source, or --url of an engine")
+            raise WrongUseError("--base-url", "this option requires a source; add --source, or use --url for an engine")
         if found.model is None:
-            raise WrongUseError("--source", "no model is named; give --source, or --model of a local one")
+            raise WrongUseError("--source", "no model is set; use --source, or --model for a local model")
         return
     for option, value in (("--engine", options["engine"]), ("--url", options["url"])):
         if value is not None:
-            raise WrongUseError(option, "it is for local models; leave out --source, or give --base-url")
+            raise WrongUseError(option, "this option is for local models; remove --source, or use --base-url")
 
 
 def _open(
     options: Options, found: FileModel, params: Mapping[str, Any]
 ) -> tuple[str, AbstractContextManager[OnlineChatModule | TrainableModule]]:
-    """Return the option that names the model, and the module as a context."""
+    """Return the option that selects the model, and the module as a context manager."""
     if found.source is not None:
         from lazyprompt.modules.online import OnlineChatModule
 
         with blaming("--source"):
             module = OnlineChatModule(found.source, model=found.model, base_url=options["base_url"], **params)
-            module.source.key(None)  # report a missing key first
+            module.source.key(None)  # report a missing key before anything else
         return "--source", closing(module)
     from lazyprompt.modules.engines import engine_named
     from lazyprompt.modules.trainable import TrainableModule
@@ -122,17 +122,17 @@ def _open(
             engine_named(options["engine"])
     with blaming("--model"):
         local = TrainableModule(found.model or "", engine=options["engine"], url=options["url"], **params)
-        _ = local.layout  # fails before the engine starts if the prompt format is unknown
+        _ = local.layout  # raises an error before the engine starts if the prompt format is unknown
     return "--model", local
 
 
 class FileModel(NamedTuple):
-    """The model that options and a file name.
+    """The model that the options and a prompt file select.
 
     Attributes:
         source: The source; None for a local model.
         model: The model's name.
-        params: The parameters of each call.
+        params: The parameters for each call.
         unused: The file's options that the client does not support, by their names in the front matter.
     """
 
@@ -143,22 +143,22 @@ class FileModel(NamedTuple):
 
 
 def file_model(options: Options, prompt: Prompty) -> FileModel:
-    """Find the model: the options' own, or the file's.
+    """Select the model from the options, or else from the prompt file.
 
     Args:
-        options: The options.
-        prompt: The file.
+        options: The command's options.
+        prompt: The prompt file.
 
     Raises:
-        WrongUseError: The file is for another task than chat, or names an unknown provider.
+        WrongUseError: The file is for a task other than chat, or its provider is unknown.
     """
     declared = prompt.model
     task = revealed(declared.get("apiType"))
     if task in ("embedding", "image"):
-        raise WrongUseError("PROMPT_FILE", f"its model.apiType is {task!r}; only chat models can be called")
+        raise WrongUseError("PROMPT_FILE", f"model.apiType is {task!r}; only chat models can be called")
     provider, name = (str(revealed(declared.get(field)) or "") or None for field in ("provider", "id"))
     source = options["source"] or _source(options, provider, name)
-    # The file's model belongs to the file's provider.
+    # The file's model applies only to the file's provider.
     same_provider = provider is None or (source is not None and _source_name(provider) in (None, _source_name(source)))
     places = _places(source, fields=same_provider)
     params: dict[str, Any] = {}
@@ -179,7 +179,7 @@ def file_model(options: Options, prompt: Prompty) -> FileModel:
 
 
 def _source(options: Options, provider: str | None, name: str | None) -> str | None:
-    """Find the source that a file names, unless the options name a local model; the default is OpenAI."""
+    """Return the file's source, or None if the options select a local model; the default source is OpenAI."""
     model = options["model"]
     if options["engine"] is not None or options["url"] is not None:
         return None
@@ -190,13 +190,13 @@ def _source(options: Options, provider: str | None, name: str | None) -> str | N
         return None if name is None else "openai"
     source = _source_name(provider)
     if source is None:
-        what = f"its model.provider is {provider!r}, which is not a source; give --source, one of {', '.join(SOURCES)}"
+        what = f"model.provider {provider!r} is not a known source; set --source to one of {', '.join(SOURCES)}"
         raise WrongUseError("PROMPT_FILE", what)
     return source
 
 
 def _source_name(provider: str) -> str | None:
-    """Find the source of a provider; None if there is none."""
+    """Return the source for a provider, or None if there is none."""
     try:
         return source_named(_SOURCES.get(provider, provider)).name
     except ModuleError:
@@ -204,11 +204,11 @@ def _source_name(provider: str) -> str | None:
 
 
 def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
-    """Map the options of a file to parameters of a call, with the provider's own fields."""
+    """Map the options in a prompt file to call parameters, including the provider's own fields."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # An unknown source is an error later.
+    # An unknown source is reported as an error later.
     if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
@@ -219,7 +219,7 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
 
 
 def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
-    """Return True if the installed client supports the parameters, which depends on its version."""
+    """Return True if the installed version of the client supports the parameters."""
     if source is None:
         return True
     from lazyprompt.modules.clients._base import ClientSettings

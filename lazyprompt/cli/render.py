@@ -1,4 +1,4 @@
-"""``lazyprompt render``: a prompt as text, or as a provider's payload."""
+"""The ``lazyprompt render`` command, which renders a prompt as text or as a provider's payload."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
     r"""Render a prompt from a prompt file or from options.
 
-    PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the kinds of its inputs: give texts and
-    addresses as they are, all other values as JSON. For an image, a sound or a file, give @FILE.
+    PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the types of its inputs: write texts and
+    URLs unchanged, and all other values as JSON. For an image, a sound or a file, use @FILE.
 
-    In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without these options,
-    piped text is the input: a JSON object has the values of the slots, any other text is as for --input.
+    In --set and --input, @FILE is the text of a file, @- is standard input, and @@x is @x. Without these options, piped
+    text is the input: a JSON object contains slot values, and any other text is treated as --input.
 
     With --json, flat text is written with its segments.
 
@@ -45,7 +45,7 @@ def command(*, output: str | None, as_json: bool, color: Color, **options: Unpac
       cat report.txt | lazyprompt render summary.yaml --format openai
     """
     if color == "always" and (as_json or options["form"] != "flat"):
-        raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")
+        raise WrongUseError("--color", "only flat text has colour; remove --json and --format")
     request = read_prompt(options, "render")
     with request.blaming():
         if request.form != "flat":

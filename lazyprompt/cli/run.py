@@ -1,4 +1,4 @@
-"""``lazyprompt run``: one answer of a model, or a chat."""
+"""The ``lazyprompt run`` command, which requests one response from a model or starts a chat."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 @env_option
 @model_options
 @click.option("--chat", "is_chat", is_flag=True, help="Chat: each line is a turn.")
-@click.option("--stream/--no-stream", default=None, help="Stream the answer.  [default: on a terminal]")
+@click.option("--stream/--no-stream", default=None, help="Stream the response.  [default: on a terminal]")
 @json_option
 def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
-    r"""Ask a model, or chat with it.
+    r"""Call a model, or chat with it.
 
-    Give the prompt as for lazyprompt render. Options override the model, provider and options of a .prompty file. Keys
-    are read from the environment, never from options, which other users could see. If the model fails to answer, one
-    line on the standard error says why, and the exit status is 1.
+    Pass the prompt as for lazyprompt render. Options override the model, provider and options of a .prompty file. Keys
+    are read from the environment, never from options, which other users could see. If the model fails to respond, one
+    line on standard error states the reason, and the exit status is 1.
 
-    With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
+    With --json, the output contains text, thinking, tool_calls (id, name, input), usage, finish and model.
 
-    With --chat, each line that you type is a turn, and its text is the input of the prompt; /help lists the commands.
-    A line that ends with a backslash continues on the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model
-    calls a tool, you are asked for its result. Each piped line is a turn; the first one without an answer ends the
-    chat.
+    With --chat, each line that you type is a turn, and its text is the prompt's input; /help lists the commands. A line
+    that ends with a backslash continues on the next line. Ctrl-C stops a response, and Ctrl-D ends the chat. If the
+    model calls a tool, you enter its result. Each piped line is a turn; the chat ends at the first turn without a
+    response.
 
     \b
     Examples:
@@ -56,11 +56,11 @@ def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unp
     if is_chat:
         for option, value in (("--input", options["text"]), ("--json", as_json or None), ("--stream", stream)):
             if value is not None:
-                raise WrongUseError(option, "it does not apply to a chat; leave out --chat")
+                raise WrongUseError(option, "this option does not apply to a chat; remove --chat")
         talk(options)
         return
     if as_json and stream:
-        raise WrongUseError("--stream", "JSON cannot be streamed; leave out --json")
+        raise WrongUseError("--stream", "JSON cannot be streamed; remove --json")
     request = read_words(options, "run")
     with request.blaming():
         request.prompter.fill(*request.call[:3])
@@ -73,13 +73,13 @@ def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unp
             return
         reply = _write_answer(module, request, screen, streamed=streamed)
     if reply.tool_calls:
-        note(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json gives the arguments")
+        note(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json prints the arguments")
     if warning := length_warning(reply):
         note(warning)
 
 
 def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
-    """Call the model and write its answer; on a terminal, end its line."""
+    """Call the model and write its response, ending its line on a terminal."""
     try:
         if not streamed:
             reply = module(*request.call[:3])
@@ -95,7 +95,7 @@ def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *,
 
 
 def _reply_json(reply: Reply) -> dict[str, object]:
-    """Return a reply as JSON values."""
+    """Return a reply as a JSON-serializable dict."""
     return {
         "text": str(reply),
         "thinking": reply.thinking,

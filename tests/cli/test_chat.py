@@ -109,8 +109,8 @@ def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer)
         "history: about 0 tokens in 0 messages",
         "<one>",
         "<two>",
-        "last answer: 10 tokens sent, 2 answered",
-        "2 answers: 20 tokens sent, 4 answered",
+        "last response: 10 tokens sent, 2 received",
+        "2 responses: 20 tokens sent, 4 received",
         "history: about 25 tokens in 4 messages",
     ]
 
@@ -144,7 +144,7 @@ def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelS
 
 
 def test_no_tools(talk: Callable[..., Ran]) -> None:
-    assert talk("/tools").out == b"there are no tools\n"
+    assert talk("/tools").out == b"no tools are defined\n"
 
 
 @pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
@@ -165,15 +165,15 @@ def test_the_first_turn_without_an_answer_ends_it(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"/sav x", "/sav: there is no such command (did you mean '/save'?); /help lists them, and // begins text"),
-        (b"/", "/: there is no such command; "),
-        (b"/save", "/save: FILE is missing; write /save FILE"),
-        (b"/system ", "/system: TEXT is missing; write /system TEXT"),
-        (b"/quit now", "/quit: it takes no argument"),
+        (b"/sav x", "/sav: unknown command (did you mean '/save'?); /help lists the commands, and // starts text"),
+        (b"/", "/: unknown command; "),
+        (b"/save", "/save: missing FILE; use /save FILE"),
+        (b"/system ", "/system: missing TEXT; use /system TEXT"),
+        (b"/quit now", "/quit: this command takes no argument"),
         (b"/save no/dir", "/save: no/dir: No such file or directory"),
         (b"/load no.json", "/load: no.json: No such file or directory"),
         (b"/load wrong.json", "/load: wrong.json is not a conversation saved by Chat.save"),
-        (b"a\xff", "stdin: a line is not UTF-8: it has the byte 0xff"),
+        (b"a\xff", "stdin: line contains byte 0xff"),
     ],
 )
 def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, message: str) -> None:
@@ -239,7 +239,7 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
         shown.until("> ")
         shown.type("go on\n")
         shown.until("word word")
-        shown.interrupt("\n(stopped; the conversation is unchanged)\n> ")
+        shown.interrupt("\n(stopped; the chat is unchanged)\n> ")
         server.wait_for(1, SECONDS)
         assert server.seen[0].client_left
         server.answer = Answer("pong")
@@ -262,7 +262,7 @@ def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) ->
         shown.until("> ")
         shown.type("hi\n")
         assert eventually(lambda: server.seen)
-        shown.interrupt("(stopped; the conversation is unchanged)\n> ")
+        shown.interrupt("(stopped; the chat is unchanged)\n> ")
         shown.type(CTRL_D)
         assert shown.ended()[0] == 0
 
@@ -275,7 +275,7 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
         for keys, said in (
             ("hi\n", "\x1b[31mollama: \\u001b[31mgone (HTTP 404); "),
             ("hi\n", "\x1b[31mollama: "),
-            ("/sav\n", "\x1b[31m/sav: there is no such command"),
+            ("/sav\n", "\x1b[31m/sav: unknown command"),
             ("hi\n", "one two three\n"),
         ):
             shown.type(keys)
@@ -301,7 +301,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
         shown.type("/system Be brief.\n")
         shown.until("\n> ")
         shown.type("/tokens\n")
-        assert "\n2 answers: " in shown.until("history: about ")
+        assert "\n2 responses: " in shown.until("history: about ")
         shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
         assert running(model)
         shown.type(CTRL_D)

@@ -113,10 +113,10 @@ def test_json_has_all_that_is_known(run: Callable[..., Ran], server: ModelServer
 
 def test_what_text_does_not_tell_is_said_beside_it(run: Callable[..., Ran], server: ModelServer) -> None:
     server.answer = Answer("", calls=(("c1", "add", {}), ("c2", "s\x1bub", {})))
-    calls = "lazyprompt: the model calls add, s\\u001bub; --json gives the arguments\n"
+    calls = "lazyprompt: the model calls add, s\\u001bub; --json prints the arguments\n"
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"", calls)
     server.answer = Answer("on and", finish="length")
-    cut = "lazyprompt: the answer ended at the token limit; give a larger --max-tokens\n"
+    cut = "lazyprompt: the response was truncated at the token limit; use a larger --max-tokens\n"
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"on and", cut)
 
 
@@ -205,15 +205,15 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "--source: no model is named; give --source, or --model of a local one"),
-        (["--source", "opnai"], "--source: unknown source 'opnai' (did you mean 'openai'?); expected one of openai, "),
-        (["--source", "openai"], "--source: openai requires an API key: set OPENAI_API_KEY in the "),
-        (["--source", "ollama"], "--source: ollama has no default model; pass model="),
-        (["--source", "openai", "--url", "http://x"], "--url: it is for local models; leave out --source"),
-        (["--source", "openai", "--engine", "vllm"], "--engine: it is for local models; leave out --source"),
-        (["--base-url", "http://x", "--model", "m"], "--base-url: it is the address of a source; give --source"),
-        (["--model", "no.gguf"], "--model: file not found: no.gguf"),
-        (["--model", "a/b", "--engine", "vlm"], "--engine: unknown engine 'vlm' (did you mean 'vllm'?)"),
+        ([], "--source: no model is set; use --source, or --model for a local model"),
+        (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
+        (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
+        (["--source", "ollama"], "--source: ollama has no default model: give model="),
+        (["--source", "openai", "--url", "http://x"], "--url: this option is for local models; remove --source"),
+        (["--source", "openai", "--engine", "vllm"], "--engine: this option is for local models; remove --source"),
+        (["--base-url", "http://x", "--model", "m"], "--base-url: this option requires a source; add --source"),
+        (["--model", "no.gguf"], "--model: there is no file no.gguf"),
+        (["--model", "a/b", "--engine", "vlm"], "--engine: there is no engine 'vlm' (did you mean 'vllm'?)"),
         (
             ["--model", "a/no-such-family", "--engine", "vllm"],
             "--model: the prompt format of 'a/no-such-family' is unknown",
@@ -221,7 +221,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
         (["--source", "openai", "--max-tokens", "0"], "--max-tokens: 0 is not in the range x>=1."),
         (["--source", "openai", "--temperature", "x"], "--temperature: 'x' is not a valid float range."),
         (["--source", "openai", "--api-key", KEY], "--api-key: No such option"),
-        (["--source", "openai", "--set", "a"], "--set: 'a' is not of the form name=value"),
+        (["--source", "openai", "--set", "a"], "--set: expected NAME=VALUE, not 'a'"),
         (["--source", "openai", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -238,16 +238,16 @@ def test_wrong_use_is_one_line(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "PROMPT_FILE: nothing to run; give a prompt file, --instruction or --input"),
-        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is a single str, but the"),
+        ([], "PROMPT_FILE: nothing to run; add a prompt file, --instruction or --input"),
+        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
-        (["--input", "x", "--json", "--stream"], "--stream: JSON cannot be streamed; leave out --json"),
-        (["--chat", "--input", "x"], "--input: it does not apply to a chat; leave out --chat"),
-        (["--chat", "--json"], "--json: it does not apply to a chat; leave out --chat"),
-        (["--chat", "--no-stream"], "--stream: it does not apply to a chat; leave out --chat"),
-        (["--chat", "--type", "alpaca"], "--type: the Alpaca form has no turns; give a prompt of the type chat"),
+        (["--input", "x", "--json", "--stream"], "--stream: JSON cannot be streamed; remove --json"),
+        (["--chat", "--input", "x"], "--input: this option does not apply to a chat; remove --chat"),
+        (["--chat", "--json"], "--json: this option does not apply to a chat; remove --chat"),
+        (["--chat", "--no-stream"], "--stream: this option does not apply to a chat; remove --chat"),
+        (["--chat", "--type", "alpaca"], "--type: the Alpaca format doesn't support chats; use a prompt of type chat"),
         (["--chat", "--history", "h.json"], "--history: history[0]"),
-        (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),
+        (["--input", "x", "--tools", "t.json"], "--tools: t.json: must contain a JSON list, not an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),
     ],
 )
