@@ -1,4 +1,4 @@
-"""``lazyprompt batch``: a prompt for each row of a file."""
+"""The ``lazyprompt batch`` command, which renders a prompt for each row of a file or sends it to a model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# The parts of a row that are not slots.
+# Parts of a row other than slot values.
 _NO_SLOTS = ("history", "tools", "label", "id")
-# Generous limits: a slow answer or a minute of downtime should not end a run.
+# Generous limits, so that a slow response or a minute of downtime does not end a run.
 _RETRIES, _TIMEOUT = 8, 600.0
-# The option for each setting that an error names.
+# The option or argument for each setting that an error can name.
 _OPTIONS = {
     "rows": "ROWS",
     "columns": "--column",
@@ -50,7 +50,7 @@ _OPTIONS = {
     "output": "--output",
     "rejects": "--rejects",
 }
-# The counters that work without a provider.
+# Token counters that work without a provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
@@ -74,10 +74,10 @@ class _BatchOptions(Options):
 
 
 class _Command(click.Command):
-    """A command that keeps its arguments, to print the command that resumes a run."""
+    """A command that stores its arguments, so that it can print the command that resumes a run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse and keep the arguments."""
+        """Parse the arguments and store a copy of them."""
         ctx.meta[__name__] = [*args]
         return super().parse_args(ctx, args)
 
@@ -85,23 +85,23 @@ class _Command(click.Command):
 @click.command("batch", cls=_Command)
 @click.argument("prompt_file")
 @click.argument("rows")
-@text_option("-o", "--output", required=True, metavar="FILE", help="The file of lines; it appears when it is complete.")
+@text_option("-o", "--output", required=True, metavar="FILE", help="The output file; it appears when it is complete.")
 @click.option(
     "--format",
     "form",
     default="flat",
     show_default=True,
     metavar="FORM",
-    help="The form of a line: flat, a provider (see lazyprompt list providers), a batch form or a trainer's form.",
+    help="The line format: flat, a provider (see lazyprompt list providers), a batch format or a training format.",
 )
 @text_option("--model", metavar="NAME", help="The model to render for (see lazyprompt list families), or to call.")
 @settings_option(
     "--column",
     "columns",
     metavar="NAME=COLUMN",
-    help="The column of a slot, or of input, history, tools, label or id, if its name differs.",
+    help="The column for a slot, or for input, history, tools, label or id, if its name differs.",
 )
-@settings_option("--field", "fields", metavar="NAME=VALUE", help="A further field of each request: JSON, or text.")
+@settings_option("--field", "fields", metavar="NAME=VALUE", help="An additional field in each request: JSON or text.")
 @count_option("--limit", help="Only the first N rows.")
 @count_option("--sample", help="Only N random rows, in file order.")
 @click.option("--seed", type=int, metavar="S", help="The seed of the sample.  [default: 0]")
@@ -110,7 +110,7 @@ class _Command(click.Command):
     type=OneOf(["stop", "skip"]),
     help="The action for a row that cannot be rendered.  [default: stop; with --rejects skip]",
 )
-@text_option("--rejects", metavar="FILE", help="The file of such rows, with reasons.  [default: OUT.rejects.jsonl]")
+@text_option("--rejects", metavar="FILE", help="The file for such rows, with reasons.  [default: OUT.rejects.jsonl]")
 @count_option("--workers", default=1, show_default=True, help="The number of processes.")
 @click.option(
     "--engine",
@@ -124,26 +124,26 @@ class _Command(click.Command):
     metavar="NAME[:ARGUMENT]",
     help="Count tokens too, which takes time: approximate, chars, tiktoken:MODEL, huggingface:PATH.",
 )
-@click.option("--restart", is_flag=True, help="Start again, instead of resuming.")
+@click.option("--restart", is_flag=True, help="Start over instead of resuming.")
 @reference_options
 @env_option
-@click.option("--run", is_flag=True, help="Call the model, and write its answers in the order of rows.")
+@click.option("--run", is_flag=True, help="Call the model and write its responses in row order.")
 @address_options
-@count_option("--concurrency", help="The most calls at once.  [default: 8]")
-@count_option("--rpm", help="At most N requests a minute.")
-@count_option("--tpm", help="At most N tokens a minute.")
+@count_option("--concurrency", help="The maximum number of simultaneous calls.  [default: 8]")
+@count_option("--rpm", help="The maximum number of requests per minute.")
+@count_option("--tpm", help="The maximum number of tokens per minute.")
 @click.pass_context
 def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
     r"""Write a prompt for each row of a file.
 
-    PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .json, .csv or .parquet file, whose columns
-    are the slots of the prompt.
+    PROMPT_FILE is a .prompty or YAML prompt file. ROWS is a .jsonl, .json, .csv or .parquet file, whose columns
+    are the prompt's slots.
 
-    After an interruption, a crash or a full disk, the same command resumes the run, with the same output as an
+    After an interruption, a crash or a full disk, the same command resumes the run and produces the same output as an
     uninterrupted run. A file that is too large for a batch service is split.
 
-    The exit status is 0 when all rows are written, 3 when some were rejected, 1 when the run was stopped, 2 for wrong
-    use.
+    The exit status is 0 if all rows are written, 1 if the run was stopped, 2 for a usage error, and 3 if some rows were
+    rejected.
 
     \b
     Examples:
@@ -175,25 +175,25 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
 
 
 def _note_unused(job: BatchJob) -> None:
-    """Name the columns of the first row that the prompt does not use."""
+    """List the first row's columns that the prompt does not use."""
     _, first = next(read_rows(job.rows), (0, RowFault(0, "")))
     if not isinstance(first, RowFault) and (unused := job.plan.cells.unused(first)):
-        what = "is a column that no prompt takes" if len(unused) == 1 else "are columns that no prompt takes"
-        note(f"{', '.join(map(repr, unused))} {what}; --column NAME=COLUMN gives one to a slot, or to history")
+        what = "is a column" if len(unused) == 1 else "are columns"
+        note(f"{', '.join(map(repr, unused))} {what} that the prompt doesn't use; assign one with --column NAME=COLUMN")
 
 
 def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
-    """Choose the function that runs the job."""
+    """Return the function that runs the job."""
     if options["run"]:
         for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
             if value != default:
-                raise WrongUseError(option, "--run uses one process; --concurrency sets the calls at once")
+                raise WrongUseError(option, "--run uses one process; use --concurrency to set the simultaneous calls")
         if options["form"] != "flat":
-            raise WrongUseError("--format", "--run writes answers in its own format; leave it out")
+            raise WrongUseError("--format", "--run writes responses in its own format; remove this option")
         return partial(_ask, options)
     for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
         if options.get(name) is not None:
-            raise WrongUseError(f"--{name.replace('_', '-')}", "it is for calls of a model; give --run too")
+            raise WrongUseError(f"--{name.replace('_', '-')}", "this option applies to model calls; add --run")
     if options["engine"] == "ray":
         from lazyprompt.batch.ray_engine import run_on_ray
 
@@ -202,7 +202,7 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
 
 
 def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
-    """Call a model for each row; has the signature of ``run_batch`` after the options are bound."""
+    """Call a model for each row; after its options are bound, this function has the signature of ``run_batch``."""
     from lazyprompt.batch.calls import CallJob, call_batch
     from lazyprompt.batch.rates import Rates
     from lazyprompt.cli.models import open_model
@@ -216,21 +216,21 @@ def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
             return call_batch(CallJob(job, module, limits, _fields(options)), **how)
         except BatchError as error:
             failure = error
-    # Outside the context, which would blame an option of the model.
+    # Raise the error outside the context, which would attribute it to a model option.
     raise failure
 
 
 def _blamed(error: LazyPromptError, otherwise: str) -> str:
-    """Return the option or argument that an error is about."""
+    """Return the option or argument that caused an error."""
     if isinstance(error, MissingExtraError):
         return "--engine" if "ray" in str(error) else "ROWS"
     return _OPTIONS.get(error.setting, otherwise) if isinstance(error, BatchError) else otherwise
 
 
 def _job(options: _BatchOptions) -> BatchJob:
-    """Make the job that the options describe."""
+    """Create the batch job from the options."""
     if options["seed"] is not None and options["sample"] is None:
-        raise WrongUseError("--seed", "it is for a sample; give --sample N")
+        raise WrongUseError("--seed", "a seed requires a sample; add --sample N")
     with blaming("ROWS"):
         rows = row_file(options["rows"])
     output = Path(options["output"])
@@ -246,25 +246,25 @@ def _job(options: _BatchOptions) -> BatchJob:
 
 
 def _rejects(options: _BatchOptions, output: Path) -> Path | None:
-    """Return the file for rejected rows; None to stop at them."""
+    """Return the path of the rejects file, or None to stop at the first invalid row."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
-        raise WrongUseError("--rejects", "--on-error stop rejects no rows; leave out one of the two")
+        raise WrongUseError("--rejects", "--on-error stop rejects no rows; remove one of these two options")
     if given is None and on_error != "skip":
         return None
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
 
 
 def _plan(options: _BatchOptions) -> RowPlan:
-    """Make the plan that turns a row into a line."""
+    """Create the row plan from the options."""
     slots = dict(options["columns"])
     others = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
-    request = cast("PromptRequest", open_file(options))  # PROMPT_FILE is required
+    request = cast("PromptRequest", open_file(options))  # PROMPT_FILE is required, so this is not None
     try:
         return RowPlan.of(
             request.file or request.prompter,
             options["form"],
-            # With --run, --model names the model to call, not a family.
+            # With --run, --model is the model to call instead of a model family.
             model=None if options["run"] else options["model"],
             columns=Columns(slots, **others),
             params={} if options["run"] else _fields(options),
@@ -274,16 +274,16 @@ def _plan(options: _BatchOptions) -> RowPlan:
 
 
 def _fields(options: _BatchOptions) -> JsonObject:
-    """Parse the further fields of each request: JSON, or text."""
+    """Parse the additional request fields as JSON, or else as text."""
     return {name: json_or_text(text) for name, text in options["fields"].items()}
 
 
 def _counter(spec: str | None) -> LineCounter | None:
-    """Make the token counter, if tokens are counted."""
+    """Create the token counter, or return None if tokens are not counted."""
     if spec is None:
         return None
     if spec.partition(":")[0] not in _COUNTERS:
-        raise WrongUseError("--tokens", f"{spec!r} cannot count rows; give one of {', '.join(_COUNTERS)}")
+        raise WrongUseError("--tokens", f"{spec!r} cannot count rows; expected one of {', '.join(_COUNTERS)}")
     try:
         return LineCounter(spec, token_counter(spec))
     except WrongUseError as error:
@@ -298,7 +298,7 @@ def _resume_command(context: click.Context, *, skip: bool) -> str:
 
 
 def _summary(job: BatchJob, outcome: Outcome) -> str:
-    """Describe the outcome in a line."""
+    """Describe the outcome in one line."""
     parts = [f"{_describe_files(outcome.outputs)}: {outcome.read:,} rows read, {outcome.written:,} written"]
     if outcome.rejected:
         parts.append(f"{outcome.rejected:,} rejected ({job.rejects})")

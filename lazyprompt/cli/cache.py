@@ -1,4 +1,4 @@
-"""``lazyprompt cache``: simulate a prompt cache for the calls of a log."""
+"""The ``lazyprompt cache`` command, which simulates a prompt cache for the calls in a log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 _BELOW = 1
-_PROVIDERS = ("openai", "anthropic", "gemini", "deepseek", "vllm", "llama.cpp")  # their table costs 100 ms
-# The breaks that the table shows, and the characters of a text in it.
+# The providers' names are repeated here because importing the table of cache rules takes 100 ms.
+_PROVIDERS = ("openai", "anthropic", "gemini", "deepseek", "vllm", "llama.cpp")
+# The number of cache breaks that the table lists.
 _SHOWN = 10
+# The maximum number of characters per excerpt in the table.
 _WIDTH = 50
 
 
@@ -32,7 +34,7 @@ _WIDTH = 50
 @click.argument("file")
 @click.option("--provider", type=OneOf(_PROVIDERS), required=True, help="The provider whose cache is simulated.")
 @click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with status 1 below this rate.")
-@click.option("--model", metavar="NAME", help="The model of calls that name none.")
+@click.option("--model", metavar="NAME", help="The model for calls that name none.")
 @counter_option
 @json_option
 @click.pass_context
@@ -48,9 +50,9 @@ def command(
 ) -> None:
     r"""Show what a prompt cache saves, and what breaks it.
 
-    FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a line of a batch file, or a span
-    of OpenTelemetry's GenAI conventions; - is the standard input. The slots that cost most come first. The exit status
-    is 1 if the hit rate is below --min-hit-rate, so that CI can refuse a prompt that breaks its cache.
+    FILE contains one JSON object per line: a line from lazyprompt's CallLog, a payload, a line of a batch file, or a
+    span in OpenTelemetry's GenAI conventions. Use - for standard input. The slots that cost most are listed first. The
+    exit status is 1 if the hit rate is below --min-hit-rate, so that CI can reject a prompt that breaks its cache.
 
     \b
     Examples:
@@ -65,7 +67,7 @@ def command(
         calls = (call._replace(model=call.model or model) for call in read_calls(lines))
         report = simulate(calls, provider, token_counter(counter))
     if not report.calls:
-        raise WrongUseError("FILE", f"{file}: it contains no calls")
+        raise WrongUseError("FILE", f"{file} contains no calls")
     if as_json:
         write_json(report.as_dict())
     else:
@@ -75,7 +77,7 @@ def command(
 
 
 def _report_lines(report: CacheReport, counter: str) -> list[str]:
-    """Return the lines of the tables."""
+    """Return the report as lines of text."""
     rules = report.rules
     about = "about " if counter == "approximate" else ""
     calls = f"{len(report.calls):,} call{'s' if len(report.calls) > 1 else ''}"
@@ -97,7 +99,7 @@ def _slot_table(report: CacheReport) -> list[str]:
 
 
 def _breaks(report: CacheReport) -> list[str]:
-    """Return the most expensive breaks, each with its position, both texts and the advice."""
+    """Return the most expensive cache breaks, each with its position, both texts and advice."""
     worst = sorted(report.breaks, key=lambda each: -each.lost)
     lines = [line for each in islice(worst, _SHOWN) for line in _break(each)]
     more = len(worst) - _SHOWN
@@ -107,7 +109,7 @@ def _breaks(report: CacheReport) -> list[str]:
 def _break(found: Break) -> list[str]:
     message = "" if found.message is None else f", message {found.message}"
     slot = "" if found.slot is None else f", {visible(found.slot)}"
-    void = f", {found.thoughts:,} signed thoughts void" if found.thoughts else ""
+    void = f", {found.thoughts:,} signed thinking blocks invalid" if found.thoughts else ""
     before, after = (visible(text.replace("\n", " "))[:_WIDTH].rstrip() for text in (found.before, found.after))
     return [
         f"call {found.call}{message}{slot}, line {found.line}: {found.lost:,} tokens lost{void}",

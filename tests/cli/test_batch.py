@@ -105,17 +105,17 @@ def test_another_run_is_refused_until_it_begins_anew(
     spoil(tmp_path, 70)
     run(*command)
     said = fault(run(*command, "--limit", "20"))
-    assert said.startswith("--output: out.jsonl: the unfinished run has other settings: --limit was not")
-    assert said.endswith("--restart begins anew")
+    assert said.startswith("--output: out.jsonl: the unfinished run has different settings: --limit was not")
+    assert said.endswith("use --restart to start over")
     write(tmp_path / "say.yaml", YAML.replace("Say", "Tell"))
-    assert "the unfinished run has other settings: prompt has changed; --restart" in fault(run(*command))
+    assert "the unfinished run has different settings: prompt has changed; use --restart" in fault(run(*command))
     assert run(*command, "--limit", "20", "--restart").status == 0
     assert (tmp_path / "out.jsonl").read_bytes().count(b"Tell") == 20
 
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(signal.SIGINT, "it was interrupted (Ctrl-C)"), (signal.SIGTERM, "it was told to end (SIGTERM)")],
+    [(signal.SIGINT, "interrupted by Ctrl-C"), (signal.SIGTERM, "terminated by SIGTERM")],
 )
 def test_a_run_that_is_told_to_end_says_how_to_go_on(
     run: Callable[..., Ran],
@@ -183,29 +183,41 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (["--format", "opnai"], "--format: format 'opnai' is unknown (did you mean 'openai'?)"),
-        (["--seed", "3"], "--seed: it is for a sample; give --sample N"),
-        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no rows; leave out one"),
-        (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' cannot count rows; give one of approximate, chars, "),
-        (["--tokens", "tiktoken"], "--tokens: tiktoken requires an argument"),
-        (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; give another"),
-        (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
-        (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),
-        (["--column", "x"], "--column: 'x' is not of the form name=value"),
+        (["--format", "opnai"], "--format: unknown format 'opnai' (did you mean 'openai'?)"),
+        (["--seed", "3"], "--seed: a seed requires a sample; add --sample N"),
+        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no rows; remove one"),
+        (
+            ["--tokens", "anthropic:m"],
+            "--tokens: 'anthropic:m' cannot count rows; expected one of approximate, chars, ",
+        ),
+        (["--tokens", "tiktoken"], "--tokens: tiktoken needs an argument"),
+        (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; use another"),
+        (["-o", "no/out.jsonl"], "--output: no/out.jsonl: directory no does not exist"),
+        (["--rejects", "no/x"], "--rejects: no/x: directory no does not exist"),
+        (["--column", "x"], "--column: expected NAME=VALUE, not 'x'"),
         # Every row was written without a message of the user, and the command ended with 0.
         (["--column", "input=TYPO"], "--column: there is no column 'TYPO' (for 'input'); the rows have 'x'"),
         (["--column", "history=TYPO"], "--column: there is no column 'TYPO' (for 'history'); the rows have 'x'"),
         (["--column", "x=y"], "--column: there is no column 'y' (for the slot 'x'); the rows have 'x'"),
         # These three were said to be faults of --format.
-        (["--column", "y=x"], "--column: a column is named for 'y'; the prompt takes 'x', 'input'"),
-        (["--field", "top_p=1"], "--field: flat does not accept 'top_p': only whole requests have further fields"),
-        (["--format", "openai-batch"], "--model: openai-batch needs a model, which each request names"),
+        (
+            ["--column", "y=x"],
+            "--column: a column is set for 'y', which the prompt doesn't use; the prompt uses 'x', 'input'",
+        ),
+        (
+            ["--field", "top_p=1"],
+            "--field: flat does not accept 'top_p'; only complete requests have additional fields",
+        ),
+        (["--format", "openai-batch"], "--model: openai-batch requires a model name in each request"),
         # A row was said to be at fault, and to be passed over.
         (["--model", "nope"], "--model: no model family is known for 'nope'"),
-        (["--run", "--engine", "ray"], "--engine: --run uses one process; --concurrency sets the calls at once"),
+        (
+            ["--run", "--engine", "ray"],
+            "--engine: --run uses one process; use --concurrency to set the simultaneous calls",
+        ),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
-        (["--param", "a=b"], "--param: it is for files whose names end with .prompty"),
+        (["--param", "a=b"], "--param: this option requires a .prompty file"),
     ],
 )
 def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], changed: list[str], said: str) -> None:
@@ -222,7 +234,7 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
             "--column: the prompt has no user text: there is no column 'input', and 'question' is unused; ",
         ),
         ("question\nWhy?\n", "--column: there is no column 'x'; the rows have 'question'"),
-        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default of row 2; give row 2 an id too"),
+        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default for row 2; add an id to row 2"),
     ],
 )
 def test_columns_that_no_prompt_can_use(
@@ -237,7 +249,7 @@ def test_columns_that_no_prompt_can_use(
 def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
     assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith("PROMPT_FILE: no.yaml:1:1: there is no")
     assert fault(run("batch", "say.yaml", "no.jsonl", "-o", "o")).startswith("ROWS: no.jsonl cannot be read: No such")
-    assert fault(run("batch", "say.yaml", "data.txt", "-o", "o")).startswith("ROWS: data.txt ends in '.txt'")
+    assert fault(run("batch", "say.yaml", "data.txt", "-o", "o")).startswith("ROWS: data.txt: unknown extension '.txt'")
     assert fault(run("batch", "say.yaml", "data.jsonl")) == "--output: Missing option '-o' / '--output'."
     assert command
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "say.yaml"]
