@@ -1,4 +1,4 @@
-"""``lazyprompt check`` finds mistakes in prompt files; ``check-template`` reports on a chat template."""
+"""The ``check`` command, which finds mistakes in prompt files, and ``check-template``, which reports on a template."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOUND = 1
 _PLACEHOLDERS = {"bos_token": "<s>", "eos_token": "</s>"}
-_DIALECTS = ("v2", "agentschema", "v1")  # their table costs 160 ms
+_DIALECTS = ("v2", "agentschema", "v1")  # names repeated because importing the dialects takes 160 ms
 
 
 @click.command("check")
@@ -53,11 +53,11 @@ def command(
 ) -> None:
     r"""Find mistakes in prompt files.
 
-    FILE is a .prompty or YAML prompt file, or a directory, which is searched for them. Each finding is a line
-    file:line:column: CODE message. The exit status is 1 for an error (with --strict, also for a warning), 2 for wrong
-    use or if nothing was checked, else 0.
+    FILE is a .prompty or YAML prompt file, or a directory that is searched for prompt files. Each finding is printed as
+    file:line:column: CODE message. The exit status is 1 if there are errors (with --strict, also for warnings), 2 for a
+    usage error or if nothing was checked, else 0.
 
-    The comment {# lazyprompt: ignore=LP040 #} in a file disables a rule there.
+    To disable a rule in one file, add a comment such as {# lazyprompt: ignore=LP040 #}.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def command(
     chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
     paths = {path: place for given in files for path, place in _prompt_files(given, roots)}
     if not paths or not chosen:
-        what = f"there is no prompt file in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
+        what = f"no prompt file in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
         raise WrongUseError("FILE", f"nothing was checked: {what}")
     found = [
         each
@@ -92,20 +92,20 @@ def command(
 
 
 def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str]:
-    """Return the codes of the rules that an option names by code or prefix."""
+    """Return the codes of the rules that an option selects by code or prefix."""
     found: set[str] = set()
     for word in (word.strip().upper() for each in given for word in each.split(",")):
         named = {code for code in rules if word and code.startswith(word)}
         if not named:
             raise WrongUseError(
-                option, f"{word!r} is not a rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}"
+                option, f"unknown rule {word!r}{did_you_mean(word, rules)}; expected one of {', '.join(rules)}"
             )
         found |= named
     return found
 
 
 def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
-    """Find the prompt files of an argument, each with the directory that was searched."""
+    """Yield the prompt files for an argument, each with the directory that was searched, if any."""
     from lazyprompt.files.check.check import prompt_files
     from lazyprompt.files.library.names import SUFFIXES
 
@@ -113,25 +113,26 @@ def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path
     if path.is_dir():
         yield from ((each, path) for each in prompt_files(path, roots))
     elif not path.exists():
-        raise WrongUseError("FILE", f"{given}: there is no such file or directory")
+        raise WrongUseError("FILE", f"{given}: no such file or directory")
     elif path.suffix.lower() not in SUFFIXES:
-        raise WrongUseError("FILE", f"{given}: prompt files end with {', '.join(SUFFIXES)}")
+        raise WrongUseError("FILE", f"{given}: not a prompt file; expected a name ending in {', '.join(SUFFIXES)}")
     else:
         yield path, None
 
 
 @click.command("check-template")
 @click.argument("path")
-@click.option("--name", metavar="NAME", help="The name of the template, if there are several.")
-@click.option("--bos-token", metavar="TEXT", help="The beginning of text, if there is no tokenizer.  [default: <s>]")
-@click.option("--eos-token", metavar="TEXT", help="The end of text, if there is no tokenizer.  [default: </s>]")
+@click.option("--name", metavar="NAME", help="The template's name, if there are several.")
+@click.option("--bos-token", metavar="TEXT", help="The beginning-of-text token, without a tokenizer.  [default: <s>]")
+@click.option("--eos-token", metavar="TEXT", help="The end-of-text token, without a tokenizer.  [default: </s>]")
 @json_option
 def check_template(path: str, *, name: str | None, bos_token: str | None, eos_token: str | None, as_json: bool) -> None:
     r"""Report what a model's chat template supports.
 
-    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template renders short chats: does it support a
-    system text, tools, arguments as JSON? Does earlier text stay the same when a chat grows? Does training teach the
-    model to stop? Can the template be bridged, or replaced by markers?
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template renders short chats. The report states
+    whether it supports a system text, tools and arguments as JSON, and whether earlier text stays the same as a chat
+    grows. It also states whether training teaches the model to stop, and whether the template can be bridged or
+    replaced by markers.
 
     \b
     Examples:
@@ -144,7 +145,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     tokens = {token: text for token, text in given.items() if text is not None}
     with blaming("PATH"):
         template = ChatTemplate.load(Path(path), name=name, **tokens)
-        # A template alone does not define the tokenizer's tokens.
+        # A template file alone does not define the tokenizer's tokens.
         used = {token: text for token, text in _PLACEHOLDERS.items() if token in template.text}
         template = ChatTemplate.load(Path(path), name=name, **{**used, **template.special_tokens})
         report = template.check(_tokenizer_beside(Path(path)))
@@ -155,7 +156,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
 
 
 def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
-    """Read the tokenizer beside a template, if there is one and its package is installed."""
+    """Load the tokenizer next to a template, or return None if there is none or its package is not installed."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None

@@ -1,4 +1,4 @@
-"""Options and commands whose errors suggest the nearest name."""
+"""A click option type and a command group whose errors suggest the nearest name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ else:  # click 8.1 takes no type argument
 
 
 class OneOf(_Choice):
-    """A choice whose error suggests the nearest name."""
+    """A choice between names whose error suggests the nearest name."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name."""
+        """Return the value if it is one of the names."""
         if value not in self.choices:
             self.fail(
-                f"{value!r} is unknown{did_you_mean(value, self.choices)}; give one of {', '.join(self.choices)}",
+                f"unknown value {value!r}{did_you_mean(value, self.choices)}; "
+                f"expected one of {', '.join(self.choices)}",
                 param,
                 ctx,
             )
@@ -34,8 +35,8 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name, command and arguments of a call."""
+        """Return the name, command and arguments for a call."""
         names = self.list_commands(ctx)
         if args[0] not in names:
-            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], names)}; there are {', '.join(names)}")
+            ctx.fail(f"unknown command {args[0]!r}{did_you_mean(args[0], names)}; expected one of {', '.join(names)}")
         return super().resolve_command(ctx, args)

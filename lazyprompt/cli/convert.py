@@ -1,4 +1,4 @@
-"""``lazyprompt convert``: a prompt file in another dialect of Prompty."""
+"""The ``lazyprompt convert`` command, which writes a prompt file in another Prompty dialect."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
 
 
-_DIALECTS = ("v2", "agentschema")  # importing their table costs 200 ms
+_DIALECTS = ("v2", "agentschema")  # names repeated because importing the dialects takes 200 ms
 
 
 @click.command("convert")
 @click.argument("file")
-@click.option("--to", type=OneOf(_DIALECTS), required=True, help="The dialect.")
+@click.option("--to", type=OneOf(_DIALECTS), required=True, help="The target dialect.")
 @output_option
 @reference_options
 def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:
-    r"""Write a prompt file in another form.
+    r"""Write a prompt file in another format.
 
-    FILE is a .prompty file of any dialect, or a YAML prompt file. Fields that the target dialect lacks are listed on
-    the standard error, one per line. References, such as ${env:KEY}, stay references, so that no secret is written; but
-    they must resolve when the file is read.
+    FILE is a .prompty file in any dialect, or a YAML prompt file. Fields that the target dialect lacks are listed on
+    standard error, one per line. References such as ${env:KEY} stay references, so that no secret is written, but they
+    must resolve when the file is read.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def command(*, file: str, to: str, output: str | None, params: dict[str, str], r
 
 
 def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> Prompty:
-    """Read a .prompty or YAML prompt file."""
+    """Load a .prompty or YAML prompt file."""
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.references import References

@@ -91,17 +91,17 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
 @pytest.mark.parametrize(
     ("argv", "blamed"),
     [
-        (("no.prompty",), "FILE: no.prompty: there is no such file or directory"),
+        (("no.prompty",), "FILE: no.prompty: no such file or directory"),
         ((), "FILE...: Missing argument 'FILE...'"),
-        (("wrong.prompty", "--select", "LP9999"), "--select: 'LP9999' is not a rule"),
-        (("wrong.prompty", "--ignore", ""), "--ignore: '' is not a rule"),
-        (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is not a rule"),
-        (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is unknown (did you mean 'v"),
+        (("wrong.prompty", "--select", "LP9999"), "--select: unknown rule 'LP9999'"),
+        (("wrong.prompty", "--ignore", ""), "--ignore: unknown rule ''"),
+        (("wrong.prompty", "--ignore", "LP052,"), "--ignore: unknown rule ''"),
+        (("wrong.prompty", "--dialect", "v3"), "--dialect: unknown value 'v3' (did you mean 'v"),
         # A run that checked nothing was a success.
-        (("empty",), "FILE: nothing was checked: there is no prompt file in empty"),
+        (("empty",), "FILE: nothing was checked: no prompt file in empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
         (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
-        (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .yaml, .yml"),
+        (("notes.txt",), "FILE: notes.txt: not a prompt file; expected a name ending in .prompty, .yaml, .yml"),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], blamed: str) -> None:
