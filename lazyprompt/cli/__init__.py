@@ -1,1 +1,1 @@
-"""The command line: one file for each command. Read main.py first."""
+"""The command line, with one module for each command. Read main.py first."""

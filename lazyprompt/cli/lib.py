@@ -1,4 +1,4 @@
-"""``lazyprompt lib list|show|diff``: libraries of prompts."""
+"""The ``lazyprompt lib`` commands, which list, show and compare the prompts in a library."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def command(context: click.Context) -> None:
 def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""List the prompts of a directory or package; DIR is the same as --dir.
 
-    The columns are the key, its languages and its versions, the newest last. - is the default language, or a file
-    without a version.
+    The columns are the key, its languages and its versions, with the newest last. A - means the default language, or a
+    file without a version.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
             prompt = library.get(*wanted)
             facts |= {"dialect": prompt.dialect, **prompt.spec.to_dict()}
             if isinstance(model := facts.get("model"), dict):
-                model.pop("connection", None)  # it may hold keys
+                model.pop("connection", None)  # it may contain keys
             text = prompt.instructions
     if as_json:
         return write_json({**facts, "template": text})

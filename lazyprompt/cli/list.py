@@ -1,4 +1,4 @@
-"""``lazyprompt list families|providers``: the tables of known model families and providers."""
+"""The ``lazyprompt list`` commands, which print tables of known model families and providers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(context: click.Context) -> None:
 @command.command()
 @json_option
 def families(*, as_json: bool) -> None:
-    """List the model families that --model knows.
+    """List the model families that --model accepts.
 
     The columns are the name, yes if the family has a default system text, and the stop texts. --json prints all
     markers of each family.
@@ -43,10 +43,10 @@ def families(*, as_json: bool) -> None:
 @command.command()
 @json_option
 def providers(*, as_json: bool) -> None:
-    """List the providers that --format knows.
+    """List the providers that --format accepts.
 
-    The columns are the blocks that a provider supports: media by address (url), as base64 (data), inside tool results
-    or in a turn after them; the thoughts that it expects back; and its rules of order.
+    The columns list the content that a provider supports: media by URL (url), as base64 (data), inside tool results
+    or in a turn after them; the reasoning that it expects back; and its rules for message order.
     """
     found = rows()
     if as_json:

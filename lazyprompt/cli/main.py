@@ -1,7 +1,7 @@
-"""The command line: the list of commands, the entry point and its exit statuses.
+"""The command line: its commands, its entry point and its exit statuses.
 
-Wrong use prints one line that names the option to the standard error, never a traceback, and exits with status 2. A
-model that fails to answer exits with status 1.
+A usage error prints one line that names the option to standard error, without a traceback, and exits with status 2. If
+a model fails to respond, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from lazyprompt._version import __version__
 from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# Each command is `command` in the module of its name. The summaries are repeated here, so that --help imports no
-# command. To add a command, write its module and add its line. `check-template` is in the module of `check`.
+# Each command is `command` in the module with its name, except `check-template`, which is in the module of `check`.
+# The summaries are repeated here so that --help imports no command. To add a command, write its module and add a line.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",
     "check": "Find mistakes in prompt files.",
     "check-template": "Report what a model's chat template supports.",
-    "convert": "Write a prompt file in another form.",
+    "convert": "Write a prompt file in another format.",
     "inspect": "Show where each part of a prompt came from, and its cost.",
     "lib": "List, show and compare the prompts of a library.",
     "list": "List the known model families or providers.",
     "render": "Render a prompt from a prompt file or from options.",
-    "run": "Ask a model, or chat with it.",
-    "studio": "Edit prompts, and see what each model is sent.",
+    "run": "Call a model, or chat with it.",
+    "studio": "Edit prompts, and see what each model receives.",
     "test": "Test prompts with cases, and show what changed.",
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
@@ -41,11 +41,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: The arguments without the program's name; those of the process if left out.
+        argv: The arguments without the program's name; the process's arguments by default.
 
     Returns:
-        The exit status: 0, 1 if a model failed to answer, 2 for wrong use, 130 after Ctrl-C, 141 if the output pipe was
-        closed.
+        The exit status: 0 for success, 1 if a model failed to respond, 2 for a usage error, 130 after Ctrl-C, or 141 if
+        the output pipe was closed.
     """
     try:
         arguments = sys.argv[1:] if argv is None else argv
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except click.ClickException as error:
-        # The formatted message of a bad parameter repeats its name; a missing parameter has only that message.
+        # A bad parameter's formatted message repeats its name; a missing parameter has only a formatted message.
         message = (isinstance(error, click.BadParameter) and error.message) or error.format_message()
         _complain(_blame(error), message)
         return error.exit_code if isinstance(error, CommandError) else _WRONG_USE
@@ -67,15 +67,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _complain(where: str, what: str) -> None:
-    """Write an error in one line."""
-    # In one line, the caret below a line of YAML has no meaning.
+    """Print an error on one line."""
+    # A caret below a line of YAML is dropped, because it has no meaning on a single line.
     lines = [line.strip() for line in what.splitlines()]
     message = "; ".join(line for line in lines if line not in ("", "^")).replace(":; ", ": ").replace(",; ", ", ")
     note(f"error: {where}: {message}")
 
 
 def _blame(error: click.ClickException) -> str:
-    """Name the option, argument or command that an error is about."""
+    """Return the option, argument or command that caused an error."""
     if isinstance(error, CommandError):
         return error.where
     if isinstance(error, click.NoSuchOption | click.BadOptionUsage):
@@ -88,25 +88,25 @@ def _blame(error: click.ClickException) -> str:
 
 
 class _Commands(CommandGroup):
-    """A group that imports a command on first use."""
+    """A command group that imports each command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """List the names."""
+        """Return the command names."""
         return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import a command."""
+        """Import and return a command."""
         if cmd_name not in COMMANDS:
             return None
         module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
         command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
         for each in (command, *getattr(command, "commands", {}).values()):
-            # \b keeps click from wrapping the examples; raw docstrings contain the escape.
+            # \b keeps click from wrapping the examples; in raw docstrings, it is a backslash and a letter.
             each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        """Write the commands of ``--help``, without importing them."""
+        """Write the command list for ``--help`` without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
 
@@ -115,6 +115,6 @@ class _Commands(CommandGroup):
 @click.version_option(__version__, prog_name="lazyprompt", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
-    """One definition of a prompt, exactly what every model takes."""
+    """One definition of a prompt, in the exact format that every model expects."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

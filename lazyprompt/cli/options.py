@@ -1,4 +1,4 @@
-"""Options that several commands share, the types of their values, and token counters."""
+"""Command-line options that several commands share, the parsers of their values, and token counters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OptionText: TypeAlias = "str | tuple[str, ...] | None"
 
 
 class Options(TypedDict):
-    """The options of prompts and models. Each command receives those that it declares."""
+    """The options for prompts and models. Each command receives the options that it declares."""
 
     prompt_file: str | None
     params: dict[str, str]
@@ -57,7 +57,7 @@ class Options(TypedDict):
 
 
 def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    """Combine options into one decorator. The help lists them in this order."""
+    """Combine options into one decorator; the help text lists them in this order."""
 
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
@@ -68,7 +68,7 @@ def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
 
 
 def find_other_option(*allowed: str) -> str | None:
-    """Return the first option on the command line that is not one of these parameters, or None."""
+    """Return the first command-line option that is not one of the allowed parameters, or None."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
@@ -78,26 +78,26 @@ def find_other_option(*allowed: str) -> str | None:
 
 
 def _check_utf8(_: click.Context, parameter: click.Parameter, value: _OptionText) -> _OptionText:
-    """Refuse bytes that are not UTF-8."""
+    """Reject an option value with bytes that are not UTF-8."""
     for text in (value,) if isinstance(value, str) else value or ():
         try:
             well_formed(text, "the text", LazyPromptError)
         except LazyPromptError as error:
-            raise WrongUseError(max(parameter.opts, key=len), "the text is not UTF-8") from error
+            raise WrongUseError(max(parameter.opts, key=len), "the text is not valid UTF-8") from error
     return value
 
 
 def _parse_settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Parse the values ``NAME=VALUE`` of a repeatable option."""
+    """Parse the ``NAME=VALUE`` values of a repeatable option."""
     option = max(parameter.opts, key=len)
     _check_utf8(context, parameter, given)
     values: dict[str, str] = {}
     for setting in given:
         name, equals, value = setting.partition("=")
         if not (name and equals):
-            raise WrongUseError(option, f"{short(setting)} is not of the form name=value")
+            raise WrongUseError(option, f"expected NAME=VALUE, not {short(setting)}")
         if name in values:
-            raise WrongUseError(option, f"{name!r} is given twice")
+            raise WrongUseError(option, f"{name!r} is set twice; set it once")
         values[name] = value
     return values
 
@@ -106,7 +106,7 @@ text_option = partial(click.option, callback=_check_utf8)
 settings_option = partial(click.option, multiple=True, callback=_parse_settings)
 count_option = partial(click.option, type=click.IntRange(min=1), metavar="N")
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 color_option = click.option("--color", type=OneOf(["auto", "always", "never"]), default="auto", show_default=True)
 output_option = click.option("-o", "--output", metavar="FILE", help="Write to a file, atomically.")
 root_option = click.option(
@@ -114,7 +114,7 @@ root_option = click.option(
     "roots",
     multiple=True,
     metavar="DIRECTORY",
-    help="A further directory for ${file:...} and included files.",
+    help="An additional directory for ${file:...} and included files.",
 )
 _params_option = settings_option(
     "--param", "params", metavar="NAME=VALUE", help="The value of ${params:NAME} in a file."
@@ -130,10 +130,10 @@ reference_options = with_options(_params_option, root_option)
 undefined_option = click.option(
     "--undefined",
     type=OneOf(["error", "empty"]),
-    help="A name without a value in a prompt file: an error, or empty text.  [default: error]",
+    help="The result for a name without a value in a prompt file.  [default: error]",
 )
 system_option = text_option("--system", help="The system text, instead of the model's own.")
-values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="The value of a slot, or of an input.")
+values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="The value for a slot or an input.")
 tools_option = click.option("--tools", metavar="FILE.json", help="Tools in OpenAI's format.")
 words_options = with_options(
     click.argument("prompt_file", required=False, metavar="[PROMPT_FILE]"),
@@ -151,7 +151,7 @@ words_options = with_options(
 )
 prompt_options = with_options(
     words_options,
-    text_option("--label", help="The expected answer, for training data."),
+    text_option("--label", help="The expected response, for training data."),
     text_option("--model", metavar="NAME", help="The model to render for (see lazyprompt list families)."),
     click.option(
         "--format",
@@ -178,55 +178,57 @@ counter_option = text_option(
 budget_option = count_option("--max-tokens", help="Show the effect of a budget of N tokens.")
 
 _source_option = text_option(
-    "--source", metavar="NAME", help="The provider of the model (see the end of lazyprompt run --help)."
+    "--source", metavar="NAME", help="The model's provider (see the end of lazyprompt run --help)."
 )
-base_url_option = text_option("--base-url", metavar="URL", help="Another address for the source.")
-url_option = text_option("--url", metavar="URL", help="The address of a running engine.")
+base_url_option = text_option("--base-url", metavar="URL", help="Another base URL for the source.")
+url_option = text_option("--url", metavar="URL", help="The URL of a running engine.")
 address_options = with_options(_source_option, base_url_option, url_option)
 model_options = with_options(
     _source_option,
     text_option(
         "--model",
         metavar="NAME",
-        help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
-        "its engine runs as long as the command.",
+        help="The model at the source. Without --source, a local model: a GGUF file, a directory, owner/name or "
+        "name:tag; its engine runs as long as the command.",
     ),
     base_url_option,
-    text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
+    text_option("--engine", metavar="NAME", help="The engine for a local model.  [default: one that supports it]"),
     url_option,
-    count_option("--max-tokens", help="The most tokens in an answer."),
+    count_option("--max-tokens", help="The maximum number of tokens in a response."),
     click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="The sampling temperature."),
 )
 
 
 def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
-    """Create the counter of an option ``NAME[:ARGUMENT]``.
+    """Create the token counter that an option selects as ``NAME[:ARGUMENT]``.
 
     Args:
-        spec: The option's text.
+        spec: The option's value.
         bpe_file: A vocabulary file for tiktoken.
 
     Raises:
         WrongUseError: The counter is unknown or cannot be created.
     """
     if bpe_file is not None and spec.partition(":")[0] != "tiktoken":
-        raise WrongUseError("--bpe-file", "it is for tiktoken; give --counter tiktoken:MODEL_OR_ENCODING too")
+        raise WrongUseError("--bpe-file", "this file requires tiktoken; add --counter tiktoken:MODEL_OR_ENCODING")
     with blaming("--counter" if bpe_file is None else "--bpe-file"):
         return counter_named(spec, bpe_file)
 
 
 def load_counter_tokenizer(spec: str) -> TokenizerLike:
-    """Load the tokenizer of a counter option ``NAME:ARGUMENT``.
+    """Load the tokenizer for a counter that an option selects as ``NAME:ARGUMENT``.
 
     Args:
-        spec: The option's text.
+        spec: The option's value.
 
     Raises:
-        WrongUseError: The counter has no tokenizer, or it cannot be loaded.
+        WrongUseError: The counter has no tokenizer, or its tokenizer cannot be loaded.
     """
     name, _, argument = spec.partition(":")
     if name not in ("tiktoken", "huggingface") or not argument:
-        raise WrongUseError("--tokens", "give the tokenizer: --counter huggingface:PATH or tiktoken:MODEL_OR_ENCODING")
+        raise WrongUseError(
+            "--tokens", "a tokenizer is required; use --counter huggingface:PATH or tiktoken:MODEL_OR_ENCODING"
+        )
     from lazyprompt.chat_templates.token_counter import load_tokenizer
     from lazyprompt.tokens.vocabulary import encoding_for
 

@@ -1,4 +1,4 @@
-"""The prompt that options describe: its prompter and the arguments of its call, read from options and pipes."""
+"""Functions that read a prompt from command-line options and pipes: its prompter and its call arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 
-# The option for each kind of error; any other error is about the option that gave the input.
+# The option for each kind of error; other errors are attributed to the option that set the input.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
     HistoryError: "--history",
     ToolsError: "--tools",
@@ -52,23 +52,23 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
     TokenizerError: "--counter",
     MissingExtraError: "--counter",
 }
-# The scheme of an address; one letter is the drive of a Windows path.
+# The scheme of a URL; a single letter is the drive in a Windows path.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @dataclass(frozen=True)
 class PromptRequest:
-    """A prompter and the arguments of its call.
+    """A prompter and the arguments for a call.
 
-    Values of slots are texts. Values of a ``.prompty`` file's inputs have their declared kinds.
+    Slot values are texts. The values of a ``.prompty`` file's inputs have their declared types.
 
     Args:
         prompter: The prompter.
         file: The prompter's ``.prompty`` file, if it has one.
         call: The input, history, tools and label.
         form: The format of the prompt.
-        model: The model at the provider; None if the prompter has the model's markers.
-        where: The option that gave the input.
+        model: The provider's model; None if the prompter has the model's markers.
+        where: The option that set the input.
     """
 
     prompter: Prompter
@@ -80,47 +80,47 @@ class PromptRequest:
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the slots; for a file, its declared inputs and those that only its template names."""
+        """The slot names; for a file, the names of its declared inputs and of variables that only its template uses."""
         if self.file is None:
             return self.prompter.slots
         return dict.fromkeys((*(each.name for each in self.file.inputs), *self.file.slots))
 
     def with_system(self, system: str | None) -> PromptRequest:
-        """Return the request with another system text; None keeps the prompter's own."""
+        """Return a copy with another system text; None keeps the prompter's own system text."""
         return self if system is None else replace(self, prompter=self.prompter.with_system(system))
 
     @contextmanager
     def blaming(self, where: str = "") -> Generator[None]:
-        """Turn errors of the library into wrong use of an option.
+        """Turn the library's errors into usage errors for an option.
 
         Args:
-            where: The option that gives the input; :attr:`where` by default.
+            where: The option that set the input; :attr:`where` by default.
 
         Raises:
-            WrongUseError: In place of the error.
+            WrongUseError: The library raised an error inside the block.
         """
         where = where or self.where
         try:
             yield
         except LazyPromptError as error:
             advise = isinstance(error, SlotError) and where != "--set"
-            what = f"{error}; --set name=value gives one slot its value" if advise else str(error)
+            what = f"{error}; use --set name=value to set one slot" if advise else str(error)
             raise WrongUseError(_OPTION_OF.get(type(error), where), what) from error
 
     def read_values(self, given: Mapping[str, str], stdin: Stdin) -> dict[str, object]:
-        """Read the values of ``--set``.
+        """Read the values that are set with ``--set``.
 
         Args:
             given: The text of each value.
             stdin: The standard input.
 
         Raises:
-            WrongUseError: The file of a value cannot be read.
+            WrongUseError: A file that contains a value cannot be read.
         """
         return {name: self.read_value("--set", name, text, stdin) for name, text in given.items()}
 
     def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
-        """Read a value, or its file after ``@``. For a media input, the file itself is the value."""
+        """Read a value, or the file after ``@``. For a media input, the file itself is the value."""
         kind = self._kind(name)
         is_file = text.startswith("@") and not text.startswith("@@")
         medium = _media_kinds().get(kind) if is_file and kind != "string" else None
@@ -129,16 +129,16 @@ class PromptRequest:
         try:
             return medium.from_file(text[1:])
         except (MediaError, ValueError) as error:  # a path with a NUL character is a ValueError
-            # The rest of the message is advice for Python code.
+            # The rest of the message contains advice for Python code.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
 
     def value(self, name: str, text: str) -> object:
-        """Convert a text to the input's kind. If that fails, the text is returned, and :meth:`check` refuses it."""
+        """Convert a text to the input's type, or return it unchanged so that :meth:`check` reports the error."""
         kind = self._kind(name)
         if kind == "string" or kind in _media_kinds():
             return text
         value = json_or_text(text)
-        if kind == "union":  # JSON only if it fits
+        if kind == "union":  # convert JSON only if the value has one of the union's types
             try:
                 self._check({name: value}, name)
             except SlotError:
@@ -146,7 +146,7 @@ class PromptRequest:
         return value
 
     def with_value(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
-        """Add the value of the user's text.
+        """Add the value that contains the user's text.
 
         Args:
             values: The other values by name.
@@ -154,19 +154,19 @@ class PromptRequest:
             value: The value.
 
         Raises:
-            SlotError: The file's input cannot be the user's text.
+            SlotError: The file's input cannot be used for the user's text.
         """
         return {**values, name: value} if self.file is None else self.file.with_text(values, name, value)
 
     def check(self, given: Mapping[str, object], *, history: bool = False) -> None:
-        """Validate the inputs of a file. A prompter validates its own slots.
+        """Validate a file's inputs; a prompter validates its own slots.
 
         Args:
             given: The values by name.
             history: True if there is a history, which replaces a required thread.
 
         Raises:
-            SlotError: A list of all faults.
+            SlotError: Inputs are invalid; the message lists all faults.
         """
         if self.file is None:
             return
@@ -177,30 +177,30 @@ class PromptRequest:
         except SlotError as error:
             faults.append(str(error))
             if any(isinstance(value, str) and self._kind(name) != "string" for name, value in known.items()):
-                faults.append("give all values but texts and addresses as JSON")
+                faults.append("write all values other than texts and URLs as JSON")
         unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in given if name not in known]
         if unknown:
-            faults += (*unknown, f"the inputs are {', '.join(map(repr, self.names)) or 'none'}")
+            faults += (*unknown, f"available inputs: {', '.join(map(repr, self.names)) or 'none'}")
         if faults:
             raise SlotError("; ".join(faults))
 
     def _check(self, values: Mapping[str, object], *names: str) -> None:
-        """Check the values of declared inputs."""
+        """Validate the values of the named inputs."""
         from lazyprompt.files.properties import checked_inputs
 
         checked_inputs(values, [each for each in self.file.inputs if each.name in names] if self.file else [])
 
     def _kind(self, name: str) -> str:
-        """Return the kind of an input; slots take text."""
+        """Return the declared type of an input, or ``string`` for a slot."""
         inputs = () if self.file is None else self.file.inputs
         return next((each.kind for each in inputs if each.name == name), "string")
 
     def _faults(self, values: Mapping[str, object]) -> Iterator[str]:
-        """Find invalid threads and addresses."""
+        """Yield a message for each invalid thread and URL."""
         for name, value in values.items():
             kind = self._kind(name)
             if kind in _media_kinds() and isinstance(value, str) and value and not _ADDRESS.match(value):
-                yield f"{name} is {value!r}, which is not an address; for a file, give @{value}"
+                yield f"{name} is {value!r}, which is not a URL; for a file, use @{value}"
             if kind == "thread" and isinstance(value, list):
                 from lazyprompt.messages.parse import parse_messages
 
@@ -213,21 +213,21 @@ class PromptRequest:
 def read_prompt(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read the prompt that options describe.
+    """Read the prompt that the command-line options select.
 
     Args:
-        options: The options.
-        purpose: The verb of the error message if there is no prompt, such as ``render``.
-        opened: The result of :func:`open_prompter`, if it was called already.
+        options: The command's options.
+        purpose: The verb for the error message if there is no prompt, such as ``render``.
+        opened: The result of :func:`open_prompter`, if it was already called.
         stdin: The standard input, if two prompts share it.
 
     Raises:
-        WrongUseError: An option is wrong, two options contradict each other, or there is no prompt.
+        WrongUseError: An option is invalid, two options contradict each other, or there is no prompt.
     """
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # A family changes the prompter's markers and system text; a provider takes the model's name.
+    # A family changes the prompter's markers and system text, whereas a provider receives the model's name.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -240,14 +240,14 @@ def read_prompt(
 def read_words(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read a prompt without the options for its format. See :func:`read_prompt` for arguments and errors."""
+    """Read a prompt without its format options. See :func:`read_prompt` for the arguments and errors."""
     request = opened or open_prompter(options)
     where, values, text = _read_input(options, request, stdin or Stdin())
     history, tools = read_history(options), read_tools(options)
     given = text if values is None else values
     sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
     if all(source is None for source in sources):
-        raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; give a prompt file, --instruction or --input")
+        raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; add a prompt file, --instruction or --input")
     request = replace(request, call=(given, history, tools, None), where=where)
     with request.blaming():
         request.check(values or {}, history=history is not None)
@@ -255,7 +255,7 @@ def read_words(
 
 
 def read_history(options: Options) -> list[Msg] | None:
-    """Read the messages of ``--history``; None without the option."""
+    """Read the messages from ``--history``; return None without the option."""
     found = json_list("--history", options["history"])
     if found is None:
         return None
@@ -266,19 +266,19 @@ def read_history(options: Options) -> list[Msg] | None:
 
 
 def read_tools(options: Options) -> ToolsLike:
-    """Read the tools of ``--tools``."""
+    """Read the tools from ``--tools``."""
     return cast("ToolsLike", json_list("--tools", options["tools"]))
 
 
 def open_prompter(options: Options, opened: PromptRequest | None = None) -> PromptRequest:
-    """Open the prompter that options describe, without its input.
+    """Open the prompter that the options select, without its input.
 
     Args:
-        options: The options.
-        opened: The prompter that the argument names, if it is not a file.
+        options: The command's options.
+        opened: The prompter that the argument refers to, if it is not a file.
 
     Raises:
-        WrongUseError: An option is wrong, or contradicts another.
+        WrongUseError: An option is invalid, or contradicts another option.
     """
     system, user = options["instruction"], options["user_instruction"]
     in_file = {
@@ -289,7 +289,7 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
     }
     for option, value in in_file.items():
         if value is not None and options["prompt_file"] is not None:
-            raise WrongUseError(option, "the prompt file has its own; leave out one of the two")
+            raise WrongUseError(option, "the prompt file already sets this; remove the option or the file")
     opened = opened or open_file(options)
     if opened is None:
         make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
@@ -300,7 +300,7 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
 
 
 def open_file(options: Options) -> PromptRequest | None:
-    """Open the prompt file; None if the options don't name one.
+    """Open the prompt file, or return None if the options don't contain one.
 
     Raises:
         WrongUseError: The file cannot be read, or does not support an option.
@@ -310,7 +310,7 @@ def open_file(options: Options) -> PromptRequest | None:
     undefined = options.get("undefined")
     for option, given in (("--param", params), ("--root", roots), ("--undefined", undefined)):
         if given and not has_references:
-            raise WrongUseError(option, "it is for files whose names end with .prompty")
+            raise WrongUseError(option, "this option requires a .prompty file")
     if name is None:
         return None
     with blaming("PROMPT_FILE"):
@@ -319,10 +319,10 @@ def open_file(options: Options) -> PromptRequest | None:
             from lazyprompt.files.references import References
 
             place, env = Path(name), options.get("env")
-            # A command without --env only shows the prompt.
+            # A command without --env shows the prompt without sending it.
             environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
             allowed = tuple(map(Path, roots))
-            # No command connects with these settings, so they may stay references.
+            # No command uses the connection settings, so their references need not be resolved.
             references = References(place.parent, allowed, dict(params), environment, named, connects_later=True)
             file = Prompty.of_file(place, references, undefined or "error")
             return PromptRequest(file.prompter, file)
@@ -332,7 +332,7 @@ def open_file(options: Options) -> PromptRequest | None:
 
 
 def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
-    """Return the block class of each media kind."""
+    """Return the block class for each media type."""
     from lazyprompt.files.properties import MEDIA
 
     return MEDIA
@@ -341,15 +341,15 @@ def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | Vi
 def _read_input(
     options: Options, request: PromptRequest, stdin: Stdin
 ) -> tuple[str, Mapping[str, object] | None, object]:
-    """Return the option that gave the input, its values by name, and a text without a name."""
+    """Return the option that set the input, its values by name, and a text without a name."""
     values = request.read_values(options["values"], stdin)
     text = options["text"]
     if text is not None:
         if "input" in values:
-            raise WrongUseError("--input", "--set gives a value for 'input' too; give one of the two")
+            raise WrongUseError("--input", "--set also sets a value for 'input'; use one of the two")
         where = "--input"
     else:
-        # A text without a name is the value of a slot, or the user's turn.
+        # A text without a name is a slot's value or the user's turn.
         takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
         piped = stdin.read_if_piped() if takes_text and not values else ""
         if not piped:
@@ -364,6 +364,6 @@ def _read_input(
         # Piped text is never a reference to a file.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # The prompter's error about a text alone shows the dict to give.
+            # For a text alone, the prompter's error message shows the dict to pass.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None

@@ -1,4 +1,4 @@
-"""Input and output of commands, on terminals too, and errors that name an option."""
+"""Input and output for commands, on terminals and in pipes, and errors that name an option."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
 
 
-# The largest file that an option may name, in bytes.
+# The maximum size, in bytes, of a file that an option can name.
 _MOST = 268_435_456
-# A shell opens these for this process, even as pipes.
+# Path prefixes for the streams that a shell opens for this process; they are allowed even for pipes.
 _OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
@@ -38,7 +38,7 @@ class CommandError(click.ClickException):
 
     Args:
         where: The option, argument or stream.
-        what: The message.
+        what: The error message.
     """
 
     def __init__(self, where: str, what: str) -> None:
@@ -47,25 +47,25 @@ class CommandError(click.ClickException):
 
 
 class WrongUseError(CommandError):
-    """Wrong use of the command line."""
+    """A usage error on the command line."""
 
     exit_code = 2
 
 
 class NoAnswerError(CommandError):
-    """A model failed to answer, although the command line is right."""
+    """A model failed to respond, although the command line is valid."""
 
 
 @contextmanager
 def blaming(where: str, path: str | None = None) -> Generator[None]:
-    """Turn errors of the library and the file system into wrong use of an option.
+    """Turn errors from the library and the file system into usage errors for an option.
 
     Args:
         where: The option or argument.
-        path: The file's name on the command line; None for the name in the error.
+        path: The file's name on the command line; None to use the name in the error.
 
     Raises:
-        WrongUseError: In place of the error.
+        WrongUseError: An error was raised inside the block.
     """
     try:
         yield
@@ -76,7 +76,7 @@ def blaming(where: str, path: str | None = None) -> Generator[None]:
 
 
 def reason(error: Exception) -> object:
-    """Return the system's message of an error, without the number and file name of an ``OSError``."""
+    """Return the system's message for an error, without the number and file name of an ``OSError``."""
     return getattr(error, "strerror", None) or error
 
 
@@ -84,7 +84,7 @@ class Stdin:
     """The standard input, which can be read once.
 
     Args:
-        shared: True if two prompts may read it; both get the same text.
+        shared: True if two prompts can read it; both receive the same text.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -93,34 +93,34 @@ class Stdin:
         self._text = ""
 
     def read(self, reader: str) -> str:
-        """Read the whole input.
+        """Read all of standard input.
 
         Args:
-            reader: The option that reads it.
+            reader: The option that reads standard input.
 
         Raises:
-            WrongUseError: Another option has read the input, or it is not UTF-8.
+            WrongUseError: Another option has already read standard input, or the input is not valid UTF-8.
         """
         if self._reader is not None:
             if self._shared:
                 return self._text
-            raise WrongUseError(reader, f"the standard input was read already, by {self._reader}")
+            raise WrongUseError(reader, f"standard input was already read for {self._reader}")
         self._reader = reader
-        stdin: TextIO | None = sys.stdin  # None if the process was started without it
+        stdin: TextIO | None = sys.stdin  # None if the process was started without standard input
         try:
             data = b"" if stdin is None else stdin.buffer.read()
         except OSError as error:
-            raise WrongUseError(reader, f"the standard input: {reason(error)}") from error
-        self._text = _decode(data, reader, "the standard input")
+            raise WrongUseError(reader, f"standard input: {reason(error)}") from error
+        self._text = _decode(data, reader, "standard input")
         return self._text
 
     def read_if_piped(self) -> str:
-        """Read the whole input, or nothing if it is a terminal."""
+        """Read all of standard input, or return an empty text if it is a terminal."""
         stdin: TextIO | None = sys.stdin
         return "" if stdin is None or stdin.isatty() else self.read("stdin")
 
     def value(self, where: str, text: str) -> str:
-        """Read the value of an option: ``@file``, ``@-``, ``@@x`` for ``@x``, or the text itself.
+        """Return an option's value: ``@file``, ``@-``, ``@@x`` for ``@x``, or the text itself.
 
         Raises:
             WrongUseError: The file cannot be read.
@@ -131,11 +131,11 @@ class Stdin:
             return text[1:]
         if text == "@-":
             return self.read(where)
-        return file_text(where, text[1:], " (a text that begins with @ is written @@)")
+        return file_text(where, text[1:], " (for text that starts with @, write @@)")
 
 
 def json_list(where: str, path: str | None) -> list[Json] | None:
-    """Read a list from the JSON file of an option; None without the option.
+    """Read a list from an option's JSON file, or return None without the option.
 
     Raises:
         WrongUseError: The file cannot be read, or does not contain a list.
@@ -145,15 +145,15 @@ def json_list(where: str, path: str | None) -> list[Json] | None:
     try:
         value: Json = json.loads(file_text(where, path))
     except (ValueError, RecursionError) as error:
-        raise WrongUseError(where, f"{path}: not JSON: {error}") from error
+        raise WrongUseError(where, f"{path}: not valid JSON: {error}") from error
     if not isinstance(value, list):
         kind = _KINDS.get(type(value), "a number")
-        raise WrongUseError(where, f"{path}: must hold a JSON list, but holds {kind}")
+        raise WrongUseError(where, f"{path}: must contain a JSON list, not {kind}")
     return value
 
 
 def json_or_text(text: str) -> Json:
-    """Parse JSON; return other text as it is."""
+    """Parse JSON text; return any other text unchanged."""
     try:
         value: Json = json.loads(text)
     except (ValueError, RecursionError):
@@ -166,14 +166,14 @@ def file_text(where: str, path: str, advice: str = "") -> str:
 
     Args:
         where: The option or argument that names the file.
-        path: The file.
-        advice: A text to append to error messages.
+        path: The file's path.
+        advice: Text to append to error messages.
 
     Raises:
         WrongUseError: The file cannot be read as UTF-8.
     """
     if not path:
-        raise WrongUseError(where, f"the name of the file is empty{advice}")
+        raise WrongUseError(where, f"the file name is empty{advice}")
     try:
         data = _read_bytes(path)
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
@@ -187,7 +187,7 @@ def _read_bytes(path: str) -> bytes:
     with Path(path).open("rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
-        raise OSError(errno.EFBIG, f"it has more than {_MOST:,} bytes")
+        raise OSError(errno.EFBIG, f"file is too large; the limit is {_MOST:,} bytes")
     return data
 
 
@@ -203,19 +203,19 @@ def write_text(text: str, path: str | None = None) -> None:
 
     Args:
         text: The text.
-        path: The file to write; None for the standard output.
+        path: The file to write; None for standard output.
 
     Raises:
         WrongUseError: The file cannot be written.
-        OSError: The standard output cannot be written.
+        OSError: Standard output cannot be written.
     """
     data = text.encode()
     if path is None:
-        stdout: TextIO | None = sys.stdout  # None if the process was started without it
+        stdout: TextIO | None = sys.stdout  # None if the process was started without standard output
         if stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         binary: BinaryIO | None = getattr(stdout, "buffer", None)
-        if binary is None:  # a stream of a program that calls main(), such as io.StringIO
+        if binary is None:  # a text stream set by the program that calls main(), such as io.StringIO
             stdout.write(text)
             return
         binary.write(data)
@@ -228,64 +228,64 @@ def write_text(text: str, path: str | None = None) -> None:
 
 
 def write_visible(text: str, path: str | None = None) -> None:
-    """Write text as :func:`write_text` does; on a terminal, control characters are escaped."""
+    """Write text like :func:`write_text`, but escape control characters on a terminal."""
     write_text(visible(text) if goes_to_terminal(path) else text, path)
 
 
 def write_json(value: object, path: str | None = None, *, indent: int | None = None) -> None:
-    """Write a value as JSON, with :func:`write_visible`.
+    """Write a value as JSON with :func:`write_visible`.
 
     Args:
         value: The value.
-        path: The file to write; None for the standard output.
-        indent: The spaces to indent by; None for one line.
+        path: The file to write; None for standard output.
+        indent: The number of spaces per indentation level; None for one line.
     """
     write_visible(json_text(value, indent=indent) + "\n", path)
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Render a value as JSON, in one line without an indent. Values from the environment become references."""
+    """Render a value as JSON, on one line if there is no indent; values from the environment become references."""
     return json.dumps(
         shown(value), ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None
     )
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Write lines to the standard output."""
+    """Write lines to standard output."""
     write_text("".join(f"{line}\n" for line in lines))
 
 
 class Screen:
-    """The standard output and, line by line, the standard input.
+    """Standard output and, line by line, standard input.
 
-    On a terminal, control characters are escaped, and there are colours unless the user turned them off. Elsewhere,
+    On a terminal, control characters are escaped, and text is coloured unless the user disabled colours. Otherwise,
     text is written byte for byte.
 
     Attributes:
         terminal: True if the output is a terminal.
-        interactive: True if input and output are terminals.
+        interactive: True if both the input and the output are terminals.
     """
 
     def __init__(self) -> None:
         self.terminal = goes_to_terminal()
-        self._stdin: TextIO | None = sys.stdin  # None where the process was started without
+        self._stdin: TextIO | None = sys.stdin  # None if the process was started without standard input
         self.interactive = self.terminal and self._stdin is not None and self._stdin.isatty()
         self._colored = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._within_line = False
         if self.interactive:
             if find_spec("readline") is not None:
-                import_module("readline")  # gives input() line editing and a history
+                import_module("readline")  # adds line editing and a history to input()
             cast("TextIOWrapper", self._stdin).reconfigure(encoding="utf-8", errors="replace")
 
     def write(self, text: str, style: str = "") -> None:
-        """Write text at once.
+        """Write text immediately.
 
         Args:
             text: The text.
-            style: The style for a terminal with colours, as rich writes styles.
+            style: A style in rich's syntax, for terminals with colours.
 
         Raises:
-            OSError: The standard output cannot be written.
+            OSError: Standard output cannot be written.
         """
         if not text:
             return
@@ -301,27 +301,27 @@ class Screen:
         write_text(shown)
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line of its own."""
+        """Write text on a separate line."""
         self.end_line()
         self.write(text, style)
         self.end_line()
 
     def end_line(self) -> None:
-        """End the current line, if it has text."""
+        """End the current line if it contains text."""
         if self._within_line:
             self.write("\n")
 
     def read(self, prompt: str) -> str | None:
-        r"""Read a line; ``\`` at its end continues it on the next line.
+        r"""Read a line; a ``\`` at the end of a line continues it on the next line.
 
         Args:
-            prompt: The prompt on a terminal.
+            prompt: The input prompt on a terminal.
 
         Returns:
-            The text without its last line end; None at the end of the input.
+            The text without its last newline, or None at the end of the input.
 
         Raises:
-            WrongUseError: The input is not UTF-8.
+            WrongUseError: The input is not valid UTF-8.
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
         self.end_line()
@@ -340,7 +340,7 @@ class Screen:
         try:
             return input(visible(prompt))
         except EOFError:
-            write_text("\n")  # so that the shell's prompt is on a line of its own
+            write_text("\n")  # puts the shell's prompt on a separate line
             return None
 
     def _piped_line(self) -> str | None:
@@ -350,36 +350,36 @@ class Screen:
         try:
             return data.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise WrongUseError("stdin", f"a line is not UTF-8: it has the byte 0x{data[error.start]:02x}") from error
+            raise WrongUseError("stdin", f"line contains byte 0x{data[error.start]:02x}, which is not UTF-8") from error
 
 
 def note(text: str) -> None:
-    """Write a line to the standard error."""
+    """Write a line to standard error."""
     click.echo(visible(f"lazyprompt: {text}"), err=True)
 
 
 def goes_to_terminal(path: str | None = None) -> bool:
-    """Return True if output to this file, or to the standard output for None, goes to a terminal."""
+    """Return True if output to the file ``path``, or to standard output if it is None, goes to a terminal."""
     stdout: TextIO | None = sys.stdout
     return path is None and stdout is not None and stdout.isatty()
 
 
 def drop_stdout() -> None:
-    """Redirect the standard output to the null device after it failed, because Python flushes it again at exit."""
+    """Redirect standard output to the null device after a failure, because Python flushes it again at exit."""
     stdout: TextIO | None = sys.stdout
     if stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Align the cells of rows for a terminal, where a Chinese character takes two columns.
+    """Align the cells of table rows for a terminal, where a Chinese character is two columns wide.
 
     Args:
-        rows: The rows, with the heading first.
-        right: The columns to align to the right.
+        rows: The rows, starting with the heading.
+        right: The indexes of the columns to align to the right.
 
     Returns:
-        A line for each row.
+        One line per row.
     """
     from rich.cells import cell_len
 

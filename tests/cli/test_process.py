@@ -50,7 +50,7 @@ def test_standard_input_that_cannot_be_read(tmp_path: Path) -> None:
             [sys.executable, "-m", "lazyprompt", "render"], stdin=written, capture_output=True, check=False, timeout=60
         )
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.decode().startswith(f"{ERROR}stdin: the standard input: ")
+    assert done.stderr.decode().startswith(f"{ERROR}stdin: standard input: ")
     assert done.stderr.count(b"\n") == 1
     assert b"None" not in done.stderr
 

@@ -176,15 +176,15 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     values = ("count=4", "ratio=much", "urgent=yes", "tags=x", "place={}", "picture=p.png", "chat=[5]", "cuont=1")
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
-        "picture is 'p.png', which is not an address; for a file, give @p.png",
-        "chat: history[0] must be a pair [question, answer], a message dict",
+        "picture is 'p.png', which is not a URL; for a file, use @p.png",
+        "chat: history[0] is a int",
         "count is 4, and must be one of 1, 2, 30",
         "ratio is 'much', and must be of kind float",
         "urgent is 'yes', and must be of kind boolean",
         "tags is 'x', and must be of kind array",
         "Missing required input: place.city",
-        "give all values but texts and addresses as JSON",
-        "no input named 'cuont' (did you mean 'count'?); the inputs are 'count', 'ratio', ",
+        "write all values other than texts and URLs as JSON",
+        "no input named 'cuont' (did you mean 'count'?); available inputs: 'count', 'ratio', ",
     ):
         assert part in message
 
@@ -196,8 +196,8 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         (["--input", "x"], "--input: a bare text could be the value of 'language', 'question' of "),
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
-        (["--set", "language=a", "--input", "b", "--param", "x"], "--param: 'x' is not of the form name=value"),
-        (["--instruction", "x"], "--instruction: the prompt file has its own; leave out one of the two"),
+        (["--set", "language=a", "--input", "b", "--param", "x"], "--param: expected NAME=VALUE, not 'x'"),
+        (["--instruction", "x"], "--instruction: the prompt file already sets this; remove the option or the file"),
     ],
 )
 def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], message: str) -> None:
@@ -242,8 +242,12 @@ def test_params_and_roots(run: Callable[..., Ran], tmp_path: Path) -> None:
         tmp_path / "in" / "p.prompty", "---\nmodel: ${params:m}\ndescription: ${file:../d.txt}\n---\nuser:\nHi"
     )
     assert run("render", file, "--param", "m=x", "--root", ".").status == 0
-    assert fault(run("render", "--input", "x", "--param", "m=x")).startswith("--param: it is for files whose names end")
-    assert fault(run("render", str(PROMPTS / "translate.yaml"), "--root", ".")).startswith("--root: it is for files")
+    assert fault(run("render", "--input", "x", "--param", "m=x")).startswith(
+        "--param: this option requires a .prompty file"
+    )
+    assert fault(run("render", str(PROMPTS / "translate.yaml"), "--root", ".")).startswith(
+        "--root: this option requires"
+    )
 
 
 # --- What models are told ------------------------------------------------------------------------------------------
@@ -267,7 +271,7 @@ Be brief.
 user:
 {{ question }}
 """
-LEFT = "lazyprompt: fields of the prompt file without effect: "
+LEFT = "lazyprompt: unused fields in the prompt file: "
 
 
 @pytest.fixture
@@ -354,11 +358,11 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
 @pytest.mark.parametrize(
     ("model", "argv", "message"),
     [
-        ("{id: m, provider: azure}", [], "PROMPT_FILE: its model.provider is 'azure', which is not a source; "),
+        ("{id: m, provider: azure}", [], "PROMPT_FILE: model.provider 'azure' is not a known source; "),
         (
             "{id: m, apiType: embedding}",
             [],
-            "PROMPT_FILE: its model.apiType is 'embedding'; only chat models can be called",
+            "PROMPT_FILE: model.apiType is 'embedding'; only chat models can be called",
         ),
         ("{provider: ollama}", [], "--source: ollama has no default model; pass model="),
         ("{id: m, provider: openai}", ["--model", "no.gguf"], "--model: file not found: no.gguf"),

@@ -24,7 +24,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["redner"], "COMMAND: there is no command 'redner' (did you mean 'render'?); there are batch, cache, "),
+        (["redner"], "COMMAND: unknown command 'redner' (did you mean 'render'?); expected one of batch, cache, "),
         (["--modle"], "--modle: No such option"),
         (["render", "--modle", "x"], "--modle: No such option"),
         (["render", "--set"], "--set: Option '--set' requires an argument."),
@@ -33,27 +33,30 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["convert", "x.prompty"], "--to: Missing option '--to'. Choose from: v2, agentschema"),
         (["check-template"], "PATH: Missing argument 'PATH'."),
         (["render", "a", "b"], "render: Got unexpected extra argument (b)"),
-        (["render", "--type", "x"], "--type: 'x' is unknown; give one of chat, alpaca"),
-        (["render", "--format", "gemni"], "--format: 'gemni' is unknown (did you mean 'gemini'?); give one of flat, "),
-        (["render", "--safety", "x"], "--safety: 'x' is unknown; give one of neutralize, raise, off"),
-        (["render", "--color", "x"], "--color: 'x' is unknown; give one of auto, always, never"),
+        (["render", "--type", "x"], "--type: unknown value 'x'; expected one of chat, alpaca"),
+        (
+            ["render", "--format", "gemni"],
+            "--format: unknown value 'gemni' (did you mean 'gemini'?); expected one of flat, ",
+        ),
+        (["render", "--safety", "x"], "--safety: unknown value 'x'; expected one of neutralize, raise, off"),
+        (["render", "--color", "x"], "--color: unknown value 'x'; expected one of auto, always, never"),
         (["list", "families", "x"], "families: Got unexpected extra argument (x)"),
-        (["render"], "PROMPT_FILE: nothing to render; give a prompt file, --instruction or --input"),
+        (["render"], "PROMPT_FILE: nothing to render; add a prompt file, --instruction or --input"),
         (["render", *QA], "--set: no value for 'question', 'context'; the slots are 'question', 'context'"),
         (["render", *QA, "--set", "question=x"], "--set: no value for 'context'; the slots are 'question', 'context'"),
         (
             ["render", *QA, "--set", "question=x", "--set", "contxt=y"],
             "--set: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); the slots are",
         ),
-        (["render", *QA, "--input", "x"], "--input: the input is a single str, but the template has 2 slots; "),
-        (["render", "--type", "alpaca", "--input", "x"], "--input: no slot for the input; "),
-        (["render", "--input", "x", "--set", "a"], "--set: 'a' is not of the form name=value"),
-        (["render", "--input", "x", "--set", "=a"], "--set: '=a' is not of the form name=value"),
-        (["render", "--set", "a=1", "--set", "a=2"], "--set: 'a' is given twice"),
-        (["render", "--set", "input=1", "--input", "2"], "--input: --set gives a value for 'input' too; "),
-        (["render", "--set", "a=@no.txt"], "--set: no.txt: No such file or directory (a text that begins with @ is"),
-        (["render", "--set", "a=@"], "--set: the name of the file is empty (a text"),
-        (["render", "--input", "@."], "--input: .: the path is a directory, not a regular file"),
+        (["render", *QA, "--input", "x"], "--input: the input is one str, but there are 2 slots; "),
+        (["render", "--type", "alpaca", "--input", "x"], "--input: there is no slot for the input; "),
+        (["render", "--input", "x", "--set", "a"], "--set: expected NAME=VALUE, not 'a'"),
+        (["render", "--input", "x", "--set", "=a"], "--set: expected NAME=VALUE, not '=a'"),
+        (["render", "--set", "a=1", "--set", "a=2"], "--set: 'a' is set twice"),
+        (["render", "--set", "input=1", "--input", "2"], "--input: --set also sets a value for 'input'; "),
+        (["render", "--set", "a=@no.txt"], "--set: no.txt: No such file or directory (for text that starts with @"),
+        (["render", "--set", "a=@"], "--set: the file name is empty (for text"),
+        (["render", "--input", "@."], "--input: .: it is a directory, not a regular file"),
         (["render", "--input", "@a\0b"], "--input: a\\u0000b: "),
         (["render", "--input", "x", "--history", "no.json"], "--history: no.json: No such file or directory"),
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
@@ -73,13 +76,13 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--input", "x", "-o", "no/dir"], "--output: no/dir: No such file or directory"),
         (["render", "--input", "x", "-o", "."], "--output: .: Is a directory"),
         (["render", "--input", "x", "-o", "a\0b"], "--output: a\\u0000b: "),
-        (["render", "--input", "\udcff"], "--input: the text is not UTF-8"),
-        (["render", "--instruction", "\udcff"], "--instruction: the text is not UTF-8"),
-        (["render", "--extra-key", "\udcff"], "--extra-key: the text is not UTF-8"),
-        (["render", "--set", "a=1", "--set", "b=\udcff"], "--set: the text is not UTF-8"),
-        (["render", "--input", "x", "--label", "\udcff"], "--label: the text is not UTF-8"),
-        (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not UTF-8"),
-        (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca format has no turns"),
+        (["render", "--input", "\udcff"], "--input: the text is not valid UTF-8"),
+        (["render", "--instruction", "\udcff"], "--instruction: the text is not valid UTF-8"),
+        (["render", "--extra-key", "\udcff"], "--extra-key: the text is not valid UTF-8"),
+        (["render", "--set", "a=1", "--set", "b=\udcff"], "--set: the text is not valid UTF-8"),
+        (["render", "--input", "x", "--label", "\udcff"], "--label: the text is not valid UTF-8"),
+        (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not valid UTF-8"),
+        (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca format doesn't support chats"),
         (["render", *ASSISTANT, "--tools", "t.json"], "--tools: this prompter was created with the tools get_weather"),
         # Errors of several lines are joined to one, and cannot speak to the terminal.
         (["render", "p.yaml"], "PROMPT_FILE: p.yaml:2:15: mapping values are not allowed"),
@@ -97,16 +100,16 @@ def test_wrong_use_is_one_line(run: Callable[..., Ran], tmp_path: Path, argv: li
 @pytest.mark.parametrize(
     ("option", "content", "message"),
     [
-        ("--history", "{", "x.json: not JSON: Expecting property name"),
-        ("--history", "{}", "x.json: must hold a JSON list, but holds an object"),
-        ("--history", "null", "x.json: must hold a JSON list, but holds null"),
-        ("--history", '"x"', "x.json: must hold a JSON list, but holds a string"),
-        ("--history", "[" * 100_000, "x.json: not JSON: "),
-        ("--history", "9" * 5000, "x.json: not JSON: "),
-        ("--history", '[["a", "b"], ["c"]]', "history[1] contains 1 items; "),
+        ("--history", "{", "x.json: not valid JSON: Expecting property name"),
+        ("--history", "{}", "x.json: must contain a JSON list, not an object"),
+        ("--history", "null", "x.json: must contain a JSON list, not null"),
+        ("--history", '"x"', "x.json: must contain a JSON list, not a string"),
+        ("--history", "[" * 100_000, "x.json: not valid JSON: "),
+        ("--history", "9" * 5000, "x.json: not valid JSON: "),
+        ("--history", '[["a", "b"], ["c"]]', "history[1] has 1 items; "),
         ("--history", '[["a", "\\ud800"]]', "history[0]"),
-        ("--tools", "5", "x.json: must hold a JSON list, but holds a number"),
-        ("--tools", "true", "x.json: must hold a JSON list, but holds a boolean"),
+        ("--tools", "5", "x.json: must contain a JSON list, not a number"),
+        ("--tools", "true", "x.json: must contain a JSON list, not a boolean"),
         ("--tools", '[{"type": "function"}]', "tools[0]"),
     ],
 )
@@ -119,18 +122,18 @@ def test_wrong_bytes_in_files(run: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"ab\xff")
     assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at 2 is not UTF-8"
     assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at 2 is not UTF-8"
-    assert fault(run("render", stdin=b"ab\xff")) == "stdin: the standard input: byte 0xff at 2 is not UTF-8"
+    assert fault(run("render", stdin=b"ab\xff")) == "stdin: standard input: byte 0xff at 2 is not UTF-8"
 
 
 def test_standard_input_read_twice(run: Callable[..., Ran]) -> None:
     message = fault(run("render", *QA, "--set", "question=@-", "--set", "context=@-", stdin=b"x"))
-    assert message == "--set: the standard input was read already, by --set"
+    assert message == "--set: standard input was already read for --set"
 
 
 def test_piped_object_with_wrong_names(run: Callable[..., Ran]) -> None:
     message = fault(run("render", *QA, stdin=b'{"question": 1, "contxt": 2}'))
     assert message.startswith("stdin: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); ")
-    assert message.endswith("; --set name=value gives one slot its value")
+    assert message.endswith("; use --set name=value to set one slot")
 
 
 def test_long_wrong_setting_is_shortened(run: Callable[..., Ran]) -> None:
