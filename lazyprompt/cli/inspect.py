@@ -1,4 +1,4 @@
-"""``lazyprompt inspect``: the origin and cost of each part of a prompt, with warnings."""
+"""The ``lazyprompt inspect`` command, which shows the origin and cost of each part of a prompt, with warnings."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# The suffixes of saved payloads; of a .jsonl file, the first line is read.
+# File suffixes of saved payloads; only the first line of a .jsonl file is read.
 _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
-# The parameters that apply to saved payloads.
+# Command parameters that apply to saved payloads.
 _OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
 
 _NAME = r"[^\W\d]\w*"
@@ -60,7 +60,7 @@ _WHERE = "PROMPT_FILE"
 @budget_option
 @count_option("--window", help="The context window in tokens.  [default: the model's, if known]")
 @click.option("--tokens", "shows_tokens", is_flag=True, help="Show each token of the training sample with --label.")
-@text_option("--mask", "masks", multiple=True, metavar="REGEX", help="Text in the answer to exclude from the loss.")
+@text_option("--mask", "masks", multiple=True, metavar="REGEX", help="Text in the response to exclude from the loss.")
 @click.option("--diff", "other", metavar="PROMPT_FILE", help="Compare with another prompt, slot by slot.")
 @click.option("--diff-model", "other_model", metavar="NAME", help="Compare with the same prompt for another model.")
 @json_option
@@ -79,9 +79,9 @@ def command(
 ) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
-    It also shows warnings. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in Python, as
-    module:name or path/to/file.py:name, which runs the code of that module; or a saved payload: a .json file, the first
-    line of a .jsonl file, or - for the standard input.
+    It also shows warnings. PROMPT_FILE can be a prompt file, as for lazyprompt render. It can also be a prompter in
+    Python, as module:name or path/to/file.py:name, which runs that module's code. Finally, it can be a saved payload: a
+    .json file, the first line of a .jsonl file, or - for standard input.
 
     On a terminal, slots are coloured and untrusted text is underlined; in a pipe, each line begins with its slot.
     Control characters and invisible characters are escaped.
@@ -96,12 +96,12 @@ def command(
       lazyprompt inspect qa.yaml --set question='Who?' --label Me --tokens --counter huggingface:model/
     """
     if color == "always" and as_json:
-        raise WrongUseError("--color", "JSON has no colour; leave out --json")
+        raise WrongUseError("--color", "JSON output has no colour; remove --json")
     opened = _open(options)
     sides = [(options, opened)]
     if other is not None or other_model is not None:
         if other is None and opened is None:
-            raise WrongUseError("--diff-model", "a saved payload is for one model; give --diff with another prompt")
+            raise WrongUseError("--diff-model", "a saved payload is for one model; use --diff with another prompt")
         second: Options = {**options, "model": options["model"] if other_model is None else other_model}
         if other is not None:
             second["prompt_file"] = other
@@ -109,7 +109,7 @@ def command(
                 opened = _open(second)
         sides.append((second, opened))
     if all(opened is None for _, opened in sides) and (useless := find_other_option(*_OF_PAYLOADS)):
-        raise WrongUseError(useless, "it does not apply to a saved payload; leave it out")
+        raise WrongUseError(useless, "this option does not apply to a saved payload; remove it")
     sample = _sample_options(options, counter, masks) if shows_tokens or masks else _SampleOptions()
     counts, stdin = token_counter(counter), Stdin(shared=len(sides) > 1)
     looks: list[Look] = []
@@ -118,7 +118,7 @@ def command(
             if opened is None:
                 looks.append(_look_at_saved(given, counts, window, stdin))
                 continue
-            # Each prompt gets all values except those for slots that only the other prompt has.
+            # Each prompt receives all values except those for slots that only the other prompt has.
             foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
             values = {name: text for name, text in options["values"].items() if name not in foreign}
             looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
@@ -149,7 +149,7 @@ def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
 
 
 def _open(options: Options) -> PromptRequest | None:
-    """Open the prompter that the argument names; None for a saved payload."""
+    """Open the prompter that the argument refers to; return None for a saved payload."""
     name = options["prompt_file"]
     if name is not None and (name == _STDIN or Path(name).suffix.lower() in _SAVED):
         return None
@@ -157,7 +157,7 @@ def _open(options: Options) -> PromptRequest | None:
 
 
 class _SampleOptions(TypedDict, total=False):
-    """The tokenizer and mask of the training sample."""
+    """The tokenizer and mask for the training sample."""
 
     tokenizer: TokenizerLike
     mask: tuple[str, ...]
@@ -165,9 +165,9 @@ class _SampleOptions(TypedDict, total=False):
 
 def _sample_options(options: Options, counter: str, masks: tuple[str, ...]) -> _SampleOptions:
     if options["label"] is None:
-        raise WrongUseError("--tokens", "it shows a training sample; give the answer with --label")
+        raise WrongUseError("--tokens", "a training sample requires a response; pass it with --label")
     if options["form"] != "flat":
-        raise WrongUseError("--tokens", "it is for flat text; leave out --format")
+        raise WrongUseError("--tokens", "this option requires flat text; remove --format")
     with blaming("--mask"):
         find_masked("", (), masks)
     return {"tokenizer": load_counter_tokenizer(counter), "mask": masks}
@@ -181,7 +181,7 @@ def _look_at(
     stdin: Stdin,
     sample: _SampleOptions,
 ) -> Look:
-    request = read_prompt(options, "look at", opened, stdin)
+    request = read_prompt(options, "inspect", opened, stdin)
     with request.blaming():
         return look(
             request.prompter,
@@ -204,7 +204,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
     try:
         return saved_look(
             text,
-            title="the standard input" if name == _STDIN else name,
+            title="standard input" if name == _STDIN else name,
             form=None if options["form"] == "flat" else options["form"],
             model=options["model"],
             counter=counter,
@@ -216,7 +216,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
 
 @contextmanager
 def _blaming_option(option: str) -> Generator[None]:
-    """Name an option in errors raised inside the block; ``""`` leaves errors unchanged."""
+    """Attribute errors raised inside the block to an option; ``""`` leaves errors unchanged."""
     try:
         yield
     except WrongUseError as error:
@@ -225,19 +225,19 @@ def _blaming_option(option: str) -> Generator[None]:
 
 
 def is_reference(text: str) -> bool:
-    """Return True if a text is a Python reference and not a file."""
+    """Return True if a text is a Python reference instead of an existing file."""
     return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def prompter_at(reference: str) -> PromptRequest:
-    """Import the prompter of a reference. This runs the code of its module.
+    """Import the prompter that a reference points to. This runs the module's code.
 
     Args:
-        reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``; the name is that
-            of a prompter, a Prompty, or a function without arguments that returns one.
+        reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``. The name refers to
+            a prompter, a Prompty, or a function without arguments that returns one.
 
     Returns:
-        The prompter and its prompt file.
+        The request with the prompter and its prompt file, if any.
 
     Raises:
         WrongUseError: The name does not exist or is not a prompter, or the code failed.
@@ -249,7 +249,7 @@ def prompter_at(reference: str) -> PromptRequest:
     for step in name.split("."):
         if not hasattr(found, step):
             names = sorted(key for key, value in vars(module).items() if _is_prompt(value))
-            there = f"; prompters there are {', '.join(names)}" if names else ""
+            there = f"; available prompters: {', '.join(names)}" if names else ""
             raise WrongUseError(_WHERE, f"{place} has no {name!r}{did_you_mean(name, names)}{there}")
         found = getattr(found, step)
     if not _is_prompt(found) and callable(found):
@@ -263,23 +263,23 @@ def prompter_at(reference: str) -> PromptRequest:
         return PromptRequest(found.prompter, found)
     raise WrongUseError(
         _WHERE,
-        f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
-        "returns one",
+        f"{reference} must be a prompter, a Prompty or a function without arguments that returns one, not a "
+        f"{type(found).__name__}",
     )
 
 
 def _is_prompt(value: object) -> bool:
-    """Return True for a prompter or a Prompty, recognized by name to avoid the import."""
+    """Return True for a prompter or a Prompty, which is recognized by name to avoid its import."""
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
 def _import(place: str) -> ModuleType:
-    """Import a module, with its directory on the path, as ``python`` does."""
+    """Import a module with its directory on the path, as ``python`` does."""
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
         return import_module(place)
     path = Path(place).resolve()
-    # A name that cannot clash with a module that it imports.
+    # Use a name that cannot clash with a module that this file imports.
     spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{place} is not a Python file")
@@ -291,7 +291,7 @@ def _import(place: str) -> ModuleType:
 
 @contextmanager
 def _user_code(what: str) -> Generator[None]:
-    """Run the user's code. Its output goes to the standard error; its errors become wrong use."""
+    """Run the user's code with its output redirected to standard error, and turn its errors into usage errors."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -300,9 +300,9 @@ def _user_code(what: str) -> Generator[None]:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the line of the user's code that raised an error, or ``""``."""
+    """Return the line of user code that raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
-        return ""  # its message has the line
+        return ""  # the message already contains the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     last = frames[-1] if frames else None
     if last is None or last.filename == __file__:

@@ -1,4 +1,4 @@
-"""``lazyprompt studio``: a local page that shows a prompt while you edit it."""
+"""The ``lazyprompt studio`` command, which serves a local page that shows a prompt while you edit it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
-# The seconds that requests get to finish at shutdown.
+# Seconds that pending requests have to finish at shutdown.
 _GRACE_S: Final = 1
 
 
@@ -34,17 +34,17 @@ _GRACE_S: Final = 1
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help=f"The port; 0 is any free one.  [default: {DEFAULT_PORT}, or a free one]",
+    help=f"The port; 0 means any free port.  [default: {DEFAULT_PORT}, or a free one]",
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
 @reference_options
 def command(*, place: str, port: int | None, browser: bool, params: dict[str, str], roots: tuple[str, ...]) -> None:
-    r"""Edit prompts, and see what each model is sent.
+    r"""Edit prompts, and see what each model receives.
 
-    DIR is a library of prompts, FILE one prompt file; the default is the current directory. The first line of output
-    is the address of the page, which only this machine can open, and only with its token. The page shows the prompt for
-    each model family and provider, the tokens of each slot, and the effect of hostile values. It saves files, unless
-    another program has changed them. It loads nothing from the network. Ctrl-C ends it.
+    DIR is a prompt library, and FILE is a single prompt file; the default is the current directory. The first line of
+    output is the page's URL, which only this machine can open, and only with its token. The page shows the prompt for
+    each model family and provider, the tokens in each slot, and the effect of hostile values. It saves files unless
+    another program has changed them. It loads nothing from the network. Ctrl-C stops the studio.
 
     \b
     Examples:
@@ -65,11 +65,11 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     with suppress(KeyboardInterrupt), _listening(port) as listener:
         actual: int = listener.getsockname()[1]
         tokens = PageTokens.create()
-        # The socket listens already: early requests wait for the server.
+        # The socket is already listening, so early requests wait for the server.
         click.echo(f"http://{_HOST}:{actual}/?token={tokens.token}")
         taken = port is None and actual != DEFAULT_PORT
-        elsewhere = f"port {DEFAULT_PORT} is in use, so this is another; " if taken else ""
-        click.echo(f"{elsewhere}{visible(str(workspace.root))}; Ctrl-C ends it", err=True)
+        elsewhere = f"port {DEFAULT_PORT} is in use, so another port was chosen; " if taken else ""
+        click.echo(f"{elsewhere}{visible(str(workspace.root))}; press Ctrl-C to stop", err=True)
         if browser:
             # A browser in the terminal blocks until it is closed.
             address = f"http://{_HOST}:{actual}/?ticket={tokens.ticket}"
@@ -78,15 +78,15 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
 
 
 def _listening(port: int | None) -> socket.socket:
-    """Listen on the loopback address, on a free port if the default port is in use."""
+    """Listen on the loopback address; if the default port is in use, choose a free port."""
     try:
         return socket.create_server((_HOST, DEFAULT_PORT if port is None else port))
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
             return _listening(0)
-        # The system's message, without the address that Python adds.
+        # Use the system's message, without the address that Python appends.
         why = os.strerror(error.errno) if error.errno else str(error)
-        advice = "" if port is None else "; leave it out for a free one"
+        advice = "" if port is None else "; omit this option to use a free port"
         raise WrongUseError("--port", f"{DEFAULT_PORT if port is None else port}: {why}{advice}") from error
 
 

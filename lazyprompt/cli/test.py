@@ -1,4 +1,4 @@
-"""``lazyprompt test``: test cases of prompts, changes since another version, and answers of a model."""
+"""The ``lazyprompt test`` command: test cases for prompts, changes since another version, and model responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STEP = 0.2
 
 
 class _TestOptions(TypedDict):
-    """The options of the command."""
+    """The command's options."""
 
     paths: tuple[str, ...]
     form: str
@@ -52,9 +52,9 @@ class _TestOptions(TypedDict):
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option("--format", "form", type=OneOf(["table", "json", "junit", "github"]), default="table", show_default=True)
 @click.option("--update", is_flag=True, help="Accept the prompts as snapshots.")
-@click.option("--against", metavar="REV|DIR", help="Show changes since a git revision, or another directory.")
+@click.option("--against", metavar="REV|DIR", help="Show changes since a git revision or another directory.")
 @click.option(
-    "--run", metavar="SOURCE:MODEL", help="Call a model too: openai:gpt-5-mini, or a local one as for lazyprompt run."
+    "--run", metavar="SOURCE:MODEL", help="Also call a model: openai:gpt-5-mini, or a local one as for lazyprompt run."
 )
 @base_url_option
 @url_option
@@ -63,11 +63,11 @@ class _TestOptions(TypedDict):
     default=".lazyprompt/answers.sqlite",
     show_default=True,
     metavar="FILE",
-    help="The file of recorded answers.",
+    help="The file for recorded responses.",
 )
-@count_option("--concurrency", default=8, show_default=True, help="The most calls at once.")
+@count_option("--concurrency", default=8, show_default=True, help="The maximum number of simultaneous calls.")
 @env_option
-@click.option("--allow-code", is_flag=True, help="Let checks of answers call the functions that they name.")
+@click.option("--allow-code", is_flag=True, help="Let response checks call the functions that they name.")
 @reference_options
 @click.pass_context
 def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
@@ -75,13 +75,14 @@ def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
 
     Each prompt is rendered with the inputs of its cases, and the result is checked.
 
-    PATH is a directory (by default the current one), a prompt file, or a file of cases. The cases of greeting.prompty
-    are beside it in greeting.test.yaml; greeting.test.jsonl or .csv have inputs alone. Only --run calls a model.
+    PATH is a directory (by default the current one), a prompt file, or a file of cases. The cases for greeting.prompty
+    are next to it in greeting.test.yaml; greeting.test.jsonl or .csv contain only inputs. Only --run calls a model.
 
     --against shows the changed cases. With --run, only these are sent to the model; the others use their recorded
-    answers.
+    responses.
 
-    The exit status is 0 if all cases pass, 1 if one fails or has no answer, 2 for wrong use or without cases.
+    The exit status is 0 if all cases pass, 1 if any fails or has no response, and 2 for a usage error or if there are
+    no cases.
 
     \b
     Examples:
@@ -93,7 +94,7 @@ def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
     from lazyprompt.testing.report import Report
 
     if options["update"] and options["against"]:
-        raise WrongUseError("--update", "it accepts all changes; leave out --against")
+        raise WrongUseError("--update", "this option accepts all changes; remove --against")
     places = [Path(each) for each in options["paths"] or (".",)]
     files = _case_files(places, options["roots"])
     report = Report(options["against"] is not None, keeps_names=options["form"] == "junit")
@@ -105,10 +106,10 @@ def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
         except LazyPromptError as error:
             raise WrongUseError("PATH", str(error)) from error
         if runner.answers is not None:
-            left = f", {runner.answers.left:,} have no recorded answer" if runner.answers.left else ""
-            note(f"{runner.answers.asked:,} calls of the model{left}")
+            left = f", {runner.answers.left:,} have no recorded response" if runner.answers.left else ""
+            note(f"{runner.answers.asked:,} model calls{left}")
     if not report.total:
-        raise WrongUseError("PATH", f"there is no case in {', '.join(map(str, places))}")
+        raise WrongUseError("PATH", f"no test cases in {', '.join(map(str, places))}")
     _write(report, options["form"])
     if report.failed:
         context.exit(_FAILED)
@@ -120,10 +121,10 @@ def _case_files(places: list[Path], roots: tuple[str, ...]) -> list[CaseFile]:
     paths: list[Path] = []
     for place in places:
         if not place.exists():
-            raise WrongUseError("PATH", f"{place}: there is no such file or directory")
+            raise WrongUseError("PATH", f"{place}: no such file or directory")
         found = [*case_files(place)]
         if not found:
-            raise WrongUseError("PATH", f"there is no case in {place}; write {_example(place)}")
+            raise WrongUseError("PATH", f"no test cases in {place}; add {_example(place)}")
         paths += found
     files: list[CaseFile] = []
     for path in dict.fromkeys(paths):
@@ -133,11 +134,11 @@ def _case_files(places: list[Path], roots: tuple[str, ...]) -> list[CaseFile]:
 
 
 def _example(place: Path) -> str:
-    return "NAME.test.yaml beside a prompt" if place.is_dir() else str(place.with_name(f"{place.stem}.test.yaml"))
+    return "NAME.test.yaml next to a prompt" if place.is_dir() else str(place.with_name(f"{place.stem}.test.yaml"))
 
 
 def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Runner:
-    """Create the runner; the stack closes it at the end of the command."""
+    """Create the test runner, which the stack closes at the end of the command."""
     from lazyprompt.testing.difference import older_version
     from lazyprompt.testing.running import Runner
 
@@ -161,14 +162,14 @@ def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Run
 
 
 def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
-    """Open the model and the file of its answers."""
+    """Open the model and the file of recorded responses."""
     name = options["run"]
     if name is None:
         for option, value in (("--base-url", options["base_url"]), ("--url", options["url"])):
             if value is not None:
-                raise WrongUseError(option, "it is the address of a model; give --run too")
+                raise WrongUseError(option, "this option requires a model; add --run")
         if options["allow_code"]:
-            raise WrongUseError("--allow-code", "it is for checks of answers; give --run too")
+            raise WrongUseError("--allow-code", "this option applies to response checks; add --run")
         return None
     from lazyprompt.cli.models import file_model, open_model
     from lazyprompt.modules.sources import SOURCES
@@ -191,7 +192,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
         return file_model(chosen, prompt.file).params
 
     module = opened.enter_context(open_model(asked))
-    if options["allow_code"]:  # checks import from the current directory, as with pytest
+    if options["allow_code"]:  # checks import from the current directory, as in pytest
         sys.path.insert(0, str(Path.cwd()))
     with blaming("--answers"):
         answers = Answers(Path(options["answers"]), module, name, params_of)
@@ -200,7 +201,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
 
 
 def _with_progress(results: Iterator[Result], form: str) -> Iterator[Result]:
-    """Yield results, and show their number on a terminal."""
+    """Yield the results and show their number on a terminal."""
     with progress_bar(f"test ({form})") as show:
         begin = shown = time.monotonic()
         failed = 0
@@ -220,7 +221,7 @@ def _progress(rows: int, failed: int, seconds: float) -> Progress:
 
 
 def _write(report: Report, form: str) -> None:
-    """Write the results in a format."""
+    """Write the report in a format."""
     from lazyprompt.testing.report import change_lines, failure_lines, github, junit, table_rows
 
     if form == "json":

@@ -1,4 +1,4 @@
-"""``lazyprompt tokens``: the tokens of a prompt, by slot and by message."""
+"""The ``lazyprompt tokens`` command, which counts the tokens in a prompt by slot and by message."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
 
 
-# The rows of the report that are not slots.
+# Rows in the report that are not slots.
 _NO_SLOTS = ("tools", "framing")
-# The width of a message's beginning on a terminal, and the characters of its text that are read for it.
+# The maximum width of a message's excerpt on a terminal.
 _BEGINNING = 60
+# The number of characters of each text that are read for an excerpt.
 _LOOKED_AT = 1_000
 
 
 class _Row(NamedTuple):
-    """A message: its role, its beginning, and its tokens before and, with a budget, after trimming."""
+    """A message's role, its excerpt, and its tokens before and, with a budget, after trimming."""
 
     role: str
     text: str
@@ -58,15 +59,15 @@ class _Row(NamedTuple):
 @counter_option
 @click.option("--bpe-file", metavar="FILE", help="A vocabulary file for tiktoken, if its cache lacks it.")
 @budget_option
-@text_option("--download", metavar="NAME", help="Download tiktoken's vocabulary of a model or encoding.")
+@text_option("--download", metavar="NAME", help="Download tiktoken's vocabulary for a model or encoding.")
 @json_option
 def command(
     *, counter: str, bpe_file: str | None, download: str | None, as_json: bool, **options: Unpack[Options]
 ) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
-    Give the prompt as for lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
-    text, the messages are those of the history.
+    Pass the prompt as for lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
+    text, the messages listed are those in the history.
 
     \b
     Examples:
@@ -79,7 +80,7 @@ def command(
         from lazyprompt.tokens.download import download_vocabulary
 
         if other := find_other_option("download"):
-            raise WrongUseError("--download", f"it cannot be combined with other options; leave out {other}")
+            raise WrongUseError("--download", f"this option cannot be combined with others; remove {other}")
         with blaming("--download"):
             path = download_vocabulary(download)
         return write_lines([visible(str(path))])
@@ -97,7 +98,7 @@ def command(
 def _rows(
     request: PromptRequest, budget: Budget, prompt: str | OpenAIPrompt | Payload, report: TrimReport
 ) -> list[_Row]:
-    """List the messages of a payload; for flat text, the history, beginning with the prompter's own."""
+    """Return the messages in a payload; for flat text, the history, starting with the prompter's own."""
     if not isinstance(prompt, str):
         sent, _ = countable(prompt, profile_of(request.form))
         return [
@@ -106,7 +107,7 @@ def _rows(
         ]
     given, history, tools, _ = request.call
     messages = request.prompter.fill(given, history, tools).history.messages
-    # All turns of a .prompty file are history. Other prompters put their own history first, which a budget never drops.
+    # In a .prompty file, all turns are history. Other prompters start with their own history, which no budget drops.
     first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
     gone = {first + at for at in report.dropped}
     rows: list[_Row] = []
@@ -129,7 +130,7 @@ def _beginning(message: Msg | Form) -> str:
 
 
 def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
-    """Return the counts as JSON values; with a budget, also after trimming."""
+    """Return the counts as a JSON-serializable dict; with a budget, it includes the counts after trimming."""
     messages = [
         {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
         for at, row in enumerate(rows)
@@ -146,18 +147,18 @@ def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) 
 
 
 def _sums(report: TrimReport, side: int) -> dict[str, object]:
-    """Return the total and its parts, before the budget (side 0) or after it (side 1)."""
+    """Return the total and its parts, before trimming (side 0) or after it (side 1)."""
     slots = {slot: tokens[side] for slot, tokens in report.slots.items()}
     others = {name: slots.pop(name, 0) for name in _NO_SLOTS}
     return {"total": (report.before, report.after)[side], "slots": slots, **others}
 
 
 def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> list[str]:
-    """Return the lines of the table."""
+    """Return the report as lines of text."""
     about = "about " if counter == "approximate" else ""
     unit = "characters" if counter == "chars" else "tokens"
     numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
-    # Tools and framing are below the messages, just above the total.
+    # Tools and framing are placed below the messages, just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)

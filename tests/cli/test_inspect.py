@@ -140,11 +140,17 @@ def test_each_token_of_a_training_sample(run: Run) -> None:
     assert found["tokens"][-1] == ends
     assert "tokens" not in run("inspect", *argv, "--json").json
     for wrong, message in (
-        (("--input", "a", "--tokens"), "--tokens: it shows a training sample; give the answer with --label"),
-        (("--input", "a", "--label", "b", "--tokens"), "--tokens: give the tokenizer: --counter huggingface:PATH"),
-        (("--input", "a", "--label", "b", "--tokens", "--format", "openai"), "--tokens: it is for flat text"),
+        (("--input", "a", "--tokens"), "--tokens: a training sample requires a response; pass it with --label"),
+        (
+            ("--input", "a", "--label", "b", "--tokens"),
+            "--tokens: a tokenizer is required; use --counter huggingface:PATH",
+        ),
+        (
+            ("--input", "a", "--label", "b", "--tokens", "--format", "openai"),
+            "--tokens: this option requires flat text",
+        ),
         (("--input", "a", "--label", "b", "--mask", "(", "--counter", tokenizer), "--mask: the mask's pattern '('"),
-        (("-", "--tokens"), "--tokens: it does not apply to a saved payload"),
+        (("-", "--tokens"), "--tokens: this option does not apply to a saved payload"),
     ):
         assert fault(run("inspect", *wrong)).startswith(message)
 
@@ -173,7 +179,7 @@ def test_the_same_is_wrong_as_for_render(run: Run) -> None:
         ("no.prompty",),
     ):
         said = fault(run("inspect", *argv))
-        assert said == fault(run("render", *argv)).replace("nothing to render", "nothing to look at")
+        assert said == fault(run("render", *argv)).replace("nothing to render", "nothing to inspect")
 
 
 # Prompters in Python.
@@ -213,16 +219,16 @@ def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # no
     [
         (
             "pkg.app_of_a_test:anser",
-            "pkg.app_of_a_test has no 'anser' (did you mean 'answer'?); prompters there are answer",
+            "pkg.app_of_a_test has no 'anser' (did you mean 'answer'?); available prompters: answer",
         ),
-        ("pkg.app_of_a_test:number", "pkg.app_of_a_test:number is a int; name a prompter"),
+        ("pkg.app_of_a_test:number", "pkg.app_of_a_test:number must be a prompter"),
         ("pkg.app_of_a_test:needs", "TypeError: needs() missing 1 required positional argument: 'x'"),
         ("pkg.app_of_a_test:fails", r"ValueError: no\u001b luck (app_of_a_test.py, line 13)"),
         ("pkg.nowhere:answer", "pkg.nowhere: ModuleNotFoundError: No module named 'pkg.nowhere'"),
         ("pkg/nowhere.py:answer", "pkg/nowhere.py: FileNotFoundError: "),
         ("bad.py:x", "bad.py: SyntaxError: '(' was never closed (bad.py, line 1)"),
         ("exits.py:x", "exits.py: SystemExit: 3 (exits.py, line 2)"),
-        ("others.py:x", "others.py:x is a Prompty; name a prompter"),
+        ("others.py:x", "others.py:x must be a prompter"),
     ],
 )
 def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, said: str) -> None:
@@ -252,7 +258,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
     assert text.startswith(f"{path} · openai · gpt-4o · 15 of 128,000 tokens (about), 0%\n\n{{\n")
     assert "! messages[1] (user): 1 sign(s) that nobody sees: U+202E" in text
     piped = run("inspect", "-", stdin=json.dumps(SAVED).encode()).out.decode()
-    assert piped == text.replace(path, "the standard input")
+    assert piped == text.replace(path, "standard input")
     batch = write(tmp_path / "a.jsonl", f"\n{json.dumps({'custom_id': '1', 'body': SAVED})}\nno JSON\n")
     found: Any = run("inspect", batch, "--json", "--window", "20").json
     assert (found["payload"], found["window"]) == (SAVED, 20)
@@ -261,11 +267,11 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("a.json", "--set", "a=b"), "--set: it does not apply to a saved payload; leave it out"),
-        (("a.json", "--max-tokens", "9"), "--max-tokens: it does not apply to a saved payload; leave it out"),
+        (("a.json", "--set", "a=b"), "--set: this option does not apply to a saved payload; remove it"),
+        (("a.json", "--max-tokens", "9"), "--max-tokens: this option does not apply to a saved payload; remove it"),
         (
             ("a.json", "--diff-model", "x"),
-            "--diff-model: a saved payload is for one model; give --diff with another prompt",
+            "--diff-model: a saved payload is for one model; use --diff with another prompt",
         ),
         (("none.json",), "PROMPT_FILE: none.json: No such file or directory"),
         (
@@ -277,7 +283,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
             ("a.json", "--format", "gemini"),
             "PROMPT_FILE: a.json: a payload for gemini must contain its messages in 'contents', but the key is missing",
         ),
-        (("a.json", "--json", "--color", "always"), "--color: JSON has no colour; leave out --json"),
+        (("a.json", "--json", "--color", "always"), "--color: JSON output has no colour; remove --json"),
     ],
 )
 def test_what_is_wrong_of_saved_payloads(run: Run, tmp_path: Path, argv: tuple[str, ...], said: str) -> None:

@@ -87,7 +87,7 @@ def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
         assert made.process.returncode == 0
         assert out == ""
         # Nothing of what was asked is written: it would hold the token.
-        assert err == f"{root}; Ctrl-C ends it\n"
+        assert err == f"{root}; press Ctrl-C to stop\n"
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
             if made.process.stderr is None:
                 pytest.fail("no pipe")
             said = made.process.stderr.readline()
-            assert said.startswith(f"port {studio.DEFAULT_PORT} is in use, so this is another; ")
+            assert said.startswith(f"port {studio.DEFAULT_PORT} is in use, so another port was chosen; ")
 
 
 def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, t
 
 
 def test_wrong_use(run: Callable[..., Ran], tmp_path: Path) -> None:
-    assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: there is no such directory or file")
+    assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: no such directory or file")
     (tmp_path / "a.txt").touch()
     assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: not a prompt file")
     assert fault(run("studio", "--port", "70000")).startswith("--port: ")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = fault(run("studio", "--no-browser", "--port", str(port)))
-        assert said == f"--port: {port}: Address already in use; leave it out for a free one"
+        assert said == f"--port: {port}: Address already in use; omit this option to use a free port"
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])

@@ -335,14 +335,14 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--against", ""), "--against: '' is neither a directory nor a git revision: "),
-        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a git revision: "),
-        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a git"),
-        (("gone",), "PATH: gone: there is no such file or directory"),
-        (("old",), "PATH: there is no case in old; write NAME.test.yaml beside a prompt"),
-        (("old.prompty",), "PATH: there is no case in old.prompty; write old.test.yaml"),
-        (("--url", "http://x"), "--url: it is the address of a model; give --run too"),
-        (("--update", "--against", "old"), "--update: it accepts all changes; leave out --against"),
+        (("--against", ""), "--against: '' is neither a directory nor a revision of git here: "),
+        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a revision of git here: "),
+        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a revision"),
+        (("gone",), "PATH: gone: no such file or directory"),
+        (("old",), "PATH: no test cases in old; add NAME.test.yaml next to a prompt"),
+        (("old.prompty",), "PATH: no test cases in old.prompty; add old.test.yaml"),
+        (("--url", "http://x"), "--url: this option requires a model; add --run"),
+        (("--update", "--against", "old"), "--update: this option accepts all changes; remove --against"),
     ],
 )
 def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
@@ -414,16 +414,16 @@ def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
     ran = run("test", "greet.prompty", "--against", "old", "--format", "json", *asking(model))
     assert len(report(ran)["changed"]) == 2
     assert sorted(model.said[20:]) == ["7?", "9?"]
-    assert ran.err == "lazyprompt: 2 calls of the model\n"
+    assert ran.err == "lazyprompt: 2 model calls\n"
     again = run("test", "greet.prompty", "--against", "old", *asking(model))
-    assert (len(model.seen), again.err) == (22, "lazyprompt: 0 calls of the model\n")
+    assert (len(model.seen), again.err) == (22, "lazyprompt: 0 model calls\n")
 
 
 def test_rows_without_a_recorded_answer_that_did_not_change_are_not_asked(run: Run, model: Clocked) -> None:
     rows(5)
     write("old/greet.prompty", PROMPT)
     ran = run("test", "greet.prompty", "--against", "old", *asking(model))
-    assert (ran.err, model.seen) == ("lazyprompt: 0 calls of the model, 5 have no recorded answer\n", [])
+    assert (ran.err, model.seen) == ("lazyprompt: 0 model calls, 5 have no recorded response\n", [])
 
 
 def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocked) -> None:

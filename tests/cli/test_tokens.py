@@ -447,7 +447,7 @@ def test_download_of_no_vocabulary(run: Callable[..., Ran]) -> None:
 def test_download_stands_alone(run: Callable[..., Ran], more: tuple[str, ...], option: str) -> None:
     assert (
         fault(run("tokens", "--download", "gpt-4o", *more))
-        == f"--download: it cannot be combined with other options; leave out {option}"
+        == f"--download: this option cannot be combined with others; remove {option}"
     )
 
 
@@ -461,7 +461,7 @@ KNOWN = (
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "PROMPT_FILE: nothing to count; give a prompt file, --instruction or --input"),
+        ((), "PROMPT_FILE: nothing to count; add a prompt file, --instruction or --input"),
         (QA, "--set: no value for 'question', 'context'; "),
         (
             ("--input", "x", "--counter", "tiktokn:x"),
@@ -473,13 +473,13 @@ KNOWN = (
             ("--input", "x", "--counter", "tiktoken"),
             "--counter: tiktoken requires an argument; use tiktoken:MODEL_OR_",
         ),
-        (("--input", "x", "--counter", "gemini:"), "--counter: gemini requires an argument; use gemini:MODEL"),
-        (("--input", "x", "--counter", "chars:x"), "--counter: chars accepts no argument; use chars"),
-        (("--input", "x", "--counter", "chars:"), "--counter: chars accepts no argument; use chars"),
-        (("--input", "x", "--counter", "\udcff"), "--counter: the text is not UTF-8"),
+        (("--input", "x", "--counter", "gemini:"), "--counter: gemini needs an argument; give gemini:MODEL"),
+        (("--input", "x", "--counter", "chars:x"), "--counter: chars accepts no argument; give chars"),
+        (("--input", "x", "--counter", "chars:"), "--counter: chars accepts no argument; give chars"),
+        (("--input", "x", "--counter", "\udcff"), "--counter: the text is not valid UTF-8"),
         (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
         (("--input", "x", "--counter", "huggingface:no"), "--counter: no does not exist; "),
-        (("--input", "x", "--bpe-file", "f"), "--bpe-file: it is for tiktoken; "),
+        (("--input", "x", "--bpe-file", "f"), "--bpe-file: this file requires tiktoken; "),
         (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
         (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),
         (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),
