@@ -1,1 +1,1 @@
-"""A page on this machine that shows a prompt while it is written. Read app.py first."""
+"""A local page that shows a prompt while it is being written. Read app.py first."""

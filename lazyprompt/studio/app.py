@@ -1,7 +1,8 @@
-"""The studio's server: it answers its own page, and refuses all other requests before it reads their bodies.
+"""The studio's server, which responds to its own page and rejects all other requests before reading their bodies.
 
-Any website can make a browser send requests to this machine. A request therefore needs our own host name, which DNS
-rebinding cannot fake; our own origin, if it names one; and the token, which no other page can read.
+Any website can make a browser send requests to this machine. A request must therefore contain three things: the
+server's own host name, which DNS rebinding cannot fake; its own origin, if the request has an origin; and the token,
+which no other page can read.
 """
 
 from __future__ import annotations
@@ -51,22 +52,22 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""The headers of every response: they forbid other origins, caching, framing and inline scripts."""
+"""The headers for every response, which forbid other origins, caching, framing and inline scripts."""
 
 TOKEN_HEADER: Final = "x-studio-token"  # noqa: S105 - its name
-"""The header with the token. Another origin cannot set it without a CORS preflight."""
+"""The header that contains the token. Another origin cannot set it without a CORS preflight."""
 
 STATIC: Final = "/static/"
-"""The path of the page's own files. They contain no user data and need no token."""
+"""The path prefix for the page's own files. They contain no user data and require no token."""
 
 
 class PageTokens(NamedTuple):
-    """Secrets that grant the page access.
+    """Secrets that grant the page access to the server.
 
     Attributes:
-        token: The token of each request.
-        ticket: The one-time code that the browser exchanges for the token. Other users of this machine can see the
-            address that a browser is started with.
+        token: The token that each request must contain.
+        ticket: A one-time code that the browser exchanges for the token. The browser is started with this code because
+            other users of this machine can see the URL.
     """
 
     token: str
@@ -79,12 +80,12 @@ class PageTokens(NamedTuple):
 
 
 class Guard:
-    """Middleware that accepts only requests of the user's own page, and adds the headers to each response.
+    """Middleware that accepts only requests from the user's own page, and adds the headers to each response.
 
     Args:
         app: The wrapped ASGI application.
-        tokens: The tokens of accepted requests.
-        port: The port of the server.
+        tokens: The tokens that requests must contain.
+        port: The server's port.
     """
 
     def __init__(self, app: ASGIApp, tokens: PageTokens, port: int) -> None:
@@ -95,7 +96,7 @@ class Guard:
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Respond to a request."""
         if scope["type"] == "lifespan":  # startup and shutdown
             await self._app(scope, receive, send)
             return
@@ -110,11 +111,11 @@ class Guard:
         await self._choose_response(scope)(scope, receive, guarded)
 
     def _choose_response(self, scope: Scope) -> ASGIApp:
-        """Return the wrapped application, or a refusal."""
+        """Return the wrapped application, or a response that rejects the request."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return _refusal("Wrong host name: open the address that lazyprompt studio printed.")
+            return _refusal("Wrong host name: open the URL that lazyprompt studio printed.")
         if not self._origins.issuperset(origins):
             return _refusal("This page is not served by lazyprompt studio.")
         path: str = scope["path"]
@@ -138,11 +139,11 @@ def _refusal(why: str) -> ASGIApp:
     return PlainTextResponse(f"{why}\n", 403)
 
 
-_WITHOUT_TOKEN: Final = _refusal("The token is missing or wrong: open the address that lazyprompt studio printed last.")
+_WITHOUT_TOKEN: Final = _refusal("The token is missing or wrong: open the URL that lazyprompt studio printed last.")
 
 
 MAX_BODY: Final = 8_000_000
-"""The largest request body in bytes: a prompt file of the largest size, with its inputs."""
+"""The maximum size of a request body, in bytes: enough for the largest prompt file with its inputs."""
 
 TYPES: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
@@ -151,7 +152,7 @@ TYPES: Final[Mapping[str, str]] = {
     "json": "application/json",
     "svg": "image/svg+xml",
 }
-"""The media types of the page's files, by suffix."""
+"""The media types for the page's files, by suffix."""
 
 # The HTTP status for each kind of error.
 _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
@@ -164,12 +165,12 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
 
 
 def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
-    """Create the server's application.
+    """Create the server's ASGI application.
 
     Args:
-        looking: The views of the workspace's files.
-        tokens: The tokens of accepted requests.
-        port: The port of the server.
+        looking: The views of the files in the workspace.
+        tokens: The tokens that requests must contain.
+        port: The server's port.
     """
     gets: dict[str, Callable[[str], JsonObject]] = {
         "workspace": lambda _: looking.about(),
@@ -189,7 +190,7 @@ def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
         *(Route(f"/api/{name}", partial(_post, work=work), methods=["POST"]) for name, work in posts.items()),
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _error_response))
-    app.router.redirect_slashes = False  # an unknown path is a 404
+    app.router.redirect_slashes = False  # an unknown path returns status 404
     return Guard(app, tokens, port)
 
 
@@ -204,19 +205,21 @@ async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Respon
     async for piece in request.stream():
         size += len(piece)
         if size > MAX_BODY:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MAX_BODY} bytes")
+            raise HTTPException(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"request is too large; the limit is {MAX_BODY} bytes"
+            )
         pieces.append(piece)
-    # In a thread, so that the server can accept other requests.
+    # Run the work in a thread, so that the server can accept other requests.
     return await run_in_threadpool(lambda: _response(work(b"".join(pieces))))
 
 
 def _response(body: JsonObject, status: int = HTTPStatus.OK) -> Response:
-    # ASCII only: surrogates, which stand for undecodable bytes of file names, cannot be encoded as UTF-8.
+    # Escape non-ASCII characters: surrogates, which represent undecodable bytes in file names, are not valid UTF-8.
     return Response(json.dumps(body), status, media_type=TYPES["json"])
 
 
 async def _error_response(_: Request, error: Exception) -> Response:
-    """Return an error as JSON. The server prints the traceback of an unexpected one."""
+    """Return an error as a JSON response; the server prints the traceback of an unexpected error."""
     if isinstance(error, HTTPException):
         return _response({"error": {"message": error.detail}}, error.status_code)
     kind = next(kind for kind in _STATUS if isinstance(error, kind))
@@ -233,7 +236,7 @@ async def _error_response(_: Request, error: Exception) -> Response:
 
 
 def _send_file(request: Request) -> Response:
-    """Return a file of the page; other files are not found."""
+    """Return one of the page's own files; any other name is not found."""
     name: str = request.path_params.get("name", "index.html")
     static = files("lazyprompt.studio").joinpath("static")
     suffix = name.rpartition(".")[2]

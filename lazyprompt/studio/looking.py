@@ -1,4 +1,4 @@
-"""The page's views of a text, as JSON: its rendering, findings and differences."""
+"""The views of a prompt text that the page shows, as JSON: its rendering, findings and differences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.tokens.counter import TokenCounter
 
-# The number of parsed texts to keep, while only their inputs change.
+# The number of parsed texts to cache, for requests in which only the inputs change.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
@@ -48,7 +48,7 @@ class NotSavedError(Exception):
     """A file was not saved.
 
     Attributes:
-        now: The present ``text`` and ``hash`` of a file that has changed; None if it cannot be written.
+        now: The current ``text`` and ``hash`` of a file that has changed; None if the file cannot be written.
     """
 
     def __init__(self, why: str, now: JsonObject | None = None) -> None:
@@ -60,16 +60,16 @@ class Looking:
     """Views of the texts in a workspace.
 
     Args:
-        workspace: The directory or file.
-        params: The values of ``${params:name}``.
-        roots: Further directories that files may refer to.
+        workspace: The workspace, which is a directory or a file.
+        params: The values for ``${params:name}``.
+        roots: Additional directories that files may refer to.
     """
 
     def __init__(
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        # A single file is read as by Prompty.load, a directory as by PromptLibrary.
+        # A single file is loaded as in Prompty.load, and a directory as in PromptLibrary.
         layers = () if workspace.only is not None else (workspace.root,)
         self._references = References(
             None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
@@ -77,20 +77,20 @@ class Looking:
         self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
 
     def _read(self, path: str, text: str) -> Draft:
-        """Parse a text as a prompt file. The last results are cached until an included file changes.
+        """Parse a text as a prompt file; recent results are cached until an included file changes.
 
         Raises:
-            PromptFileError: The text is not a valid prompt file, or the path leads out of the workspace.
+            PromptFileError: The text is not a valid prompt file, or the path is outside the workspace.
         """
         place = self.workspace.place(path)
         return self._drafts.get((place, text), partial(read_draft, place, path, text, self._references))
 
     def about(self) -> JsonObject:
-        """Return the choices of the page.
+        """Return the choices that the page offers.
 
         Returns:
             ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
-            ``counters``, ``version``, and ``adds``: True if files can be added.
+            ``counters``, ``version``, and ``adds``, which is True if files can be added.
 
         Raises:
             PromptFileError: There are too many files or directories.
@@ -114,8 +114,8 @@ class Looking:
             path: The path in the workspace.
 
         Returns:
-            ``path``, ``text``, ``hash``, ``newline`` (the line end, such as ``\r\n``, or ``mixed``), ``inputs`` and
-            ``values``, ``form`` and ``model`` if it names a provider, and ``error`` if it is not a valid prompt.
+            ``path``, ``text``, ``hash``, ``newline`` (the line ending, such as ``\r\n``, or ``mixed``), ``inputs`` and
+            ``values``. Also ``form`` and ``model`` if the file names a provider, and ``error`` if the file is invalid.
 
         Raises:
             PromptFileError: The file cannot be read.
@@ -141,13 +141,13 @@ class Looking:
         }
 
     def versions(self, path: str) -> JsonObject:
-        """List the other versions and languages of a file.
+        """Return the other versions and languages of a file.
 
         Args:
             path: The path in the workspace.
 
         Raises:
-            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
+            PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
         """
         self.workspace.place(path)
         files = self.workspace.files()
@@ -164,14 +164,14 @@ class Looking:
         """Return a view of a text.
 
         Args:
-            asked: The text, the inputs and the format.
+            asked: The request with the text, the inputs and the format.
 
         Returns:
-            ``look``, ``inputs`` and ``attacked``; or ``error``, with the inputs if the text can be parsed.
+            ``look``, ``inputs`` and ``attacked``; or ``error``, with ``inputs`` if the text can be parsed.
 
         Raises:
-            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
-            WrongRequestError: There is no such attack.
+            PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
+            WrongRequestError: The attack is unknown.
         """
         self.workspace.place(asked.path)
         try:
@@ -196,16 +196,16 @@ class Looking:
         return {"look": _look_json(_without_negative_counts(seen)), "inputs": inputs, "attacked": attacked}
 
     def check(self, asked: CheckRequest) -> JsonObject:
-        """Check a text as ``lazyprompt check`` would check its file.
+        """Check a text as ``lazyprompt check`` checks a file.
 
         Args:
-            asked: The text.
+            asked: The request with the text.
 
         Returns:
-            ``findings``: each with ``code``, ``severity``, ``message``, ``advice``, ``line`` and ``column``.
+            ``findings``, each with ``code``, ``severity``, ``message``, ``advice``, ``line`` and ``column``.
 
         Raises:
-            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
+            PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
         """
         place = self.workspace.place(asked.path)
         roots = (*self._references.layers, *self._references.roots)
@@ -217,11 +217,11 @@ class Looking:
         """Compare a file with a text.
 
         Args:
-            asked: The text, the other file, and the inputs for both.
+            asked: The request with the text, the other file, and the inputs for both.
 
         Returns:
             ``changes`` from the file to the text, ``slots``, and the ``shared`` beginning; or ``error``. ``slots`` is
-            None if one of the two cannot be filled.
+            None if one of the two prompts cannot be filled.
 
         Raises:
             PromptFileError: The other file cannot be read.
@@ -254,7 +254,7 @@ class Looking:
                 for side in sides
             ]
         except LazyPromptError:
-            # The prompt view shows errors of the inputs.
+            # The prompt view shows errors in the inputs.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         prefix = None if isinstance(looks[1].sent, str) else check_prefix(looks[0].sent, looks[1].sent)
@@ -273,7 +273,7 @@ class Looking:
         """
         try:
             done = self.workspace.save(asked.path, asked.text, asked.hash)
-        except LazyPromptError:  # some are OSErrors, too
+        except LazyPromptError:  # some of these errors are also OSErrors
             raise
         except OSError as error:
             raise NotSavedError(f"{asked.path} cannot be written: {error.strerror or error}") from error
@@ -283,15 +283,15 @@ class Looking:
 
 
 def error_json(error: Exception, path: str) -> JsonObject:
-    """Return an error for the page.
+    """Return an error as JSON for the page.
 
     Args:
         error: The error.
         path: The file that the page shows.
 
     Returns:
-        ``kind``, the name of its class in ``lazyprompt.errors`` or None; ``message``, ``line`` and ``column``. The last
-        two are None if the position is unknown or in another file.
+        ``kind``, the name of the error's class in ``lazyprompt.errors``, or None; ``message``, ``line`` and ``column``.
+        The line and column are None if the position is unknown or in another file.
     """
     message = str(error)
     kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), None)
@@ -302,10 +302,11 @@ def error_json(error: Exception, path: str) -> JsonObject:
 
 
 def _without_negative_counts(seen: Look) -> Look:
-    """Return a Look whose slots have no negative count, and add up to the same total.
+    """Return a Look without negative token counts, whose slots add up to the same total.
 
-    Slots are counted in OpenAI's form. Another provider's form can be shorter, above all for tools and history; the
-    difference is then a negative ``framing``. It is subtracted from these, and then from the largest slots.
+    Slots are counted in OpenAI's format. Another provider's format can be shorter, especially for tools and history;
+    the difference then appears as a negative ``framing``. This excess is subtracted from the tools and history first,
+    and then from the largest slots.
     """
     excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
     if not excess:
@@ -319,32 +320,32 @@ def _without_negative_counts(seen: Look) -> Look:
 
 
 def _look_json(seen: Look) -> JsonObject:
-    """Return a Look with its payload as text: JavaScript would change large numbers and the order of keys."""
+    """Return a Look with its payload as text, because JavaScript would change large numbers and the order of keys."""
     text = seen.sent if isinstance(seen.sent, str) else json.dumps(seen.sent, ensure_ascii=False, indent=2)
     return look_json(seen) | {"text": text, "payload": not isinstance(seen.sent, str)}
 
 
 def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> CallArguments:
-    """Return the arguments of a call, without values for inputs that the text no longer has."""
+    """Return the arguments for a call, without values for inputs that are no longer in the text."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
     return CallArguments(given or None, cast("HistoryLike | None", history))
 
 
 def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:
-    """Return the inputs with the requested hostile value, and that value."""
+    """Return the inputs with the requested hostile value inserted, and that value."""
     if asked.attack is None:
         return asked.inputs, None
     attack = next((each for each in ATTACKS if each.id == asked.attack.id), None)
     if attack is None:
         known = [each.id for each in ATTACKS]
-        raise WrongRequestError(f"there is no attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
+        raise WrongRequestError(f"unknown attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
     kind = next((each.kind for each in draft.inputs if each.name == asked.attack.slot), None)
     if kind is None:
-        # The text no longer has the chosen slot.
+        # The chosen slot is no longer in the text.
         return asked.inputs, None
     family = asked.model if asked.form in OWN_FORMS else None
-    # Without a family, the default markers apply.
+    # Without a model family, the default markers apply.
     markers = DEFAULT_MARKERS if family is None else Markers.for_model(family)
     value = attack.make(markers, asked.text)
     return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
@@ -352,15 +353,15 @@ def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], 
 
 @lru_cache(maxsize=8)
 def _counter(name: str) -> TokenCounter:
-    """Return a counter by name. It is cached, because loading a vocabulary takes longer than counting."""
-    # Other counters call a provider or read a path.
+    """Return the token counter with the given name; it is cached because loading a vocabulary is slow."""
+    # All other counters call a provider or read a file.
     if name not in _PLAIN_COUNTERS and not name.startswith(_TIKTOKEN):
-        raise TokenizerError(f"there is no counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
+        raise TokenizerError(f"unknown counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
     return counter_named(name)
 
 
 def _newline(text: str) -> str:
-    """Return the line end of a text, or ``mixed``."""
+    """Return the line ending of a text, or ``mixed``."""
     pairs = text.count("\r\n")
     counts = {"\n": text.count("\n") - pairs, "\r\n": pairs, "\r": text.count("\r") - pairs}
     found = [ending for ending, count in counts.items() if count]

@@ -1,7 +1,7 @@
-"""The studio's prompt files: listed, read, and saved unless another program has changed them.
+"""The studio's prompt files, which are listed, read, and saved unless another program has changed them.
 
-A file is identified by its path below the root, such as ``support/refund@1.2.0.prompty``;
-:mod:`lazyprompt.files.library.names` defines the names. Symbolic links are resolved before a path is checked.
+A file is identified by its path below the root, such as ``support/refund@1.2.0.prompty``. The module
+:mod:`lazyprompt.files.library.names` defines the file names. Symbolic links are resolved before a path is checked.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_FILES: Final = 2000
-"""The most prompt files that a page can list."""
+"""The maximum number of prompt files that the page can list."""
 
 _MOST_DIRECTORIES: Final = 4000
-# Path separators of other systems, and surrogates, which stand for bytes that are not UTF-8.
+# Path separators on other systems, and surrogates, which represent bytes that are not UTF-8.
 _ODD: Final = re.compile("[\\\\:\0\ud800-\udfff]")
 
 
 class WorkspaceFile(NamedTuple):
-    """A prompt file of a workspace.
+    """A prompt file in a workspace.
 
     Attributes:
         path: The path below the root, with slashes.
-        key: The prompt's key; the path if the file's name is invalid.
-        lang: The language; ``""`` for the default.
-        version: The version; None if the name has none.
+        key: The prompt's key, or the path if the file name is invalid.
+        lang: The language; ``""`` for the default language.
+        version: The version; None if the file name contains none.
     """
 
     path: str
@@ -51,8 +51,8 @@ class Content(NamedTuple):
     """The content of a file.
 
     Attributes:
-        text: The text, with its own line ends and byte order mark.
-        hash: The SHA-256 of the bytes.
+        text: The text, with its original line endings and byte order mark.
+        hash: The SHA-256 hash of the bytes.
     """
 
     text: str
@@ -60,11 +60,11 @@ class Content(NamedTuple):
 
 
 class SaveConflict(NamedTuple):
-    """The reason why a file was not saved: it has changed since it was read.
+    """A conflict that prevented saving: the file has changed since it was read.
 
     Attributes:
         why: The message for the user.
-        now: The present content; None if the file no longer exists.
+        now: The current content; None if the file no longer exists.
     """
 
     why: str
@@ -85,14 +85,14 @@ class Workspace:
 
     @classmethod
     def of(cls, place: Path) -> Workspace:
-        """Open the workspace of a directory or a prompt file.
+        """Open a directory or a prompt file as a workspace.
 
         Args:
             place: The directory or file.
 
         Raises:
-            PromptFileMissingError: There is no such directory or file.
-            PromptFileError: The file is not a prompt file, or the directory has too many files.
+            PromptFileMissingError: The directory or file does not exist.
+            PromptFileError: The file is not a prompt file, or the directory contains too many files.
         """
         if place.is_dir():
             made = cls(Path(os.path.realpath(place)))
@@ -100,16 +100,16 @@ class Workspace:
             return made
         real = Path(os.path.realpath(place))
         if not real.exists():
-            raise PromptFileMissingError(f"{place}: there is no such directory or file")
+            raise PromptFileMissingError(f"{place}: no such directory or file")
         if real.suffix.lower() not in SUFFIXES or not real.is_file():
             raise PromptFileError(
-                f"{place}: not a prompt file; give a file whose name ends with {', '.join(SUFFIXES)}, or a directory "
-                "of such files"
+                f"{place}: not a prompt file; expected a name that ends with {', '.join(SUFFIXES)}, or a directory of "
+                "such files"
             )
         return cls(real.parent, real.name)
 
     def files(self) -> tuple[WorkspaceFile, ...]:
-        """List the prompt files, sorted by path, without links that lead out of the workspace.
+        """Return the prompt files, sorted by path, without links that lead outside the workspace.
 
         Raises:
             PromptFileError: There are too many files or directories.
@@ -121,7 +121,7 @@ class Workspace:
             found += self._scan(directory)
             if len(found) > MOST_FILES or number > _MOST_DIRECTORIES:
                 raise PromptFileError(
-                    f"{self.root}: more than {MOST_FILES} prompt files or {_MOST_DIRECTORIES} directories; give the "
+                    f"{self.root}: more than {MOST_FILES} prompt files or {_MOST_DIRECTORIES} directories; use the "
                     "directory of a library, or one file"
                 )
         return tuple(sorted(found))
@@ -129,7 +129,7 @@ class Workspace:
     def _scan(self, directory: str) -> Iterator[WorkspaceFile]:
         try:
             entries = [*os.scandir(self.root / directory)]
-        except OSError as error:  # deleted meanwhile, or not readable
+        except OSError as error:  # deleted in the meantime, or not readable
             raise PromptFileError(f"{self.root / directory}: cannot be read: {error.strerror or error}") from error
         for each in entries:
             if _is_prompt(each.name) and each.is_file() and self._leads_within(f"{directory}{each.name}"):
@@ -143,7 +143,7 @@ class Workspace:
         try:
             entry = entry_of(name, directory, self.root)
         except PromptFileError:
-            # An invalid version: a library refuses the file, but the studio can open it.
+            # A file with an invalid version is rejected by a library, but the studio can open it.
             entry = None
         if entry is None:
             return WorkspaceFile(path, path, "", None)
@@ -156,15 +156,15 @@ class Workspace:
             path: The path below the root.
 
         Returns:
-            The path. It may be a link, and the file need not exist.
+            The full path. It may be a link, and the file need not exist.
 
         Raises:
-            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
+            PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
         """
         *within, name = path.split("/")
         named = name == self.only and not within if self.only is not None else _is_prompt(name)
         if not named or not all(map(_is_plain, within)) or not self._leads_within(path):
-            raise PromptFileMissingError(f"{path!r} is not a prompt file of this workspace")
+            raise PromptFileMissingError(f"{path!r} is not a prompt file in this workspace")
         return self.root / path
 
     def read(self, path: str) -> Content:
@@ -174,32 +174,32 @@ class Workspace:
             path: The path below the root.
 
         Raises:
-            PromptFileMissingError: There is no such file, or :meth:`place` refuses the path.
+            PromptFileMissingError: The file does not exist, or :meth:`place` rejects the path.
             PromptFileError: The file cannot be read, is too large, or is not UTF-8.
         """
         place = self.place(path)
         try:
-            # A link created after this line is not followed.
+            # A link created after this point is not followed.
             data = read_resolved(Path(os.path.realpath(place)))
         except FileNotFoundError as error:
-            raise PromptFileMissingError(f"{path}: there is no such file") from error
+            raise PromptFileMissingError(f"{path}: no such file") from error
         except OSError as error:
             raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
         return Content(decode_file(data, path), _hash(data))
 
     def save(self, path: str, text: str, known: str | None) -> Content | SaveConflict:
-        """Write a file, unless it has changed since it was read.
+        """Write a file unless it has changed since it was read.
 
         Args:
             path: The path below the root.
-            text: The new text, written byte for byte.
+            text: The new text, which is written byte for byte.
             known: The hash of the content that was read; None for a new file.
 
         Returns:
             The new content, or the conflict.
 
         Raises:
-            PromptFileMissingError: :meth:`place` refuses the path.
+            PromptFileMissingError: :meth:`place` rejects the path.
             PromptFileError: The text is too large, or the existing file cannot be read.
             OSError: The file cannot be written.
         """
@@ -208,7 +208,7 @@ class Workspace:
         if len(data) > MAX_BYTES:
             raise PromptFileError(f"{path}:1:1: {TOO_LARGE}")
         try:
-            # A new file may be the first in its directory.
+            # The directory of a new file may not exist yet.
             if known is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
             with locked(place.with_name(f".{_hash(place.name.encode())[:16]}.lock")):
@@ -230,7 +230,7 @@ class Workspace:
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if a library reads files of this name, and a page can show it."""
+    """Return True if a library reads files with this name and the page can show the name."""
     return bool(name) and not name.startswith((".", "_")) and _ODD.search(name) is None
 
 

@@ -407,7 +407,7 @@ def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Wa
     screen.opened("small.prompty")
     assert (place / "small.prompty").read_text(encoding="utf-8") == SMALL
     add("../out")
-    screen.says("is not a prompt file of this workspace")
+    screen.says("is not a prompt file in this workspace")
     assert not (place.parent / "out.prompty").exists()
 
 

@@ -107,7 +107,7 @@ def test_one_file_is_all_there_is(root: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
-    with pytest.raises(PromptFileMissingError, match="there is no such directory or file"):
+    with pytest.raises(PromptFileMissingError, match="no such directory or file"):
         Workspace.of(tmp_path / "nowhere")
     (tmp_path / "a.txt").touch()
     with pytest.raises(PromptFileError, match=r"whose name ends with .prompty, .yaml, .yml"):
@@ -149,7 +149,7 @@ def test_what_is_no_text_is_told(root: Path) -> None:
         workspace.read("big.prompty")
     with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
         workspace.save("new.prompty", "x" * 5_000_001, None)
-    with pytest.raises(PromptFileMissingError, match="there is no such file"):
+    with pytest.raises(PromptFileMissingError, match="no such file"):
         workspace.read("support/none.prompty")
 
 
