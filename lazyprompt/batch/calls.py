@@ -231,7 +231,7 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        self._waiting: list[tuple[Line, str, str]] = []  # reject line, error kind, reason
+        self._waiting: list[tuple[Line, str, str]] = []  # each row's reject line, error kind and reason
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._cancelled = 0
@@ -260,7 +260,7 @@ class _CallRun:
         watching = asyncio.create_task(self._watch())
         try:
             await asyncio.wait((self._feeding,))
-        finally:  # runs after Ctrl-C too
+        finally:  # this block also runs after Ctrl-C
             watching.cancel()
             self._feeding.cancel()
             await self._end()
@@ -273,7 +273,7 @@ class _CallRun:
         """Start a call for each row; each call occupies a concurrency slot until its response is stored.
 
         The first row is sent alone, so that an invalid key costs one request. A client also takes a second or two to
-        load, and all requests that became due meanwhile would be sent in a burst.
+        load, and all requests that became due in the meantime would be sent in a burst.
         """
         is_first = True
         for raw in rows:
@@ -283,7 +283,7 @@ class _CallRun:
             call = self._row_call(raw, row)
             if isinstance(call, RowFault):
                 await self._refuse(call.reason, raw, row)
-                await asyncio.sleep(0)  # let another task stop the run
+                await asyncio.sleep(0)  # yield control, so that another task can stop the run
                 continue
             await self._places.acquire()
             taken = await self._pace.turn(self._tokens(call))
@@ -338,7 +338,7 @@ class _CallRun:
             self._stop(BatchStoppedError(f"row {raw.number:,}: {reason}", fault))
 
     async def _reject_waiting(self) -> None:
-        """Reject the waiting rows: another row succeeded, so their errors affect only themselves."""
+        """Reject the waiting rows: another row succeeded, so each error affects only its own row."""
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)
@@ -395,7 +395,7 @@ class _CallRun:
             payload = self._calls.module.prompter.generate_prompt(*call.given, format="openai")
             return self._counter.count(payload["messages"], payload.get("tools"))
         except LazyPromptError:
-            return 0  # the call will raise the same error
+            return 0  # the model call will raise the same error
 
 
 def _answer(reply: Reply) -> JsonObject:
@@ -411,7 +411,7 @@ def _answer(reply: Reply) -> JsonObject:
 
 
 def _tokens_of(reply: Reply) -> int:
-    """Return the token count that the provider reported, or 0 without one."""
+    """Return the token count that the provider reported, or 0 if it reported none."""
     return (reply.usage or {}).get("total_tokens") or 0
 
 

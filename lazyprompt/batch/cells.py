@@ -37,7 +37,7 @@ _MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The columns from which a row's parts are read.
+    """The columns from which the parts of each row are read.
 
     Args:
         slots: The column for each slot.
@@ -67,7 +67,7 @@ class Cells:
 
     @classmethod
     def of(cls, columns: Columns, prompter: Prompter, inputs: Sequence[Property] = ()) -> Cells:
-        """Return the cells for a prompter's rows.
+        """Return the column mapping for a prompter's rows.
 
         Args:
             columns: The columns for slots, history, tools, label and id.
@@ -154,7 +154,7 @@ class Cells:
         )
 
     def _without_user_text(self, columns: Row) -> str | None:
-        """Return an error if no column provides the user's text while other columns are unused, or None."""
+        """Return an error message if no column provides the user's text while other columns are unused, or None."""
         if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
             return None
         if not (unused := [name for name in columns if name not in self.used]):

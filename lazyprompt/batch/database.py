@@ -42,7 +42,7 @@ class BatchStoppedError(BatchError):
 
     Args:
         message: The place where the run stopped, and the reason.
-        fault: The fault of the row that stopped the run, if a row did.
+        fault: The fault of the row that stopped the run, if any.
     """
 
     def __init__(self, message: str, fault: RowFault | None = None) -> None:
@@ -129,7 +129,7 @@ class RunDatabase:
             found = [sql for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
             if found:
                 if found != _TABLES:
-                    raise self._damage_error("it contains other tables")
+                    raise self._damage_error("the file contains other tables")
                 self.saved = self._read()
             opened.pop_all()
 
@@ -232,20 +232,20 @@ class RunDatabase:
             with ExitStack() as opened:
                 connection = sqlite3.connect(self.path, timeout=0, check_same_thread=False)
                 opened.callback(connection.close)
-                connection.text_factory = bytes  # damaged text might not decode
+                connection.text_factory = bytes  # damaged text might not be valid UTF-8
                 connection.create_function("is_whole", 5, _is_whole)
                 failure: sqlite3.OperationalError | None = None
                 try:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                     connection.execute("BEGIN EXCLUSIVE")
-                    connection.rollback()  # the file stays locked
+                    connection.rollback()  # the rollback keeps the file locked
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                         message = f"another run is writing {self._output}; wait until it ends, or use another output"
                         raise BatchError(message) from error
                     failure = error
-                # The previous run may have removed the file between opening and locking.
+                # The previous run may have removed the file after it was opened but before it was locked.
                 after = self._status()
                 if before is not None and after is not None and samestat(before, after):
                     if failure is not None:
@@ -266,7 +266,7 @@ class RunDatabase:
 
     @contextmanager
     def _reporting_damage(self) -> Generator[None]:
-        """Convert errors from damaged files to BatchError; write errors pass through."""
+        """Convert errors from damaged files to BatchError; write errors are raised unchanged."""
         try:
             yield
         except sqlite3.OperationalError:
@@ -291,7 +291,7 @@ def _parse_state(text: bytes, checksum: int) -> State:
     fresh = asdict(State())
     del fresh["rejects_to"]
     if [(name, type(found.get(name))) for name in found] != [(name, type(fresh[name])) for name in fresh]:
-        raise ValueError("the state has different fields")
+        raise ValueError("the saved state has unexpected fields")
     return State(**found, rejects_to=rejects_to)
 
 
@@ -302,7 +302,7 @@ _LineColumns: TypeAlias = tuple[int, bytes, int, int]
 def _is_whole(checksum: int, *line: *_LineColumns) -> bool:
     try:
         return _checksum(line) == checksum
-    except TypeError:  # damage can change a column's type
+    except TypeError:  # a damaged row can contain values of other types
         return False
 
 

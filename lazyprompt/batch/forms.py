@@ -1,4 +1,4 @@
-"""The formats of an output line with the rules of the services that read them, and functions that write JSON lines.
+"""Formats for output lines, with the rules of the services that read them, and functions that write JSON lines.
 
 - ``flat`` contains the row's name and its flat prompt.
 - Each provider's format contains the row's name and its payload.
@@ -61,7 +61,7 @@ class BatchForm:
         body_key: The key for the prompt; ``""`` if the prompt is the whole line.
         sample: The format of a training sample (see ``TrainingSample.export``); ``""`` for a prompt.
         has_model: True if the prompt's body includes the model name.
-        needs: The required fields in a body that prompters don't set.
+        needs: The required fields in a line's body that prompters don't set.
         api: The API for a prompt file's request (see ``Prompty.request``); ``""`` if a line contains only a payload.
         ids: The pattern that row names must match.
         limits: The limits for one file.
@@ -113,7 +113,7 @@ class BatchForm:
 def _to_gemini_file(body: JsonObject) -> JsonObject:
     """Convert a payload for Google's client to the REST format, in which system text is content with parts.
 
-    The model is removed: it is set when the file is submitted.
+    The model is removed, because it is set when the file is submitted.
     """
     system = body.get("system_instruction")
     body = {key: value for key, value in body.items() if key != "model"}
@@ -157,7 +157,7 @@ _BATCHES = (
         "key",
         body_key="request",
         api="chat",
-        # Google's page documents only a size limit.
+        # Google documents only a size limit.
         limits=FileLimits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
         change=_to_gemini_file,
     ),
@@ -177,7 +177,7 @@ _BATCHES = (
         "/v4/chat/completions",
         FileLimits(50_000, 100 * _MB, source="https://docs.bigmodel.cn/cn/guide/tools/batch"),
     ),
-    # vLLM is a local program without limits.
+    # vLLM runs locally and has no file limits.
     _openai_batch(
         "vllm-batch",
         "vllm",
@@ -278,7 +278,7 @@ class LineCounter:
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the system text and the messages from a body."""
+    """Yield the system text and the messages from the body of a line."""
     for key in _SYSTEM:
         content = body.get(key)
         if content:
@@ -295,7 +295,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the other texts from a body; message lists among them are counted as JSON."""
+    """Yield the other texts from the body of a line; lists of messages are yielded as JSON."""
     for key in _TEXTS:
         content = body.get(key)
         if content:

@@ -165,7 +165,7 @@ class Journal:
             for index in range(len(self._safe.files) - 1, len(self.state.files)):
                 with os.fdopen(open_own(self.files.part(index)), "rb") as part:
                     os.fsync(part.fileno())
-            _sync_directories([self.files.output])  # records the names of new part files
+            _sync_directories([self.files.output])  # saves the names of new part files to disk
             self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
@@ -331,7 +331,7 @@ def _move(part: Path, final: Path) -> None:
         if final.exists():
             copymode(final, part)
         part.replace(final)
-    elif not final.exists():  # a file with the final name was renamed before the run was killed
+    elif not final.exists():  # an existing final file was renamed before the run was killed
         raise BatchError(f"{part}, which the earlier run wrote, is missing; {RESTART_ADVICE}")
 
 

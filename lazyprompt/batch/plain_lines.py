@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.safety.find import Controls
 
-# Prompter classes that only insert values; a subclass may change them.
+# Prompter classes that insert values unchanged; subclasses may modify values.
 _PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
 _INSTRUCTIONS = (InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate)
 
@@ -86,7 +86,7 @@ class PlainLine(NamedTuple):
                     return None
                 line += (text_bytes(value)[1:-1], after)
         except (KeyError, TypeError, ValueError):
-            # A value is missing or contains a lone surrogate; the regular rendering raises the error.
+            # A value is missing or contains a lone surrogate; rendering the row raises the error.
             return None
         texts = cast("Mapping[str, str]", row)
         # Providers have special rules for blank turns.
@@ -134,7 +134,7 @@ def plain_line(
         messages = conversation.messages
         line = form.line(name, body_with(target.write(conversation, prompt)))
     except LazyPromptError:
-        return None  # rendering a row raises the same error
+        return None  # rendering a row will raise the same error
     system, user = (() if text is None else text.parts for text in target.texts(prompt))
     holes: dict[int, list[bytes | str]] = {id(name): [cells.id]}
     bare: list[tuple[str, ...]] = []
@@ -148,7 +148,7 @@ def plain_line(
             texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
-    # The bytes before the name, then the column of the name and of each value with the bytes after it.
+    # The bytes before the name, followed by each column (for the name or a value) with the bytes after it.
     pieces = [("", b"")]
     for piece in (*_write_json(line, holes), b"\n"):
         if isinstance(piece, str):
@@ -158,7 +158,7 @@ def plain_line(
     (_, head), (_, start), *found = pieces
     wanted = [each for hole in holes.values() for each in hole if isinstance(each, str)]
     if len(found) + 1 != len(wanted) or columns != {column for column, _ in found}:
-        return None  # the format changed one of these texts
+        return None  # the line format changed a test value
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
     # A row with unused columns is rejected if the prompt has no user text.

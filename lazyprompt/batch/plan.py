@@ -171,7 +171,7 @@ class RowPlan:
 
     @property
     def _prompt_model(self) -> str | None:
-        # OpenAI's format accepts only local model families here; the request's model name is added after rendering.
+        # In OpenAI's format, rendering accepts only local model families; the request's model is added afterwards.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
@@ -187,7 +187,7 @@ class RowPlan:
     def settings(self) -> JsonObject:
         """The settings that affect the output, as JSON; a run resumes only if they are unchanged.
 
-        They include a hash of the prompter's texts, but no functions (hooks, budgets, counters).
+        The settings include a hash of the prompter's texts, but not its functions (hooks, budgets, counters).
         """
         columns: JsonObject = {each.name: getattr(self.columns, each.name) for each in fields(Columns)}
         return {
@@ -224,7 +224,7 @@ class RowPlan:
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Reject settings with which no row could be rendered."""
+        """Reject settings that make every row impossible to render."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
             raise BatchError(f"unknown train value {self.train!r}; expected 'last' or 'all'", setting="train")
@@ -263,7 +263,7 @@ class RowPlan:
         A loss is an error because nobody would read a separate report for each row of a large run.
         """
         report = payload.report if isinstance(payload, Payload) else ()
-        # Formats that require a model report a missing one themselves.
+        # A missing model is reported separately by the formats that require one.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(

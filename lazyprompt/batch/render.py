@@ -114,8 +114,8 @@ def render_columns(
         first: The number of the first row; a row without an id is named by its number.
 
     Returns:
-        A dict with two lists. ``line`` contains each line without its newline, or None if the row has no prompt.
-        ``error`` contains the reason why a row has no prompt, or None.
+        A dict with two lists as values. ``line`` contains each line without its newline, or None if the row has no
+        prompt. ``error`` contains the reason why a row has no prompt, or None.
 
     Raises:
         BatchError: The columns differ in length, or a column that the prompt needs is missing.
@@ -272,7 +272,7 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
 
 
 # Table readers, keyed by a method that identifies the table's type.
-# The Arrow stream is last, because other tables export one too.
+# The Arrow stream method is last, because other table types have it too.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
     "iter_rows": _rows_of_polars,
     "itertuples": _rows_of_pandas,

@@ -125,15 +125,15 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
     Empty lines are not counted as rows.
 
     Args:
-        path: The path of the file, or the file.
+        path: The file, as a path or a :class:`RowFile`.
         start: The number of rows to skip; the first row returned has the number ``start + 1``.
 
     Returns:
         Each row with its number, from 1. A row that cannot be read is a :class:`RowFault`.
 
     Raises:
-        BatchError: The file is missing or cannot be read, or its header is invalid. This may be raised only when the
-            first row is read.
+        BatchError: The file is missing or cannot be read, or its header is invalid. The error may be raised
+            only when the first row is read.
         MissingExtraError: The file is Parquet, and pyarrow is not installed.
     """
     if start < 0:
@@ -141,7 +141,7 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
     found = path if isinstance(path, RowFile) else row_file(path)
     if not found.path.is_file():
         what = "is not a regular file" if found.path.exists() else "does not exist"
-        raise BatchError(f"{found.path} {what}; rows must be in a file")
+        raise BatchError(f"{found.path} {what}; expected a file of rows")
     return ((raw.number, parse_row(raw)) for raw in _read_raw(found, start))
 
 
@@ -149,7 +149,7 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
     """Return a hash of a file's content, as ``sha256:...``.
 
     Args:
-        path: The path of the file, or the file. It is read completely, at more than one gigabyte per second.
+        path: The file, as a path or a :class:`RowFile`. The whole file is read, at more than 1 GB per second.
 
     Raises:
         BatchError: The file cannot be read.
@@ -204,7 +204,7 @@ class Choice:
         """Return the selected rows in order, each with its number.
 
         Args:
-            file: The file. It is read twice for a sample, which depends on the total number of rows.
+            file: The file. The file is read twice for a sample, which depends on the total number of rows.
             start: The number of the last row to skip.
 
         Raises:
@@ -262,7 +262,7 @@ def _unreadable(path: Path, error: Exception) -> BatchError:
 
 
 class _InvalidRowError(Exception):
-    """A line is not a valid row; the message is the reason."""
+    """An error for a line that is not a valid row; the message states the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -366,7 +366,7 @@ def _parse_object(line: bytes) -> Row:
         # Only Python's limit on the number of digits raises a plain ValueError here.
         raise _InvalidRowError("contains an integer with more than 4,300 digits") from error
     if not isinstance(found, dict):
-        raise _InvalidRowError(f"the line is a {type(found).__name__}; {_A_ROW}")
+        raise _InvalidRowError(f"the line contains a {type(found).__name__}; {_A_ROW}")
     return found
 
 

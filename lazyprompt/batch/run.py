@@ -159,7 +159,7 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A picklable renderer of chunks, which is sent to worker processes.
+    """A picklable renderer for chunks of rows, which is sent to worker processes.
 
     Args:
         plan: The plan that renders the lines.
@@ -325,10 +325,10 @@ class _RowChunks:
 
 
 def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[ChunkResult]:
-    """Render chunks of rows on this machine; an :data:`Engine`.
+    """Render chunks of rows on this machine, as an :data:`Engine`.
 
     Args:
-        work: The renderer of chunks.
+        work: The renderer for chunks of rows.
         chunks: The chunks of rows; only enough of them are read ahead to keep the processes busy.
         workers: The number of processes; 1 means that rows are rendered in this process.
 

@@ -161,10 +161,10 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
     [
         ("data.jsonl", "rows must be mappings, .*, not a str; read a file with"),
         (7, "rows must be an iterable of mappings, .*, not a int"),
-        ({"a": "text"}, "column 'a' is a str.*a single row in a list"),
+        ({"a": "text"}, "column 'a' must be a list .*, not a str.*a single row in a list"),
         ({"a": [1], "b": [1, 2]}, "columns must have equal length, but 'a' has 1, 'b' has 2"),
         ({1: [1]}, "column names must be text, not 1 of type int"),
-        ([{"a": 1}, ["b"]], "row 2 is a list; give mappings"),
+        ([{"a": 1}, ["b"]], "row 2 must be a mapping .*, not a list"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
     ],
@@ -177,8 +177,8 @@ def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:
 # What is in a line, and what is said of it.
 BROKEN = {
     b'{"a": 1': "line 1: not valid JSON: .* at column 8",
-    b"[1]": "line 1: it is a list; a row is a JSON object",
-    b'"text"': "line 1: it is a str",
+    b"[1]": "line 1: the line contains a list; expected a JSON object",
+    b'"text"': "line 1: the line contains a str",
     b'{"a": NaN}': "line 1: NaN is not valid JSON; write null",
     b'{"a": [-Infinity]}': "line 1: -Infinity is not valid JSON",
     b'{"a": "\xff"}': "line 1: not valid UTF-8: byte 0xff at index 7",
@@ -243,7 +243,7 @@ def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPath
     [
         (b"", "is empty; its first line must contain the column names"),
         (b",\n1,2\n", "rows.csv:1: no column has a name"),
-        (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 has the same name as an earlier one, 'a'"),
+        (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 has the same name as an earlier column, 'a'"),
         (b"\xff,b\n1,2\n", "rows.csv:1: the header is not valid UTF-8"),
         (b'"a"b,c\n', "rows.csv:1: the header cannot be read"),
     ],
@@ -260,7 +260,7 @@ def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
     path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,"\n3"\n"1"2,3\n\xff,4\n5,6\n"7')
     found = [row for _, row in read(path)]
     assert found[0] == {"a": "1", "b": "x\ny"}
-    assert found[1] == RowFault(2, "line 5: it has 3 fields, but the header has 2", (5, 6), '1,2,"\n3"')
+    assert found[1] == RowFault(2, "line 5: the row has 3 fields, but the header has 2", (5, 6), '1,2,"\n3"')
     assert found[2].reason.startswith("line 7: not valid CSV: ")
     assert found[3] == RowFault(4, "line 8: not valid UTF-8", (8, 8), "\udcff,4")
     assert found[4] == {"a": "5", "b": "6"}
@@ -277,7 +277,7 @@ def test_a_quote_that_is_not_closed_takes_no_other_row(
     path.write_text('a\n1\n"2\n3\n4\n5\n')
     found = [row for _, row in read(path)]
     assert [row for row in found if not isinstance(row, RowFault)] == [{"a": each} for each in "1345"]
-    why = "unexpected end of data, 3 lines later" if most > 6 else "no end within 6 characters, 2 lines later"
+    why = "unexpected end of data, 3 lines later" if most > 6 else "no closing quote within 6 characters, 2 lines later"
     reason = f"line 3: not valid CSV: a quote that opens here is not closed ({why})"
     assert found[1] == RowFault(2, reason, (3, 3), '"2')
 
@@ -295,7 +295,7 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
 def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_bytes(b'\xef\xbb\xbf[{"a": 1}, ["\xc3\xa9", null], {}]')
-    reason = 'item 2: it is a list; a row is a JSON object such as {"question": "..."}'
+    reason = 'item 2 is a list; expected a JSON object such as {"question": "..."}'
     rows = [(1, {"a": 1}), (2, RowFault(2, reason, text='["é", null]')), (3, {})]
     for start in range(5):
         assert read(path, start) == rows[start:]
@@ -304,12 +304,12 @@ def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"a": 1}', "is a dict; give an array of objects, or JSON Lines"),
+        (b'{"a": 1}', "must contain a JSON array or JSON Lines, not a dict"),
         (b"[1,", "is not valid JSON: Expecting value: line 1 column 4"),
-        (b"[NaN]", "is not valid JSON: NaN is not valid JSON; write null, or a string"),
+        (b"[NaN]", "is not valid JSON: NaN is not valid JSON; write null or a string"),
         (b'["\xff"]', "is not valid JSON: 'utf-8' codec can't decode byte 0xff in position 2"),
         (b"[" * 100_000, "is not valid JSON: "),
-        (b"[" + b" " * 99_999 + b"]", "is larger than 100,000 bytes, the limit of a JSON array; use JSON Lines"),
+        (b"[" + b" " * 99_999 + b"]", "exceeds 100,000 bytes, the limit for a JSON array; use JSON Lines"),
     ],
     ids=["object", "end", "constant", "bytes", "depth", "size"],
 )
@@ -328,7 +328,7 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
     endings = ("jsonl", "NDJSON", "json", "csv", "parquet", "pq")
     assert [row_file(f"a/b.{end}").kind for end in endings] == ["jsonl", "jsonl", "json", "csv", "parquet", "parquet"]
     assert row_file("a.txt", "csv").kind == "csv"
-    with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.json'\?\)"):
+    with pytest.raises(BatchError, match=r"unknown extension '.jsonn' \(did you mean '.json'\?\)"):
         row_file("a.jsonn")
     with pytest.raises(BatchError, match="unknown kind 'xml'"):
         row_file("a.txt", "xml")  # type: ignore[arg-type]
@@ -418,5 +418,5 @@ def test_a_line_without_an_end_is_not_read_into_memory(
     monkeypatch.setattr(row_files, "MAX_LINE", 100)
     path = tmp_path / name
     path.write_text("a\n" + "x" * 100_000, encoding="utf-8")
-    with pytest.raises(BatchError, match=rf"{name}:2: the line is longer than 100; is it a file of rows\?"):
+    with pytest.raises(BatchError, match=rf"{name}:2: line is longer than 100; check that this is a file of rows"):
         read(path)

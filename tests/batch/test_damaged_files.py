@@ -181,7 +181,7 @@ def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> 
 )
 def test_a_database_with_more_in_it_is_refused(stopped: BatchJob, table: str) -> None:
     changed(database_of(stopped), table)
-    assert "(it contains other tables)" in told_of(stopped)
+    assert "(the file contains other tables)" in told_of(stopped)
 
 
 # Changes of an answer in the database; each is found by its checksum.

@@ -241,7 +241,7 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
         other.execute("CREATE TABLE precious (x)")
     before = left(tmp_path)
     with pytest.raises(
-        BatchError, match=r"out.jsonl.run is damaged or is not a run database \(it contains other tables\)"
+        BatchError, match=r"out.jsonl.run is damaged or is not a run database \(the file contains other tables\)"
     ):
         opened(tmp_path)
     assert left(tmp_path) == before
