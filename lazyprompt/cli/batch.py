@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
 # Parts of a row other than slot values.
 _NO_SLOTS = ("history", "tools", "label", "id")
-# Generous limits, so that a slow response or a minute of downtime does not end a run.
+# Generous retry and time limits, so that a slow response or a minute of downtime does not end a run.
 _RETRIES, _TIMEOUT = 8, 600.0
 # The option or argument for each setting that an error can name.
 _OPTIONS = {
@@ -193,7 +193,7 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
         return partial(_ask, options)
     for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
         if options.get(name) is not None:
-            raise WrongUseError(f"--{name.replace('_', '-')}", "this option applies to model calls; add --run")
+            raise WrongUseError(f"--{name.replace('_', '-')}", "this option applies only to model calls; add --run")
     if options["engine"] == "ray":
         from lazyprompt.batch.ray_engine import run_on_ray
 
@@ -216,7 +216,7 @@ def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
             return call_batch(CallJob(job, module, limits, _fields(options)), **how)
         except BatchError as error:
             failure = error
-    # Raise the error outside the context, which would attribute it to a model option.
+    # Raise the error outside the `with` block, which would attribute it to a model option.
     raise failure
 
 

@@ -52,7 +52,7 @@ class _Turns(NamedTuple):
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input for a turn that continues after tool results, which includes only the template's values."""
+        """Return the input for a turn that continues after tool results; it contains only the template's values."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
@@ -177,7 +177,9 @@ class _Talk:
     def _obey(self, name: str, argument: str) -> None:
         if name not in _COMMANDS:
             known = did_you_mean(name, _COMMANDS)
-            raise WrongUseError(name, f"unknown command{known}; /help lists the commands, and // starts text with /")
+            raise WrongUseError(
+                name, f"unknown command{known}; use /help to list the commands, or // to start text with /"
+            )
         needed, _, do = _COMMANDS[name]
         if needed and not argument:
             raise WrongUseError(name, f"missing {needed}; use {name} {needed}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOUND = 1
 _PLACEHOLDERS = {"bos_token": "<s>", "eos_token": "</s>"}
-_DIALECTS = ("v2", "agentschema", "v1")  # names repeated because importing the dialects takes 160 ms
+_DIALECTS = ("v2", "agentschema", "v1")  # these names are repeated because importing them takes 160 ms
 
 
 @click.command("check")
@@ -130,9 +130,9 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     r"""Report what a model's chat template supports.
 
     PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template renders short chats. The report states
-    whether it supports a system text, tools and arguments as JSON, and whether earlier text stays the same as a chat
-    grows. It also states whether training teaches the model to stop, and whether the template can be bridged or
-    replaced by markers.
+    whether the template supports a system text, tools and arguments as JSON, and whether earlier text stays the same
+    as a chat grows. The report also states whether training teaches the model to stop, and whether the template can be
+    bridged or replaced by markers.
 
     \b
     Examples:

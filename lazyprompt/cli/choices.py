@@ -10,7 +10,7 @@ from lazyprompt.errors import did_you_mean
 
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
-else:  # click 8.1 takes no type argument
+else:  # click.Choice is not generic in click 8.1
     _Choice = click.Choice
 
 

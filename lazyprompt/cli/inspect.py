@@ -79,8 +79,8 @@ def command(
 ) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
-    It also shows warnings. PROMPT_FILE can be a prompt file, as for lazyprompt render. It can also be a prompter in
-    Python, as module:name or path/to/file.py:name, which runs that module's code. Finally, it can be a saved payload: a
+    The command also shows warnings. PROMPT_FILE can be a prompt file, as for lazyprompt render. PROMPT_FILE can also be
+    a prompter in Python, as module:name or path/to/file.py:name; that module's code is run. A saved payload can be a
     .json file, the first line of a .jsonl file, or - for standard input.
 
     On a terminal, slots are coloured and untrusted text is underlined; in a pipe, each line begins with its slot.
@@ -230,7 +230,7 @@ def is_reference(text: str) -> bool:
 
 
 def prompter_at(reference: str) -> PromptRequest:
-    """Import the prompter that a reference points to. This runs the module's code.
+    """Import the prompter that a reference points to. The import runs the module's code.
 
     Args:
         reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``. The name refers to
@@ -302,7 +302,7 @@ def _user_code(what: str) -> Generator[None]:
 def _line_of(error: BaseException) -> str:
     """Return the line of user code that raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
-        return ""  # the message already contains the line
+        return ""  # the error message already contains the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     last = frames[-1] if frames else None
     if last is None or last.filename == __file__:

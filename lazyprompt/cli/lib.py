@@ -44,7 +44,7 @@ class _Library(TypedDict):
 def command(context: click.Context) -> None:
     """List, show and compare the prompts of a library.
 
-    Its files are named key[.language][@version].prompty.
+    The files are named key[.language][@version].prompty.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -56,8 +56,8 @@ def command(context: click.Context) -> None:
 def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""List the prompts of a directory or package; DIR is the same as --dir.
 
-    The columns are the key, its languages and its versions, with the newest last. A - means the default language, or a
-    file without a version.
+    The columns are the key, its languages and its versions, with the newest last. A hyphen means the default language,
+    or a file without a version.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
             prompt = library.get(*wanted)
             facts |= {"dialect": prompt.dialect, **prompt.spec.to_dict()}
             if isinstance(model := facts.get("model"), dict):
-                model.pop("connection", None)  # it may contain keys
+                model.pop("connection", None)  # connection settings may contain keys
             text = prompt.instructions
     if as_json:
         return write_json({**facts, "template": text})

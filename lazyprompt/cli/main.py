@@ -16,7 +16,7 @@ from lazyprompt._version import __version__
 from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# Each command is `command` in the module with its name, except `check-template`, which is in the module of `check`.
+# Each command is `command` in the module of the same name; `check-template` is in the module `check`.
 # The summaries are repeated here so that --help imports no command. To add a command, write its module and add a line.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",

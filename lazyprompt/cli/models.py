@@ -51,7 +51,7 @@ def sources_help() -> str:
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    # \b tells click not to wrap the table.
+    # The character \b tells click not to wrap the table.
     return "\b\n" + "\n".join(table(rows))
 
 
@@ -226,7 +226,7 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
 
     try:
         source_named(source).client(ClientSettings(None, None, 1.0, 0, {})).params(params)
-    except MissingExtraError:  # reported when the model is called
+    except MissingExtraError:  # a missing package is reported when the model is called
         return True
     except ModuleError:
         return False

@@ -128,7 +128,7 @@ class PromptRequest:
             return self.value(name, stdin.value(where, text))
         try:
             return medium.from_file(text[1:])
-        except (MediaError, ValueError) as error:  # a path with a NUL character is a ValueError
+        except (MediaError, ValueError) as error:  # a path with a NUL character raises a ValueError
             # The rest of the message contains advice for Python code.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
 
@@ -227,7 +227,7 @@ def read_prompt(
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # A family changes the prompter's markers and system text, whereas a provider receives the model's name.
+    # A model family changes the prompter's markers and system text; a provider only receives the model's name.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -319,7 +319,7 @@ def open_file(options: Options) -> PromptRequest | None:
             from lazyprompt.files.references import References
 
             place, env = Path(name), options.get("env")
-            # A command without --env shows the prompt without sending it.
+            # Commands without --env only display the prompt, so environment values stay hidden.
             environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
             allowed = tuple(map(Path, roots))
             # No command uses the connection settings, so their references need not be resolved.
@@ -364,6 +364,6 @@ def _read_input(
         # Piped text is never a reference to a file.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # For a text alone, the prompter's error message shows the dict to pass.
+            # Return the text without a name: the prompter's own error then shows the expected dict.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None

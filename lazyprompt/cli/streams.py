@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The maximum size, in bytes, of a file that an option can name.
 _MOST = 268_435_456
-# Path prefixes for the streams that a shell opens for this process; they are allowed even for pipes.
+# Path prefixes of streams that a shell opens for this process; these paths may refer to pipes.
 _OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
@@ -176,7 +176,7 @@ def file_text(where: str, path: str, advice: str = "") -> str:
         raise WrongUseError(where, f"the file name is empty{advice}")
     try:
         data = _read_bytes(path)
-    except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
+    except (OSError, ValueError) as error:  # a path with a NUL character raises a ValueError
         raise WrongUseError(where, f"{path}: {reason(error)}{advice}") from error
     return _decode(data, where, path)
 

@@ -43,8 +43,8 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
 
     DIR is a prompt library, and FILE is a single prompt file; the default is the current directory. The first line of
     output is the page's URL, which only this machine can open, and only with its token. The page shows the prompt for
-    each model family and provider, the tokens in each slot, and the effect of hostile values. It saves files unless
-    another program has changed them. It loads nothing from the network. Ctrl-C stops the studio.
+    each model family and provider, the tokens in each slot, and the effect of hostile values. The page saves files
+    unless another program has changed them. Nothing is loaded from the network. Ctrl-C stops the studio.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def _serve(app: ASGIApp, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # it would contain the token
+        access_log=False,  # the access log would contain the token
         date_header=False,
         server_header=False,
         proxy_headers=False,

@@ -94,7 +94,9 @@ def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
     from lazyprompt.testing.report import Report
 
     if options["update"] and options["against"]:
-        raise WrongUseError("--update", "this option accepts all changes; remove --against")
+        raise WrongUseError(
+            "--update", "this option accepts all changes, so there is nothing to compare; remove --against"
+        )
     places = [Path(each) for each in options["paths"] or (".",)]
     files = _case_files(places, options["roots"])
     report = Report(options["against"] is not None, keeps_names=options["form"] == "junit")
@@ -169,7 +171,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
             if value is not None:
                 raise WrongUseError(option, "this option requires a model; add --run")
         if options["allow_code"]:
-            raise WrongUseError("--allow-code", "this option applies to response checks; add --run")
+            raise WrongUseError("--allow-code", "this option applies only to response checks; add --run")
         return None
     from lazyprompt.cli.models import file_model, open_model
     from lazyprompt.modules.sources import SOURCES

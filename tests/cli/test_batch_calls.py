@@ -55,8 +55,8 @@ def test_the_answers_are_written_and_what_they_took_is_said(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--source", "openai"], "--source: this option applies to model calls; add --run"),
-        (["--rpm", "5"], "--rpm: this option applies to model calls; add --run"),
+        (["--source", "openai"], "--source: this option applies only to model calls; add --run"),
+        (["--rpm", "5"], "--rpm: this option applies only to model calls; add --run"),
         (["--run"], "--source: no model is set"),
         (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),

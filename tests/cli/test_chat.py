@@ -165,7 +165,7 @@ def test_the_first_turn_without_an_answer_ends_it(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"/sav x", "/sav: unknown command (did you mean '/save'?); /help lists the commands, and // starts text"),
+        (b"/sav x", "/sav: unknown command (did you mean '/save'?); use /help to list the commands, or // to start"),
         (b"/", "/: unknown command; "),
         (b"/save", "/save: missing FILE; use /save FILE"),
         (b"/system ", "/system: missing TEXT; use /system TEXT"),

@@ -342,7 +342,7 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
         (("old",), "PATH: no test cases in old; add NAME.test.yaml next to a prompt"),
         (("old.prompty",), "PATH: no test cases in old.prompty; add old.test.yaml"),
         (("--url", "http://x"), "--url: this option requires a model; add --run"),
-        (("--update", "--against", "old"), "--update: this option accepts all changes; remove --against"),
+        (("--update", "--against", "old"), "--update: this option accepts all changes, so there is nothing"),
     ],
 )
 def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:

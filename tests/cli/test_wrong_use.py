@@ -82,7 +82,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--set", "a=1", "--set", "b=\udcff"], "--set: the text is not valid UTF-8"),
         (["render", "--input", "x", "--label", "\udcff"], "--label: the text is not valid UTF-8"),
         (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not valid UTF-8"),
-        (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca format doesn't support chats"),
+        (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca form has no turns"),
         (["render", *ASSISTANT, "--tools", "t.json"], "--tools: this prompter was created with the tools get_weather"),
         # Errors of several lines are joined to one, and cannot speak to the terminal.
         (["render", "p.yaml"], "PROMPT_FILE: p.yaml:2:15: mapping values are not allowed"),
