@@ -66,8 +66,8 @@ class PageTokens(NamedTuple):
 
     Attributes:
         token: The token that each request must contain.
-        ticket: A one-time code that the browser exchanges for the token. The browser is started with this code because
-            other users of this machine can see the URL.
+        ticket: A one-time code that the browser exchanges for the token. The browser is started with this code
+            instead of the token, because other users of this machine can see the URL.
     """
 
     token: str
@@ -236,7 +236,7 @@ async def _error_response(_: Request, error: Exception) -> Response:
 
 
 def _send_file(request: Request) -> Response:
-    """Return one of the page's own files; any other name is not found."""
+    """Return one of the page's own files; any other name returns status 404."""
     name: str = request.path_params.get("name", "index.html")
     static = files("lazyprompt.studio").joinpath("static")
     suffix = name.rpartition(".")[2]

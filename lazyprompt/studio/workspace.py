@@ -121,15 +121,15 @@ class Workspace:
             found += self._scan(directory)
             if len(found) > MOST_FILES or number > _MOST_DIRECTORIES:
                 raise PromptFileError(
-                    f"{self.root}: more than {MOST_FILES} prompt files or {_MOST_DIRECTORIES} directories; use the "
-                    "directory of a library, or one file"
+                    f"{self.root}: more than {MOST_FILES} prompt files or {_MOST_DIRECTORIES} directories; open a "
+                    "library directory or a single file"
                 )
         return tuple(sorted(found))
 
     def _scan(self, directory: str) -> Iterator[WorkspaceFile]:
         try:
             entries = [*os.scandir(self.root / directory)]
-        except OSError as error:  # deleted in the meantime, or not readable
+        except OSError as error:  # the directory was deleted in the meantime or is not readable
             raise PromptFileError(f"{self.root / directory}: cannot be read: {error.strerror or error}") from error
         for each in entries:
             if _is_prompt(each.name) and each.is_file() and self._leads_within(f"{directory}{each.name}"):

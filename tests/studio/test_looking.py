@@ -267,13 +267,13 @@ def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) 
     assert "must be of kind integer" in seen["error"]["message"]
     gone = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
     assert gone["attacked"] is None
-    with pytest.raises(WrongRequestError, match=r"no attack 'tunr' \(did you mean 'turn'\?\)"):
+    with pytest.raises(WrongRequestError, match=r"unknown attack 'tunr' \(did you mean 'turn'\?\)"):
         look(made(tmp_path), inputs=VALUES, attack={"id": "tunr", "slot": "order"})
 
 
 def test_what_is_unknown_is_told(tmp_path: Path) -> None:
     looking = made(tmp_path)
-    assert "no counter" in look(looking, inputs=VALUES, counter="aproximate")["error"]["message"]
+    assert "unknown counter" in look(looking, inputs=VALUES, counter="aproximate")["error"]["message"]
     assert "flast" in look(looking, inputs=VALUES, form="flast")["error"]["message"]
     assert "nobody-knows" in look(looking, inputs=VALUES, model="nobody-knows")["error"]["message"]
 

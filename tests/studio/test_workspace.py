@@ -86,9 +86,9 @@ def test_no_path_leads_out(root: Path, tmp_path: Path, path: str) -> None:
     (root / "out.prompty").symlink_to(tmp_path / "secret.prompty")
     (root / "outside").symlink_to(tmp_path)
     workspace = Workspace.of(root)
-    with pytest.raises(PromptFileMissingError, match="not a prompt file of this workspace"):
+    with pytest.raises(PromptFileMissingError, match="not a prompt file in this workspace"):
         workspace.read(path)
-    with pytest.raises(PromptFileMissingError, match="not a prompt file of this workspace"):
+    with pytest.raises(PromptFileMissingError, match="not a prompt file in this workspace"):
         workspace.save(path, "x", None)
     assert (tmp_path / "secret.prompty").read_text() == TEXT
 
@@ -110,7 +110,7 @@ def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
     with pytest.raises(PromptFileMissingError, match="no such directory or file"):
         Workspace.of(tmp_path / "nowhere")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(PromptFileError, match=r"whose name ends with .prompty, .yaml, .yml"):
+    with pytest.raises(PromptFileError, match=r"a name that ends with .prompty, .yaml, .yml"):
         Workspace.of(tmp_path / "a.txt")
 
 
