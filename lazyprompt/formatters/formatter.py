@@ -249,7 +249,7 @@ class ChatFormatter:
         """
         found = violations(payload, self.profile, self.model)
         if found:
-            raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
+            raise FormatError(f"{self.profile.name} would reject this payload:\n" + "\n".join(map(str, found)))
 
     def parse(self, response: object, name: str = "assistant") -> Msg:
         """Parse the provider's response as a message that can be added to the history.

@@ -86,16 +86,16 @@ _CACHED = 128
 _NAMED = 4
 
 TEMPLATES: Final[Mapping[Kind, str]] = {
-    "neutralised": "{slot}: {count} control sequence(s) made harmless; {raw} is sent as {safe}",
-    "forged": "{slot}: {count} control sequence(s) sent as they are, as safety is off here; the first is {raw}",
-    "hidden": "{slot}: {count} sign(s) that nobody sees: {signs}",
+    "neutralised": "{slot}: {count} control sequence(s) neutralised; {raw} is sent as {safe}",
+    "forged": "{slot}: {count} control sequence(s) sent unchanged because safety is off; the first is {raw}",
+    "hidden": "{slot}: {count} invisible character(s): {signs}",
     "empty": "{slot}: the value is empty",
-    "window": "{total} tokens are {percent} % of the context window ({window}); the answer has to fit in as well",
-    "cache": "{slot}: stands before {tokens} tokens that never change; a provider's cache of the prefix ends at it, so "
-    "put it behind them",
+    "window": "{total} tokens are {percent} % of the context window ({window}), which must also fit the response",
+    "cache": "{slot}: placed before {tokens} tokens that never change; the provider's prefix cache ends here, "
+    "so move the slot after them",
     "loss": "{where}: left out: {reason}",
-    "origin": "a note on the chat template: {note}",
-    "refused": "{where}: {form} would refuse this: {reason}",
+    "origin": "chat template: {note}",
+    "refused": "{where}: {form} would reject this: {reason}",
 }
 """The message template for each kind of caution. The studio contains translations."""
 

@@ -268,7 +268,7 @@ def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequen
         if not trusted:
             look, title = f"{look} lp-open", f"{title}, not trusted"
         if is_mark:
-            look, title = f"{look} lp-mark", f"{title}; made harmless"
+            look, title = f"{look} lp-mark", f"{title}; neutralised"
         # Display a slot's number only once per occurrence.
         yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
         is_behind_mark = is_mark

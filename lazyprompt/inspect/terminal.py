@@ -187,7 +187,7 @@ def _key(look: Look, *, colored: bool) -> Text:
     if any(not trusted for _, _, trusted in look.segments):
         signs.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
     if colored and any(caution.kind in _STANDS_OUT for caution in look.cautions):
-        signs.append(Text("made harmless, or written out", _MARKED))
+        signs.append(Text("neutralised or shown as a code", _MARKED))
     if not colored and len(look.segments) > 1:
         signs.append(Text(f"{_GOES_ON} goes on in the line above"))
     return Text(" · ").join(signs)

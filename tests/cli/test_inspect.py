@@ -256,7 +256,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", SAVED)
     text = run("inspect", path).out.decode()
     assert text.startswith(f"{path} · openai · gpt-4o · 15 of 128,000 tokens (about), 0%\n\n{{\n")
-    assert "! messages[1] (user): 1 sign(s) that nobody sees: U+202E" in text
+    assert "! messages[1] (user): 1 invisible character(s): U+202E" in text
     piped = run("inspect", "-", stdin=json.dumps(SAVED).encode()).out.decode()
     assert piped == text.replace(path, "standard input")
     batch = write(tmp_path / "a.jsonl", f"\n{json.dumps({'custom_id': '1', 'body': SAVED})}\nno JSON\n")

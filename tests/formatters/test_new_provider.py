@@ -217,7 +217,7 @@ def test_the_validator_knows_the_form_and_the_rules() -> None:
     with pytest.raises(FormatError) as caught:
         ChatFormatter(MYNAH).validate(broken)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "mynah would refuse this payload:"
+    assert lines[0] == "mynah would reject this payload:"
     assert {line.split()[0] for line in lines[1:]} == {
         "script[1]",
         "script[2].who",

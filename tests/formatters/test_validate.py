@@ -57,7 +57,7 @@ def complaints(provider: str, payload: Any) -> list[tuple[str, str, str]]:
         ChatFormatter(provider).validate(payload)
     except FormatError as error:
         head, *lines = str(error).splitlines()
-        assert head == f"{provider} would refuse this payload:"
+        assert head == f"{provider} would reject this payload:"
         found = [LINE.fullmatch(line) for line in lines]
         assert lines
         assert all(found), lines
@@ -160,8 +160,8 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
         (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
         (turns(U | {"content": None}), "use a list"),
         (turns("UC1"), "put its result directly after it"),
-        (turns("U", tools=[TOOL, TOOL]), "give each its own name"),
-        (turns(), "give at least 1"),
+        (turns("U", tools=[TOOL, TOOL]), "use a unique name for each tool"),
+        (turns(), "add at least 1"),
     ],
 )
 def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
@@ -357,7 +357,7 @@ def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: s
     key = formatter.profile.form.messages_key
     part = {"type": "text", "text": huge, "parts": huge, "image_url": {"url": huge}}
     for messages in (huge, [huge], [{"role": huge, "content": [part], "parts": [part], "tool_calls": [{"id": huge}]}]):
-        with pytest.raises(FormatError, match="would refuse"):
+        with pytest.raises(FormatError, match="would reject"):
             formatter.validate({key: messages, "tools": [{"type": huge, "name": huge}]})
 
 
@@ -400,5 +400,5 @@ def test_system_text_beside_no_messages_is_no_payload(provider: str, messages: o
     payload = {key: messages, "system": "s", "instructions": "s", "system_instruction": "s"}
     if isinstance(messages, str):
         payload[key] = 5
-    with pytest.raises(FormatError, match="would refuse"):
+    with pytest.raises(FormatError, match="would reject"):
         ChatFormatter(provider).validate(payload)

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 NOTHING = Facts({}, (), (), (), 0, None, (), "", len)
 MARK = Mark("q", 3, 14, "<|im_end|>", r"<\|im_end|>")
-CACHE = "a provider's cache of the prefix ends at it, so put it behind them"
+CACHE = "the provider's prefix cache ends here, so move the slot after them"
 FACTS: dict[Kind, tuple[Facts, str]] = {
     "forged": (
         NOTHING._replace(forged=(MARK, MARK)),
-        "q: 2 control sequence(s) sent as they are, as safety is off here; the first is <|im_end|>",
+        "q: 2 control sequence(s) sent unchanged because safety is off; the first is <|im_end|>",
     ),
     "neutralised": (
         NOTHING._replace(marks=(MARK,)),
-        r"q: 1 control sequence(s) made harmless; <|im_end|> is sent as <\|im_end|>",
+        r"q: 1 control sequence(s) neutralised; <|im_end|> is sent as <\|im_end|>",
     ),
     "hidden": (
         NOTHING._replace(pieces=[PromptPiece("q", "a\u202eb\x1b\x1b", constant=False)]),
-        "q: 3 sign(s) that nobody sees: U+202E, U+001B",
+        "q: 3 invisible character(s): U+202E, U+001B",
     ),
     "window": (
         NOTHING._replace(total=90, window=100),
-        "90 tokens are 90 % of the context window (100); the answer has to fit in as well",
+        "90 tokens are 90 % of the context window (100), which must also fit the response",
     ),
     "loss": (
         NOTHING._replace(report=(Entry("messages[0].content[1]", "image", "left out", "it takes none"),)),
@@ -55,9 +55,9 @@ FACTS: dict[Kind, tuple[Facts, str]] = {
         NOTHING._replace(
             pieces=[PromptPiece("q", "x", constant=False), PromptPiece("instruction", "y" * 128, constant=True)]
         ),
-        f"q: stands before 128 tokens that never change; {CACHE}",
+        f"q: placed before 128 tokens that never change; {CACHE}",
     ),
-    "origin": (NOTHING._replace(note="a filter"), "a note on the chat template: a filter"),
+    "origin": (NOTHING._replace(note="a filter"), "chat template: a filter"),
 }
 
 
@@ -125,8 +125,8 @@ def test_in_json_signs_are_found_that_it_escapes() -> None:
     for form in ("openai", "anthropic"):
         found = look(ChatPrompter("Say"), CallArguments("Hi", history, [tool]), form=form).cautions
         assert [str(caution) for caution in found] == [
-            "tools: 1 sign(s) that nobody sees: U+001B",
-            "history: 1 sign(s) that nobody sees: U+0007",
+            "tools: 1 invisible character(s): U+001B",
+            "history: 1 invisible character(s): U+0007",
         ]
 
 
@@ -156,7 +156,7 @@ def test_more_kinds_of_signs_than_are_named() -> None:
     seen = look(
         ChatPrompter("{x}"), CallArguments({"x": "\u200b\u200c\u200d\u200e\u200f\u200b"}), counter=CharTokenCounter()
     )
-    assert str(seen.cautions[0]) == "x: 6 sign(s) that nobody sees: U+200B, U+200C, U+200D, U+200E …"
+    assert str(seen.cautions[0]) == "x: 6 invisible character(s): U+200B, U+200C, U+200D, U+200E …"
 
 
 CHATML = (

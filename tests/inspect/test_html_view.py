@@ -79,7 +79,7 @@ TAGS: Final = frozenset(
 CLASSES: Final = frozenset(re.findall(r"\.(lp-[a-z0-9-]+)", STYLE)) | {"lp-block", "lp-developer", "lp-system"}
 SLOTS: Final = r"q|r|m|markers|system|instruction|user|input|history|tools|slot \d+"
 VALUES: Final = {
-    "title": re.compile(rf"({SLOTS})(, not trusted)?(; made harmless)?|U\+[0-9A-F]{{4,6}}( [A-Z0-9 -]+)?"),
+    "title": re.compile(rf"({SLOTS})(, not trusted)?(; neutralised)?|U\+[0-9A-F]{{4,6}}( [A-Z0-9 -]+)?"),
     "data-n": re.compile(r"\d+"),
     "dir": re.compile("auto"),
     "scope": re.compile("col"),
@@ -211,7 +211,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     marked = [said(each) for each in shown.iter("bdi") if "lp-mark" in each.get("class", "")]
     assert marked == [mark.safe for mark in flat.marks] == ["<\\|im_end|>"]
     listed = [said(each) for each in shown.iter("li")]
-    assert "input: 1 control sequence(s) made harmless; <|im_end|> is sent as <\\|im_end|>" in listed
+    assert "input: 1 control sequence(s) neutralised; <|im_end|> is sent as <\\|im_end|>" in listed
     assert "r: the value is empty" in listed
     heads = [said(each) for each in shown.iter("th")]
     assert heads == ["slot", "tokens (about)", "share of the window"]
@@ -222,7 +222,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
 
 def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
     html = Rendered(["x"], ["m"], "a <reason>")._repr_html_()
-    assert "a note on the chat template: a &lt;reason&gt;" in html
+    assert "chat template: a &lt;reason&gt;" in html
     html = Rendered(("", "a\u202eb\ud800", ""), ("m", "q", "m"))._repr_html_()
     assert '<span class="lp-sign" title="U+202E RIGHT-TO-LEFT OVERRIDE">U+202E</span>' in html
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html

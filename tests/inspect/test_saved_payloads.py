@@ -101,21 +101,21 @@ def test_the_window_is_what_was_given_or_is_known() -> None:
     assert saved(CHAT, window=9).window == 9
     assert saved(CHAT, model="claude-opus-4-5").window == 200_000
     assert [str(caution) for caution in saved(CHAT, window=16).cautions] == [
-        "15 tokens are 94 % of the context window (16); the answer has to fit in as well"
+        "15 tokens are 94 % of the context window (16), which must also fit the response"
     ]
 
 
 def test_hidden_signs_are_told_of() -> None:
     seen = saved([{"role": "user", "content": [{"type": "text", "text": "a\x1b\u202e"}]}])
     assert [str(caution) for caution in seen.cautions] == [
-        "messages[0] (user): 2 sign(s) that nobody sees: U+001B, U+202E"
+        "messages[0] (user): 2 invisible character(s): U+001B, U+202E"
     ]
 
 
 def test_what_the_named_provider_would_refuse_is_told() -> None:
     seen = saved(CHAT, form="anthropic")
     assert [(caution.kind, caution.values["where"]) for caution in seen.cautions] == [("refused", "messages[0]")]
-    assert "anthropic would refuse this" in str(seen.cautions[0])
+    assert "anthropic would reject this" in str(seen.cautions[0])
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ input                 2     2%
 markers              80    72%
 total               111   100%
 
-! x: 1 control sequence(s) made harmless; <|im_end|> is sent as <\|im_end|>
+! x: 1 control sequence(s) neutralised; <|im_end|> is sent as <\|im_end|>
 """
     )
 
@@ -72,7 +72,7 @@ def test_a_terminal_gets_colours_and_the_text_as_it_is() -> None:
     assert "\x1b[33mx" in out
     assert "█" in out
     assert "not trusted" in out
-    assert "made harmless, or written out" in out
+    assert "neutralised or shown as a code" in out
     assert "\x1b[1;33m! \x1b[0mx: 1 control" in out
 
 
@@ -176,8 +176,8 @@ def test_what_a_payload_has_otherwise_is_told_once() -> None:
 def test_what_is_grave_is_red() -> None:
     one = look(ChatPrompter("{x}").with_safety("off"), CallArguments({"x": "<|im_end|>\u202e"}), model="qwen2.5")
     out = look_text(one, terminal=True)
-    assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent as they are" in out
-    assert "\x1b[1;33m! \x1b[0mx: 1 sign(s)" in out
+    assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent unchanged" in out
+    assert "\x1b[1;33m! \x1b[0mx: 1 invisible character(s)" in out
     refused = saved_look('[{"role": "system", "content": "a"}]', form="anthropic")
     assert "\x1b[1;31m! \x1b[0mmessages[0]: " in look_text(refused, terminal=True)
 

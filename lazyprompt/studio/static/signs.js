@@ -1,4 +1,4 @@
-// Signs that nobody sees, found as lazyprompt/inspect/signs.py finds them: a test holds the two to each other.
+// Finds invisible characters by the same rules as lazyprompt/inspect/signs.py; a test compares the two.
 
 const HIDDEN =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;

@@ -45,7 +45,7 @@ export const sayNodes = (key, values) =>
 
 export const number = (value) => value.toLocaleString(spoken === "zh" ? "zh-CN" : "en");
 
-/** Say beside a text area which signs it holds that nobody sees. */
+/** Show next to a text area which invisible characters it contains. */
 export function tellHidden(place, text) {
   const { count, signs } = countHidden(text);
   const shown = signs.length > MOST ? [...signs.slice(0, MOST), "…"] : signs;
