@@ -282,11 +282,11 @@ _WRITERS = (
 _THINK_AT_WILL = ("qwen3", "glm-4.5")
 
 
-def form_of(name: str) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
+def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     """Return the response format of a model.
 
     Args:
-        name: The name of a format, a model family or a model, a model repository, or the path of a model file.
+        name: The name of a format, a model family or a model, a model repository, the path of a model file, or markers.
 
     Returns:
         The format, the kind of content at the start of a response, and the markers that end a response.
@@ -294,6 +294,8 @@ def form_of(name: str) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     Raises:
         TemplateError: The name matches no known format, family or model.
     """
+    if isinstance(name, Markers):
+        return _of_family(name)
     plain = name.strip().lower()
     if plain in FORMS and plain not in FAMILIES:
         return FORMS[plain], FORMS[plain].begins, FORMS[plain].stop

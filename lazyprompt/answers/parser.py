@@ -15,6 +15,7 @@ from lazyprompt.answers.reading import FormReader
 from lazyprompt.answers.response_template import AnsweringTokenizer, ResponseTemplate, TemplateReader
 from lazyprompt.answers.values import Tools
 from lazyprompt.errors import FormatError, TemplateError
+from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolLike
 
-AnswerFormLike: TypeAlias = "str | Mapping[str, Any] | AnsweringTokenizer"
-"""The response format of a model: a name, a response template, or a transformers tokenizer."""
+AnswerFormLike: TypeAlias = "str | Markers | Mapping[str, Any] | AnsweringTokenizer"
+"""The response format of a model: a name, markers, a response template, or a transformers tokenizer."""
 
 __all__ = ["AnswerFormLike", "Delta", "ResponseParser", "ResponseStream"]
 
@@ -44,10 +45,11 @@ class ResponseParser:
     A parser stores no state, so threads can share it.
 
     Args:
-        form: The name of a format, a model family or a model, a model repository, or the path of a model file. A
-            transformers tokenizer is also accepted: its ``response_template`` is used, or else the format that its
-            chat template writes. A response template can also be passed directly. Patterns in a response
-            template run without a time limit, so pass only trusted templates.
+        form: The name of a format, a model family or a model, a model repository, or the path of a model file. Custom
+            :class:`~lazyprompt.Markers` end the response at their turn markers. A transformers tokenizer is also
+            accepted: its ``response_template`` is used, or else the format that its chat template writes. A response
+            template can also be passed directly. Patterns in a response template run without a time limit, so pass
+            only trusted templates.
         thinking: True if the prompt opened a reasoning section, so that the output starts inside it.
         tools: The tools that the model was offered: functions, dicts or names. Calls without a marker are parsed only
             if they name an offered tool. Parameters written without a type are converted to their schema type.
@@ -74,8 +76,8 @@ class ResponseParser:
             raise TemplateError(f"thinking must be True, False or None, not {thinking!r}")
         self._start: Callable[[MessageBuilder], AnswerReader]
         known = Tools(tools)
-        named = form if isinstance(form, str) else _template_or_form(form)
-        if isinstance(named, str):
+        named = form if isinstance(form, str | Markers) else _template_or_form(form)
+        if isinstance(named, str | Markers):
             thinks = opens_thought(prompt) if thinking is None and prompt is not None else thinking
             self._start = partial(FormReader, _plan(named, known, thinking=thinks))
         else:
@@ -133,7 +135,7 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     return form_in("\n".join(texts))
 
 
-def _plan(name: str, tools: Tools, *, thinking: bool | None) -> AnswerPlan:
+def _plan(name: str | Markers, tools: Tools, *, thinking: bool | None) -> AnswerPlan:
     found, begins, stop = form_of(name)
     if thinking is not None:
         begins = "thought" if thinking else "answer"

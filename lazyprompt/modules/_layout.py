@@ -37,12 +37,12 @@ class PromptLayout(NamedTuple):
     Attributes:
         template: The chat template, or None if markers are used instead.
         markers: The markers.
-        answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts.
+        answers: The format of the model's responses, as :class:`~lazyprompt.ResponseParser` accepts it.
     """
 
     template: ChatTemplate | None
     markers: Markers
-    answers: str
+    answers: str | Markers
 
     @property
     def bos(self) -> str:
@@ -135,21 +135,23 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
     # Prefer the template's text to the model's name, which may be that of another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
-    return PromptLayout(template, template.markers, answers or form_in(text, _known_form_or_default(base_model)))
+    return PromptLayout(template, template.markers, answers or form_in(text, _known_form(base_model) or "hermes"))
 
 
 def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
-    if isinstance(markers, Markers):
-        return PromptLayout(None, markers, answers or _known_form_or_default(markers.family or base_model))
-    return PromptLayout(None, Markers.for_model(markers), answers or _known_form_or_default(markers))
+    if isinstance(markers, str):
+        return PromptLayout(None, Markers.for_model(markers), answers or _known_form(markers) or "hermes")
+    # Markers without a family don't define how the model writes tool calls, but the model's name may.
+    named = "" if markers.family else _known_form(base_model)
+    return PromptLayout(None, markers, answers or named or markers)
 
 
-def _known_form_or_default(name: str) -> str:
-    """Return the name if it is a known response format, or ``hermes``, lazyprompt's default format."""
+def _known_form(name: str) -> str:
+    """Return the name if it is a known response format, family or model, and otherwise an empty string."""
     try:
         ResponseParser(name)
     except TemplateError:
-        return "hermes"
+        return ""
     return name
 
 

@@ -177,3 +177,14 @@ def test_a_wrong_option_is_an_error(wrong: dict[str, object], error: type[LazyPr
 def test_a_parser_travels_between_processes() -> None:
     parser = pickle.loads(pickle.dumps(ResponseParser("qwen3.5", tools=TOOLS)))  # noqa: S301 - our own bytes
     assert said(parser.parse(EXAMPLES["qwen-xml"][0][0])) == EXAMPLES["qwen-xml"][0][1]
+
+
+def test_custom_markers_end_the_response() -> None:
+    """The response went on into the next turn if an engine ignored the stop texts."""
+    parser = ResponseParser(Markers(soh="<human>", eoh="</human>", soa="<bot>", eoa="</bot>"))
+    assert parser.parse("So it is.</bot>\n<human>And").content == "So it is."
+    assert parser.parse("So it is.\n<human>And").content == "So it is."
+    stream = parser.stream()
+    assert [delta.text for delta in stream.feed("So it is.</b")] == ["So it is."]
+    assert stream.feed("ot>\nAnd") == []
+    assert stream.finish().content == "So it is."

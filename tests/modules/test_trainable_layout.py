@@ -223,9 +223,9 @@ def test_the_form_of_answers_may_be_in_the_template_for_tools(folder: Path) -> N
 def test_the_form_of_answers_is_that_of_the_markers() -> None:
     assert module("Qwen/Qwen3-Coder-30B", engine="vllm").layout.answers == "Qwen/Qwen3-Coder-30B"
     assert module("nobody/knows-it", markers="mistral-v3").layout.answers == "mistral-v3"
-    assert module("nobody/knows-it", markers=Markers(family="nobody")).layout.answers == "hermes"
-    # Those of a template have a family of no model.
-    assert module("nobody/knows-it", markers=ChatTemplate.load(CHATML).markers).layout.answers == "hermes"
+    assert module("Qwen/Qwen3-Coder-30B", markers=Markers(eoa="</bot>")).layout.answers == "Qwen/Qwen3-Coder-30B"
+    for markers in (Markers(eoa="</bot>"), Markers(family="nobody"), ChatTemplate.load(CHATML).markers):
+        assert module("nobody/knows-it", markers=markers).layout.answers == markers
 
 
 @pytest.mark.parametrize(
