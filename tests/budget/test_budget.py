@@ -81,7 +81,7 @@ def test_a_budget_can_be_pickled() -> None:
 
 @pytest.mark.parametrize("bad", ["text", said("user", "x"), Msg("user", "x", "user"), [1], ["text"], [None]])
 def test_what_is_no_list_of_messages_is_refused(bad: Any) -> None:
-    with pytest.raises(HistoryError, match="give a list of Msg or message dicts|must be a pair"):
+    with pytest.raises(HistoryError, match="must be a list of Msg or message dicts|must be a pair"):
         Budget(40, CHARS).fit(bad)
 
 

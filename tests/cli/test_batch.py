@@ -190,7 +190,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
             ["--tokens", "anthropic:m"],
             "--tokens: 'anthropic:m' cannot count rows; expected one of approximate, chars, ",
         ),
-        (["--tokens", "tiktoken"], "--tokens: tiktoken needs an argument"),
+        (["--tokens", "tiktoken"], "--tokens: tiktoken requires an argument"),
         (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; use another"),
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: directory no does not exist"),
         (["--rejects", "no/x"], "--rejects: no/x: directory no does not exist"),
@@ -247,7 +247,7 @@ def test_columns_that_no_prompt_can_use(
 
 
 def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
-    assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith("PROMPT_FILE: no.yaml:1:1: there is no")
+    assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith("PROMPT_FILE: no.yaml:1:1: file not found")
     assert fault(run("batch", "say.yaml", "no.jsonl", "-o", "o")).startswith("ROWS: no.jsonl cannot be read: No such")
     assert fault(run("batch", "say.yaml", "data.txt", "-o", "o")).startswith("ROWS: data.txt: unknown extension '.txt'")
     assert fault(run("batch", "say.yaml", "data.jsonl")) == "--output: Missing option '-o' / '--output'."

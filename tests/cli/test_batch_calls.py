@@ -58,7 +58,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
         (["--source", "openai"], "--source: this option applies only to model calls; add --run"),
         (["--rpm", "5"], "--rpm: this option applies only to model calls; add --run"),
         (["--run"], "--source: no model is set"),
-        (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
+        (["--run", "--source", "opanai"], "--source: unknown source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),
         (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes responses in its own format"),
         (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: this option is for local models"),

@@ -72,7 +72,7 @@ def test_json(run: Run) -> None:
         (("none.jsonl", "--provider", "openai"), "FILE: none.jsonl: No such file"),
         (("calls.jsonl",), "--provider"),
         (("empty.jsonl", "--provider", "openai"), "FILE: empty.jsonl contains no calls"),
-        (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 is a str, not an object"),
+        (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 must be an object, not str"),
     ],
 )
 def test_wrong_use_names_the_option(run: Run, arguments: tuple[str, ...], fault: str) -> None:

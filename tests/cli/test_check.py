@@ -210,7 +210,7 @@ BROKEN = {
         "loop.md: circular includes",
         "{% ",
     ),
-    "a YAML bomb": (front(BOMB), "7:8", "invalid frontmatter: more than 100000 values", "*"),
+    "a YAML bomb": (front(BOMB), "7:8", "invalid frontmatter: the file contains more than 100000 values", "*"),
     "NUL in the text": ("user:\nHi\0.\n", "2:3", "the file contains the character U+0000", "\\u0000."),
     "NUL in the front matter": (front("name: a\0"), "2:8", "the file contains the character U+0000", "\\u0000"),
     "undefined variables": (

@@ -95,7 +95,7 @@ def test_layers_and_params(prompts: Path) -> None:
         (("list", "nowhere"), "DIR", "nowhere: no such directory"),
         (("show", "refund"), "KEY", "no prompt 'refund' (did you mean 's/refund'?)"),
         (("show", "s/refund", "--dir", "./no/where"), "--dir", "does not exist"),
-        (("show", "s/refund", "--version", "x.y"), "KEY", "not a version or a range"),
+        (("show", "s/refund", "--version", "x.y"), "KEY", "invalid version or range"),
         (("show", "s/refund", "--param", "model"), "--param", "NAME=VALUE"),
         (("diff", "s/refund", "1.0.0", "9"), "KEY", "no version '9'"),
         (("list", "--layer", "nowhere"), "DIR", "nowhere"),
@@ -126,7 +126,7 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show",), "KEY: Missing argument 'KEY'."),  # it was "key: ", and no more
         (("diff", "s/refund", "1.0.0"), "B: Missing argument 'B'."),
         (("shwo",), "lib: unknown command 'shwo' (did you mean 'show'?); expected one of diff, list, show"),
-        (("show", "s/refund.zh-CN.prompty"), "KEY: there is no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
+        (("show", "s/refund.zh-CN.prompty"), "KEY: no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
         (("show", "broken"), "KEY: broken.prompty:3:1: "),
         (("diff", "broken", "1", "2"), "KEY: no version '1' of the prompt 'broken'; its file has no version"),
         (("show", "s/refund", "--lang", "french!"), "KEY: invalid language 'french!'; "),

@@ -177,11 +177,11 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
         "picture is 'p.png', which is not a URL; for a file, use @p.png",
-        "chat: history[0] is a int",
-        "count is 4, and must be one of 1, 2, 30",
-        "ratio is 'much', and must be of kind float",
-        "urgent is 'yes', and must be of kind boolean",
-        "tags is 'x', and must be of kind array",
+        "chat: history[0] must be a pair",
+        "count is 4, but must be one of 1, 2, 30",
+        "ratio is 'much', but must be of kind float",
+        "urgent is 'yes', but must be of kind boolean",
+        "tags is 'x', but must be of kind array",
         "Missing required input: place.city",
         "write all values other than texts and URLs as JSON",
         "no input named 'cuont' (did you mean 'count'?); available inputs: 'count', 'ratio', ",
@@ -193,7 +193,7 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     ("argv", "message"),
     [
         (["--set", "langauge=nl", "--set", "question=x"], "--set: Missing required input: language; no input named"),
-        (["--input", "x"], "--input: a bare text could be the value of 'language', 'question' of "),
+        (["--input", "x"], "--input: a bare text could be the value of 'language', 'question' in "),
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
         (["--set", "language=a", "--input", "b", "--param", "x"], "--param: expected NAME=VALUE, not 'x'"),

@@ -335,9 +335,9 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--against", ""), "--against: '' is neither a directory nor a revision of git here: "),
-        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a revision of git here: "),
-        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a revision"),
+        (("--against", ""), "--against: '' is neither a directory nor a git revision: "),
+        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a git revision: "),
+        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a git revision"),
         (("gone",), "PATH: gone: no such file or directory"),
         (("old",), "PATH: no test cases in old; add NAME.test.yaml next to a prompt"),
         (("old.prompty",), "PATH: no test cases in old.prompty; add old.test.yaml"),

@@ -172,7 +172,7 @@ def test_rows_and_files_have_fixed_values() -> None:
     file = Prompty.from_prompter(fixed)
     assert file.generate_prompt("x", format="openai") == fixed.generate_prompt("x", format="openai")
     assert file.generate_prompt({"a": "two", "input": "x"}, format="openai")["messages"][0]["content"] == "two\n\n"
-    with pytest.raises(FormatError, match="it has functions"):
+    with pytest.raises(FormatError, match="the prompter has functions"):
         Prompty.from_prompter(fixed.partial(a=Counted()))
 
 

@@ -278,7 +278,7 @@ def test_a_device_that_never_ends_is_not_read(device: str) -> None:
     """The naive version ``Path(device).read_text()`` fills the memory: it has not ended when there is as much."""
     with Path(device).open("rb") as file:
         assert len(file.read(6_000_000)) == 6_000_000
-    with pytest.raises(PromptFileError, match="1:1: the file cannot be read: it is a device, not a regular file"):
+    with pytest.raises(PromptFileError, match="1:1: the file cannot be read: the path is a device, not a regular file"):
         Prompty.load(device)
     front = f"---\nmetadata: {{a: '${{file:{device}}}'}}\n---\n"
     with pytest.raises(PromptFileError, match="the path is a device, not a regular file"):

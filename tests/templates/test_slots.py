@@ -206,7 +206,7 @@ LOOP.append(LOOP)
         ({"k": [1, float("nan")]}, r"\.k\[1\] is nan, which is not valid JSON"),
         ([{1}], r"\[0\] is a set, which is not a JSON value"),
         ({1: 2}, " has the key 1 of type int"),
-        (LOOP, ".*holds itself"),
+        (LOOP, ".*contains itself"),
         (10**5000, "is an integer of 16610 bits"),
         ([10**5000], r"\[0\] is an integer .* 16610 bits"),
     ],
