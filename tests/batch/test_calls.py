@@ -131,7 +131,9 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
     path = rows(tmp_path, 30)
     with Clocked() as server:
         wrong = calls_of(path, server.url(source), source, api_key="wrong", skip=True, rates=Rates(4))
-        with pytest.raises(BatchStoppedError, match=r"^row \d: .*pass a valid key as api_key=.*; 0 rows have a response"):
+        with pytest.raises(
+            BatchStoppedError, match=r"^row \d: .*pass a valid key as api_key=.*; 0 rows have a response"
+        ):
             call_batch(wrong)
         assert len(server.seen) == 1
         call_batch(calls_of(path, server.url(source), source, skip=True))

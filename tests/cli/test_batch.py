@@ -247,7 +247,9 @@ def test_columns_that_no_prompt_can_use(
 
 
 def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
-    assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith("PROMPT_FILE: no.yaml:1:1: file not found")
+    assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith(
+        "PROMPT_FILE: no.yaml:1:1: file not found"
+    )
     assert fault(run("batch", "say.yaml", "no.jsonl", "-o", "o")).startswith("ROWS: no.jsonl cannot be read: No such")
     assert fault(run("batch", "say.yaml", "data.txt", "-o", "o")).startswith("ROWS: data.txt: unknown extension '.txt'")
     assert fault(run("batch", "say.yaml", "data.jsonl")) == "--output: Missing option '-o' / '--output'."

@@ -53,7 +53,9 @@ def test_what_references_need_is_given(run: "Callable[..., Ran]", tmp_path: "Pat
 
 def test_what_cannot_be_written(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
     path = write(tmp_path / "a.prompty", "system:\nhi\ntool[id=1]:\nx")
-    assert fault(run("convert", path, "--to", "v2")).startswith(f"FILE: {path}:3:1: 'tool[id=1]:': Prompty v2 doesn't support")
+    assert fault(run("convert", path, "--to", "v2")).startswith(
+        f"FILE: {path}:3:1: 'tool[id=1]:': Prompty v2 doesn't support"
+    )
     assert fault(run("convert", path, "--to", "v3")).startswith("--to: unknown value 'v3' (did you mean 'v2'?)")
     assert fault(run("convert", path)).startswith("--to: ")
     assert fault(run("convert", "none.prompty", "--to", "v2")) == "FILE: none.prompty:1:1: file not found"

@@ -132,7 +132,10 @@ def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter],
 def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
     os.truncate(root / "a.png", 5 << 30)
     told = fault(formats, ChatFormatter("openai", media=MediaResolver(roots=[root])), shows(root / "a.png"))
-    assert "file is too large: 5,368,709,120 bytes; the limit is 20,971,520; increase max_bytes= of the media resolver" in told
+    assert (
+        "file is too large: 5,368,709,120 bytes; the limit is 20,971,520; increase max_bytes= of the media resolver"
+        in told
+    )
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,9 @@ def test_the_size_of_a_file_is_bounded(root: Path) -> None:
     path = root / "a.png"
     path.write_bytes(PNG)
     assert load(path, roots=[root], max_bytes=len(PNG)).media_type == "image/png"
-    assert "file is too large: 68 bytes; the limit is 67; increase max_bytes=" in fault(path, roots=[root], max_bytes=67)
+    assert "file is too large: 68 bytes; the limit is 67; increase max_bytes=" in fault(
+        path, roots=[root], max_bytes=67
+    )
     os.truncate(path, 5 << 30)
     assert "file is too large: 5,368,709,120 bytes" in fault(path, roots=[root])
     if sys.platform == "linux":
