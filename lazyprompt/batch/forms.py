@@ -208,7 +208,7 @@ def form_of(name: object) -> BatchForm:
         FormatError: The format is unknown.
     """
     if not isinstance(name, str | None):
-        raise FormatError(f"format must be one of {', '.join(FORMS)}, not a {type(name).__name__}")
+        raise FormatError(f"format must be one of {', '.join(FORMS)}, not {type(name).__name__}")
     form = FORMS.get("flat" if name is None else name)
     if form is None:
         raise FormatError(

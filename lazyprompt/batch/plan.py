@@ -93,7 +93,7 @@ class RowPlan:
         """
         form, columns = form_of(format), columns or Columns()
         if not isinstance(prompter, Prompter) and not hasattr(prompter, "prompter"):
-            raise BatchError(f"prompter must be a Prompter or a prompt file, not a {type(prompter).__name__}")
+            raise BatchError(f"prompter must be a Prompter or a prompt file, not {type(prompter).__name__}")
         prompty = None if isinstance(prompter, Prompter) else prompter
         own = prompter if isinstance(prompter, Prompter) else prompter.prompter
         extra = checked_object(params or {}, "params", BatchError)

@@ -151,7 +151,7 @@ def rows_of(data: object) -> Iterator[Row]:
     """
     if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
         raise BatchError(
-            f"rows must be mappings, columns or a table, not a {type(data).__name__}; read a file with "
+            f"rows must be mappings, columns or a table, not {type(data).__name__}; read a file with "
             "lazyprompt.batch.rows.read_rows"
         )
     if is_mapping(data):
@@ -162,7 +162,7 @@ def rows_of(data: object) -> Iterator[Row]:
     if isinstance(data, Iterable):
         return _rows_of_items(cast("Iterable[object]", data))
     raise BatchError(
-        f"rows must be an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame, not a "
+        f"rows must be an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame, not "
         f"{type(data).__name__}"
     )
 
@@ -190,7 +190,7 @@ def _checked_column(column: object, name: object) -> _Column:
     if _is_column(column):
         return column
     raise BatchError(
-        f"column {name!r} must be a list with one value per row, not a {type(column).__name__}; a mapping is read as "
+        f"column {name!r} must be a list with one value per row, not {type(column).__name__}; a mapping is read as "
         "columns, so put a single row in a list"
     )
 
@@ -267,7 +267,7 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
                 yield row
         else:
             raise BatchError(
-                f"row {number + 1} must be a mapping from column names to values, not a {type(item).__name__}"
+                f"row {number + 1} must be a mapping from column names to values, not {type(item).__name__}"
             )
 
 

@@ -305,7 +305,7 @@ def _read_array(file: RowFile, start: int) -> Iterator[RawRow]:
     except (ValueError, RecursionError, _InvalidRowError) as error:
         raise BatchError(f"{file.path} is not valid JSON: {error}") from error
     if not isinstance(rows, list):
-        raise BatchError(f"{file.path} must contain a JSON array or JSON Lines, not a {type(rows).__name__}")
+        raise BatchError(f"{file.path} must contain a JSON array or JSON Lines, not {type(rows).__name__}")
     for number, row in enumerate(rows, 1):
         if number > start:
             yield RawRow(number, row if isinstance(row, dict) else _item_fault(row, number))

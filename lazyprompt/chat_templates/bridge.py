@@ -218,7 +218,7 @@ def _find_trial(
         raise UnprovenError("the completion is empty")
     if proof.unlike and (not proof.call or proof.call.search(answer)):
         raise UnprovenError(
-            "the completion calls a tool without a result; the template ends the turn of such a call differently"
+            "the completion contains a tool call that has no result; the template ends such a turn differently"
         )
     earlier, thought = thought_in(text.removesuffix(prompt)), thought_in(prompt + answer)
     calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))

@@ -111,8 +111,8 @@ class Filling:
         given = {**values, name: text}
         if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
-                f"a bare {type(text).__name__} is the user's text, but no user turn of {self.called} uses the input "
-                f"{name!r}; pass a dict, {dict_form(self.names)}"
+                f"a bare {type(text).__name__} is used as the user's text, but no user turn in {self.called} uses the "
+                f"input {name!r}; pass a dict, {dict_form(self.names)}"
             )
         return given
 

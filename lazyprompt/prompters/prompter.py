@@ -183,7 +183,7 @@ class Prompter(PromptDefinition):
             if format not in (None, "openai"):
                 given = repr(format) if isinstance(format, str) else f"a {type(format).__name__}"
                 raise FormatError(
-                    f"return_dict=True requires format='openai', but format is {given}; pass only one of them"
+                    f"return_dict=True requires format='openai', but format is {given}; remove one of them"
                 )
             format = "openai"
         target = self.target(format, model, chat_template)

@@ -102,7 +102,7 @@ class Markers:
         if self.system_place not in get_args(SystemPlace):
             raise TemplateError(f"unknown system_place {self.system_place!r}; expected one of {get_args(SystemPlace)}")
         if self.tools.count("{tools}") != 1:
-            raise TemplateError(f"the tools marker must contain {{tools}} exactly once, not {self.tools!r}")
+            raise TemplateError(f"the tools marker must contain {{tools}} exactly once; got {self.tools!r}")
         if not isinstance(cast("object", self.tool_form), ToolForm):
             raise TemplateError(f"tool_form must be a ToolForm, not {type(self.tool_form).__name__}")
 

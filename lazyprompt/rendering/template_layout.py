@@ -131,7 +131,7 @@ class TemplateLayout:
         """
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
-                raise error(f"this prompt template has no place for the {name}; add {{{name}}} to the template")
+                raise error(f"this prompt template has no placeholder for the {name}; add {{{name}}} to the template")
         parts, slots = self._head
         out = PartList(parts, slots)
         markers = self._markers

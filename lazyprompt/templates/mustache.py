@@ -260,7 +260,10 @@ def _delimiters(build: _Builder, content: str) -> tuple[str, str]:
         case [opening, closing] if "=" not in content:
             return opening, closing
         case _:
-            raise build.fault(f"invalid delimiters {short(content)}; separate two by a space, as in {{{{=<% %>=}}}}")
+            raise build.fault(
+                f"invalid delimiters {short(content)}; expected two delimiters separated by a space, as in "
+                "{{=<% %>=}}"
+            )
 
 
 def _tag(build: _Builder, sign: str, name: str) -> None:

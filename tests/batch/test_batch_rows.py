@@ -159,12 +159,12 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("data.jsonl", "rows must be mappings, .*, not a str; read a file with"),
-        (7, "rows must be an iterable of mappings, .*, not a int"),
-        ({"a": "text"}, "column 'a' must be a list .*, not a str.*a single row in a list"),
+        ("data.jsonl", "rows must be mappings, .*, not str; read a file with"),
+        (7, "rows must be an iterable of mappings, .*, not int"),
+        ({"a": "text"}, "column 'a' must be a list .*, not str.*a single row in a list"),
         ({"a": [1], "b": [1, 2]}, "columns must have equal length, but 'a' has 1, 'b' has 2"),
         ({1: [1]}, "column names must be text, not 1 of type int"),
-        ([{"a": 1}, ["b"]], "row 2 must be a mapping .*, not a list"),
+        ([{"a": 1}, ["b"]], "row 2 must be a mapping .*, not list"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
     ],
@@ -304,7 +304,7 @@ def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"a": 1}', "must contain a JSON array or JSON Lines, not a dict"),
+        (b'{"a": 1}', "must contain a JSON array or JSON Lines, not dict"),
         (b"[1,", "is not valid JSON: Expecting value: line 1 column 4"),
         (b"[NaN]", "is not valid JSON: NaN is not valid JSON; write null or a string"),
         (b'["\xff"]', "is not valid JSON: 'utf-8' codec can't decode byte 0xff in position 2"),

@@ -365,9 +365,9 @@ def test_render_batch_gives_what_lines_hold() -> None:
     for wrong, message in {"on_error": "unknown on_error value 'skip'", "format": "unknown format 'skip'"}.items():
         with pytest.raises(ValueError, match=message):
             prompter.render_batch(rows, **{wrong: "skip"})  # type: ignore[call-overload]
-    with pytest.raises(BatchError, match="rows must be an iterable .*, not a int"):
+    with pytest.raises(BatchError, match="rows must be an iterable .*, not int"):
         render_batch(prompter, 5)
-    with pytest.raises(BatchError, match="prompter must be a Prompter or a prompt file, not a str"):
+    with pytest.raises(BatchError, match="prompter must be a Prompter or a prompt file, not str"):
         render_batch("Be kind.", rows)  # type: ignore[call-overload]
 
 

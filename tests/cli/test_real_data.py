@@ -88,7 +88,7 @@ def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ('{"messages": []}', "rows.json must contain a JSON array or JSON Lines, not a dict"),
+        ('{"messages": []}', "rows.json must contain a JSON array or JSON Lines, not dict"),
         ("[1", "rows.json is not valid JSON: "),
         ("[1]", 'item 1 is a int; expected a JSON object such as {"question": "..."}'),
     ],

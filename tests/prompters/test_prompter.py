@@ -140,7 +140,7 @@ def test_show_writes_to_a_log(capsys: pytest.CaptureFixture[str], caplog: pytest
 
 def test_format_and_return_dict_must_agree() -> None:
     prompter = ChatPrompter("hi")
-    with pytest.raises(FormatError, match="pass only one of them"):
+    with pytest.raises(FormatError, match="remove one of them"):
         prompter.generate_prompt("x", return_dict=True, format="flat")
     assert prompter.generate_prompt("x", return_dict=True, format="openai") == prompter.generate_prompt(
         "x", format="openai"
@@ -287,7 +287,7 @@ def test_a_prompter_of_ones_own_says_what_has_no_place() -> None:
         InstructionTemplate({"system": "S", "user": "U"}), PromptTemplate("{system}|{instruction}|{user}")
     )
     assert prompter.generate_prompt() == "You are an AI-Agent developed by LazyLLM.|S|U"
-    with pytest.raises(SlotError, match="no place for the input"):
+    with pytest.raises(SlotError, match="no placeholder for the input"):
         prompter.generate_prompt("x")
     with pytest.raises(ToolsError, match="no place for the tools"):
         prompter.generate_prompt(tools=TOOLS)

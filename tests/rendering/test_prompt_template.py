@@ -91,7 +91,7 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
 )
 def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
     with pytest.raises(
-        error, match=f"^this prompt template has no place for the {field}; add {{{field}}} to the template$"
+        error, match=f"^this prompt template has no placeholder for the {field}; add {{{field}}} to the template$"
     ):
         PromptTemplate("Fixed.").render(prompt)
     assert PromptTemplate(f"{{{field}}}").render(prompt).text

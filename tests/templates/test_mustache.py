@@ -184,7 +184,7 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
         ("{{a..b}}", "line 1: invalid name 'a..b'"),
         ("{{.a}}", "line 1: invalid name '.a'"),
         ('{{"a": 1}}', "set other delimiters before them, such as {{=<% %>=}}"),
-        ("{{=<%=}}", "line 1: invalid delimiters '<%'; separate two"),
+        ("{{=<%=}}", "line 1: invalid delimiters '<%'; expected two"),
         ("{{=a b c=}}", "line 1: invalid delimiters 'a b c'"),
         ("{{> p}}", "line 1: partials"),
         ("{{<p}}{{/p}}", "line 1: inheritance"),

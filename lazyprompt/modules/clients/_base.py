@@ -266,7 +266,9 @@ class OfficialClient(ABC):
     def _check(self, answer: Any) -> object:
         """Return a response, or raise an error if it is text instead of parsed JSON."""
         if isinstance(answer, str):
-            raise MalformedError(f"the server's response is not JSON; the URL may not belong to an API: {answer[:200]}")
+            raise MalformedError(
+                f"the server's response is not JSON; check that the URL is an API endpoint: {answer[:200]}"
+            )
         return answer
 
     def _event(self, event: Any) -> object:
@@ -352,7 +354,7 @@ class OfficialClient(ABC):
 def _check_begun(*, begun: bool) -> None:
     """Raise an error for a stream without events, as returned for a web page."""
     if not begun:
-        raise MalformedError("the server's stream contains no events; the URL may not belong to an API")
+        raise MalformedError("the server's stream contains no events; check that the URL is an API endpoint")
 
 
 class OwnHttpClient(OfficialClient):
