@@ -289,11 +289,11 @@ def test_a_prompter_of_ones_own_says_what_has_no_place() -> None:
     assert prompter.generate_prompt() == "You are an AI-Agent developed by LazyLLM.|S|U"
     with pytest.raises(SlotError, match="no placeholder for the input"):
         prompter.generate_prompt("x")
-    with pytest.raises(ToolsError, match="no place for the tools"):
+    with pytest.raises(ToolsError, match="no placeholder for the tools"):
         prompter.generate_prompt(tools=TOOLS)
-    with pytest.raises(HistoryError, match="no place for the history"):
+    with pytest.raises(HistoryError, match="no placeholder for the history"):
         prompter.generate_prompt(history=[["q", "a"]])
-    with pytest.raises(TemplateError, match="no place for the user"):
+    with pytest.raises(TemplateError, match="no placeholder for the user"):
         Prompter(InstructionTemplate({"user": "U"}), PromptTemplate("{instruction}")).generate_prompt()
 
 
