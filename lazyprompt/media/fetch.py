@@ -1,4 +1,4 @@
-"""Fetches URLs with checks on every redirect target, and with limits on the size and duration of responses.
+"""Fetches URLs, checks every redirect target, and limits the size and duration of responses.
 
 Modules that are slow to import (sockets, TLS, URL parsing) are imported on first use.
 """
@@ -29,7 +29,7 @@ _CHUNK = 65_536
 # The characters that percent-encoding leaves unchanged in a URL.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
-# A URL pattern stricter than providers' parsers; it rejects URLs that parsers could interpret differently.
+# A pattern stricter than providers' URL parsers, to reject URLs that two parsers could interpret differently.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
     r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
@@ -83,7 +83,7 @@ class Download(NamedTuple):
 
 
 class Deadline:
-    """A time limit that shuts down a connection, even while the connection waits for data."""
+    """A timer that shuts down a connection when its time is over, even while the connection waits for data."""
 
     def __init__(self, seconds: float) -> None:
         self._timer = Timer(seconds, self.stop)
@@ -119,7 +119,7 @@ class Deadline:
         return left
 
     def watch(self, sock: socket.socket | None) -> None:
-        """Shut down a connection when the deadline passes."""
+        """Set the connection to shut down when the deadline passes."""
         with self._lock:
             self._sock = sock
         self.left()
@@ -137,7 +137,7 @@ class Deadline:
 
 
 class FetchLimits(NamedTuple):
-    """The limits for fetching a URL, from :class:`lazyprompt.MediaResolver`.
+    """The limits for fetching a URL, as set in :class:`lazyprompt.MediaResolver`.
 
     Attributes:
         hosts: The hosts that may be contacted.
@@ -169,7 +169,7 @@ def url_error(where: str, url: str, reason: str) -> MediaError:
 
 
 def scheme_of(url: str) -> str:
-    """Return a URL's scheme in lower case, or an empty string. A single letter is treated as a Windows drive."""
+    """Return a URL's scheme in lower case, or an empty string if there is none, as for a Windows path (``C:``)."""
     found = _SCHEME.match(url)
     return found[1].lower() if found else ""
 
@@ -192,11 +192,11 @@ def checked_host(entry: object) -> str:
 
 
 def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
-    """Check that a URL may be sent to a provider. Nothing is fetched by lazyprompt itself.
+    """Check that a URL may be sent to a provider, without fetching it.
 
     Args:
         url: The URL.
-        where: The URL's location in the messages, such as ``messages[2].content[1]``, for error messages.
+        where: The location of the URL to show in error messages, such as ``messages[2].content[1]``.
         hosts: The allowed hosts, as in :class:`lazyprompt.MediaResolver`. If empty, all public hosts are allowed.
 
     Raises:
@@ -302,7 +302,7 @@ def _host(given: str) -> tuple[str, bool] | None:
             ip = IPv6Address(host)
         except ValueError:
             return None
-        # Reject zone ids, which refer to a network interface on one machine.
+        # Reject zone ids, because they refer to a network interface of one machine.
         return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
     if _NUMERIC.fullmatch(host):
         from socket import inet_aton, inet_ntoa  # noqa: PLC0415
@@ -326,7 +326,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Return True for a public IP address. In an IPv6 address that embeds IPv4, check the IPv4 address."""
+    """Return True if an IP address is public. If an IPv6 address embeds an IPv4 address, check the latter."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):
@@ -340,7 +340,7 @@ def _public(ip: IPv4Address | IPv6Address) -> bool:
 
 
 def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadline: Deadline) -> list[str]:
-    """Resolve a host, and check each of its IP addresses."""
+    """Return a host's IP addresses after checking that each is public or allowed."""
     if address.literal:
         return [address.host]
     answers: list[list[str] | OSError] = []
@@ -363,7 +363,7 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
         raise answer
     for text in answer:
         ip = _ip(text)
-        # If the host is localhost, it has already been checked against the allowed hosts.
+        # The caller has checked that the host is allowed, so localhost may resolve to a loopback address.
         own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
         if not own and not _public(ip):
             raise url_error(
@@ -373,7 +373,7 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
 
 
 def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnection:
-    """Connect to one of the checked IP addresses, so that a second DNS lookup can't return a different one."""
+    """Connect to one of the checked IP addresses, so that a second DNS lookup can't return a different address."""
     from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -382,7 +382,7 @@ def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnec
         share = deadline.left() / (len(ips) - index)
         connection: HTTPConnection
         if address.scheme == "https":
-            # The timeout applies separately to the TCP connection and the TLS handshake.
+            # Halve the time, because the timeout applies separately to the TCP connection and to the TLS handshake.
             connection = HTTPSConnection(ip, address.port, timeout=share / 2, server_hostname=address.host)
         else:
             connection = HTTPConnection(ip, address.port, timeout=share)

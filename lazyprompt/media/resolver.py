@@ -1,4 +1,4 @@
-"""Detects media types, and loads media from files and URLs. No other module of the package loads media."""
+"""Detects media types, and loads media from files and URLs. No other module in the package loads media."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "app
 # The known MIME types, each with its extensions, alternative names and a pattern for its first bytes.
 # The first matching pattern determines the type.
 # The mimetypes module is not used, because its results depend on tables installed on the system.
-# HEIF images (mif1) list their codec among the compatible brands.
-# MP3 patterns match MPEG layers II and III, because layer I would begin like a byte order mark.
+# The patterns for HEIF (mif1) search the compatible brands, because these brands include the codec.
+# The MP3 pattern excludes MPEG layer I, because its first bytes can be a UTF-16 byte order mark.
 _TABLE = (
     ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", "jpg jpeg jpe jfif", "image/jpg image/pjpeg", rb"\xff\xd8\xff"),
@@ -105,13 +105,13 @@ def media_type_of(url: str) -> str | None:
     """Return the MIME type for a URL's file extension.
 
     Args:
-        url: A URL or a path. The query, the fragment and the case are ignored.
+        url: A URL or a path. The query, the fragment and letter case are ignored.
 
     Returns:
         The MIME type, or None if the extension is missing or unknown.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # A host name's suffix is not a file extension, and a file name may contain a question mark.
+    # A URL's host has no file extension. A path may contain a question mark, so also try the whole path.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
@@ -136,14 +136,15 @@ def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
     Args:
         source: The source.
         kind: The kind of the content block: ``image``, ``audio``, ``video`` or ``file``.
-        where: The source's location in the messages, such as ``messages[2].content[1]``, for error messages.
+        where: The location of the source to show in error messages, such as ``messages[2].content[1]``.
 
     Returns:
-        The same object if it needs no correction. Otherwise, a source with standard base64 without whitespace, and with
-        the canonical name of the detected type. If no type is detected, the declared type is kept.
+        The source itself if it needs no correction. Otherwise, a source whose data is standard base64 without white
+        space, and whose MIME type is the canonical name of the detected type. If no type is detected, the declared type
+        is kept.
 
     Raises:
-        MediaError: The data is empty or not base64, or the content is of another kind.
+        MediaError: The data is empty or not base64, or the content doesn't match ``kind``.
     """
     data = source.data
     if not _plain(data):
@@ -173,7 +174,7 @@ def _fault(data: str) -> str:
 
 
 def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
-    """Return the corrected MIME type for content that differs from its declared type."""
+    """Return the MIME type to use when the detected type differs from the declared type."""
     declared_kind = _kind(declared) if kind == "file" else kind
     if _box(true) and declared_kind in {"audio", "video"}:
         return f"{declared_kind}/{_box(true)}"
@@ -199,7 +200,7 @@ def usual_type(media_type: str) -> str:
 
 
 def _named(media_type: str) -> str:
-    """Return the canonical name of a MIME type, with its parameters for text and raw audio."""
+    """Return a MIME type's canonical name; unknown types, and text types with parameters, are returned unchanged."""
     name = usual_type(media_type)
     return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
 
@@ -240,11 +241,11 @@ class MediaResolver:
         _check_limits(self.max_bytes, self.timeout)
 
     def check(self, url: str, where: str) -> None:
-        """Check that a URL may be sent to a provider. Nothing is fetched by lazyprompt itself.
+        """Check that a URL may be sent to a provider, without fetching it.
 
         Args:
             url: The URL.
-            where: The URL's location in the messages, such as ``messages[2].content[1]``, for error messages.
+            where: The location of the URL to show in error messages, such as ``messages[2].content[1]``.
 
         Raises:
             MediaError: The URL is not http(s), contains credentials, or refers to a host that ``hosts`` doesn't allow.
@@ -257,7 +258,7 @@ class MediaResolver:
 
         Args:
             source: A local path, a ``file:`` URL or an http(s) URL, with its MIME type if it is known.
-            where: The source's location in the messages, such as ``messages[2].content[1]``, for error messages.
+            where: The location of the source to show in error messages, such as ``messages[2].content[1]``.
 
         Returns:
             The content, with its detected MIME type or, for text, its declared type.
@@ -269,7 +270,7 @@ class MediaResolver:
         return self._load(source, where, Deadline(self.timeout))
 
     async def aload(self, source: URLSource, where: str) -> Base64Source:
-        """Async version of :meth:`load`, which runs in a thread. Cancelling the task shuts down the connection."""
+        """Async version of :meth:`load` that runs in a thread. Cancelling the task shuts down the connection."""
         import asyncio  # noqa: PLC0415 - slow, and needed only for async calls
 
         deadline = Deadline(self.timeout)
@@ -290,7 +291,7 @@ class MediaResolver:
             )
             types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
-                # Extensions in URLs are unreliable, so they are used only without a Content-Type.
+                # Extensions in URLs are unreliable, so use them only if the Content-Type is missing or generic.
                 types["ending"] = media_type_of(final)
         else:
             raise url_error(where, url, "is neither a path nor an http(s) URL; pass a URL or a path such as './name'")
