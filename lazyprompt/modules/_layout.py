@@ -1,4 +1,4 @@
-"""The prompt layout of a local model, the format of its responses, and the BOS token that an engine adds."""
+"""Determines a local model's prompt layout and response format, and the BOS token that its engine adds."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BOS_TIMEOUT = 10.0
 
 
 class PromptLayout(NamedTuple):
-    """The layout of a model's prompts.
+    """A model's prompt layout and response format.
 
     Attributes:
         template: The chat template, or None if markers are used instead.
         markers: The markers.
-        answers: The format of the model's responses, as :class:`~lazyprompt.ResponseParser` accepts it.
+        answers: The format of the model's responses, as passed to :class:`~lazyprompt.ResponseParser`.
     """
 
     template: ChatTemplate | None
@@ -46,7 +46,7 @@ class PromptLayout(NamedTuple):
 
     @property
     def bos(self) -> str:
-        """The beginning-of-text token of the prompts, or an empty string."""
+        """The beginning-of-text (BOS) token of the prompts, or an empty string if there is none."""
         if self.template is not None:
             return self.template.special_tokens.get("bos_token", "")
         return self.markers.bos
@@ -62,12 +62,12 @@ class PromptLayout(NamedTuple):
         return bool(self.bos) and opening.startswith(self.bos) and (not as_ids or is_trusted(at, opening))
 
     def target(self, prompter: Prompter) -> TextTarget:
-        """Return the target that renders prompts from a prompter."""
+        """Return the target that renders a prompter's prompts in this layout."""
         return prompter.text_target(self.markers if self.template is None else None, self.template)
 
 
 class LayoutSettings(NamedTuple):
-    """The caller's layout settings; None selects the model's own setting.
+    """The caller's layout settings, each of which is None to use the model's default.
 
     Attributes:
         template: The chat template, its path, or its text.
@@ -96,7 +96,7 @@ class LayoutSettings(NamedTuple):
 def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
     """Return the prompt layout of a model.
 
-    The caller's settings take precedence over the model's chat template, and the template over the model family.
+    The caller's settings take precedence over the model's chat template, which takes precedence over the model family.
 
     Args:
         base_model: The model's file, directory or name, or an empty string if only the server knows the model.
@@ -107,7 +107,7 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
 
     Raises:
         TemplateError: The model has no chat template and no known family, or the template is invalid.
-        TokenizerError: A file of the model cannot be read.
+        TokenizerError: A model file cannot be read.
     """
     if isinstance(given.template, ChatTemplate):
         return _by_template(given.template, base_model, given.answers)
@@ -133,7 +133,7 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
 
 
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
-    # Prefer the template's text to the model's name, which may be that of another model.
+    # The template's text takes precedence over the model's name, which may match another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
     return PromptLayout(template, template.markers, answers or form_in(text, _known_form(base_model) or "hermes"))
 
@@ -141,13 +141,13 @@ def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -
 def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
     if isinstance(markers, str):
         return PromptLayout(None, Markers.for_model(markers), answers or _known_form(markers) or "hermes")
-    # Markers without a family don't define how the model writes tool calls, but the model's name may.
+    # Markers without a family don't define the format of tool calls, but the model's name may identify it.
     named = "" if markers.family else _known_form(base_model)
     return PromptLayout(None, markers, answers or named or markers)
 
 
 def _known_form(name: str) -> str:
-    """Return the name if it is a known response format, family or model, and otherwise an empty string."""
+    """Return the name if it is a known response format, family or model; otherwise, return an empty string."""
     try:
         ResponseParser(name)
     except TemplateError:
@@ -170,9 +170,9 @@ def llama_cpp_ids_before_text(url: str, settings: ClientSettings) -> list[int] |
 
     Connection errors are ignored, because the next model call reports them.
     """
-    # Don't close an HTTP client that the caller passed.
+    # Leave out the caller's HTTP client, because closing the client below would also close it.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}
-    # The client requires a base URL, but the request below uses its own URL.
+    # The client requires a base URL, although the request below uses an absolute URL.
     asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _BOS_TIMEOUT), options=own)
     client = CompletionsClient(asked, Server())
     try:

@@ -32,7 +32,7 @@ _ADVICE = {
     "broken call": "the model wrote a malformed tool call; the received part is in .partial; repeat the request",
 }
 _EMPTY = "the model's response is empty; repeat the request or rephrase the prompt"
-# The parsed input of a malformed call is empty, so the function would run with its defaults.
+# A malformed call is an error: its parsed input is empty, so the function would run with default arguments.
 _BROKEN = (
     "the model called the tool {!r} with arguments that are not a JSON object: {!r:.200}; the received part is in "
     ".partial; repeat the request"
@@ -54,7 +54,7 @@ class AnswerSchema(NamedTuple):
     """The JSON schema for structured output.
 
     Attributes:
-        name: The name.
+        name: The schema's name.
         schema: The JSON schema.
         model: The pydantic model, or None if the caller passed a JSON schema.
     """
@@ -89,22 +89,22 @@ class AnswerSchema(NamedTuple):
 
     @property
     def instruction(self) -> str:
-        """The instruction that describes the schema to a model whose provider does not enforce it."""
+        """The instruction that describes the schema to a model, for providers that do not enforce schemas."""
         schema = json.dumps(self.schema, ensure_ascii=False)
         return f"Answer with one JSON value and nothing else: no words before or behind it. Its JSON schema:\n{schema}"
 
     def read(self, text: str) -> object:
-        """Parse the JSON in a response, even inside a code fence or other text.
+        """Parse the JSON value in a response, which may be inside a code fence or surrounded by other text.
 
         Returns:
-            An instance of the pydantic model or, without a model, a JSON value that is not validated.
+            An instance of the pydantic model. If there is no model, the JSON value, which is not validated.
 
         Raises:
             ValueError: The response contains no JSON, or the JSON fails the pydantic model's validation.
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # Validate the JSON text: strict models reject Python date strings, and parsed floats lose digits.
+        # Validate the text, not the parsed JSON: strict models reject dates as Python strings, and floats lose digits.
         return json.loads(found) if self.model is None else self.model.model_validate_json(found)
 
 
@@ -119,7 +119,7 @@ def _json_in(text: str, opens: str) -> str:
 
     Args:
         text: The text of the response.
-        opens: The required first character of the value, or an empty string for any value.
+        opens: The required first character of the value, or an empty string to allow any character.
 
     Raises:
         ValueError: The response contains no matching JSON value.
@@ -132,7 +132,7 @@ def _json_in(text: str, opens: str) -> str:
             return found
         if _is_json(whole):
             raise ValueError(f"the JSON does not begin with {opens}")
-        # Text surrounds the JSON. Try only the first match: later matches are parts of a malformed value.
+        # Other text surrounds the JSON. Try only the first bracket: a later one may be part of a malformed value.
         begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:
             raise ValueError("the text contains no JSON")
@@ -155,7 +155,7 @@ class ReplyReader(NamedTuple):
     Attributes:
         parse: A function that parses a complete response from a dict.
         collector: A function that creates a collector for stream events.
-        parser: A function that creates a raw text parser for a local model; None for a provider.
+        parser: A function that creates a parser for a local model's raw text; None for a provider's model.
         heard: A function called with the events and the message of each complete response. Without streaming, the only
             event is the response itself.
         restorer: The restorer for the prompt's neutralised control sequences.
@@ -198,8 +198,8 @@ class PartialAnswer:
         exchange: The request and its response reader.
 
     Attributes:
-        reply: The complete response, or None before it is complete.
-        begun: True if an event was received.
+        reply: The complete reply, or None while the response is incomplete.
+        begun: True if an event has been received.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -222,7 +222,7 @@ class PartialAnswer:
         return self._restored.feed(news)
 
     def finish(self) -> list[Delta]:
-        """Return the deltas that were buffered until the end.
+        """Return the deltas that are still buffered at the end of the stream.
 
         Raises:
             CutError: The stream ended before its final event.
@@ -298,7 +298,7 @@ class Exchange(NamedTuple):
         structure: The JSON schema for structured output, or None.
         user_text: The user's text, or None if the history already ends with a message that awaits a response.
         trim: The budget's trim report, or None without a budget.
-        report: The payload's report.
+        report: The formatter's report on the payload.
         tools: The tools in a local model's prompt.
     """
 
@@ -335,7 +335,7 @@ class Exchange(NamedTuple):
             raise ModuleError(_BROKEN.format(broken.name, broken.raw_input), kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):
             raise ModuleError(_ADVICE.get(reply.finish or "", _EMPTY), kind="empty", partial=reply)
-        if self.structure is None or reply.tool_calls:  # structured output comes after the tool calls
+        if self.structure is None or reply.tool_calls:  # a reply with tool calls contains no structured output yet
             return reply
         try:
             return self.partial(message, raw, self.structure.read(reply))
@@ -349,9 +349,9 @@ class Exchange(NamedTuple):
 
 
 class _End:
-    """The callbacks for a complete response.
+    """Stores the complete response of a stream, and calls the registered callbacks.
 
-    The callbacks hold no reference to the stream, so an abandoned stream is closed immediately.
+    The object holds no reference to the stream, so that an abandoned stream is closed immediately.
     """
 
     __slots__ = ("reply", "then")
@@ -367,7 +367,7 @@ class _End:
 
 
 class _Stream:
-    """The base class for streams that provide the complete response at the end."""
+    """The base class for streams, whose complete response is available after the last event."""
 
     def __init__(self) -> None:
         self._end = _End()

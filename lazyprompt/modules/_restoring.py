@@ -29,7 +29,7 @@ def restore_message(message: Msg, restorer: Restorer) -> Msg:
 class RestoredDeltas:
     """Restores control sequences in streamed deltas.
 
-    If the end of a delta may begin a control sequence, it is buffered until the next delta of the same text.
+    If the last characters of a delta may begin a control sequence, they are buffered until the next delta.
 
     Args:
         restorer: The restorer for the control sequences.
@@ -44,7 +44,7 @@ class RestoredDeltas:
         return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
 
     def finish(self) -> list[Delta]:
-        """Return the buffered delta in a list, which is empty if none is buffered."""
+        """Return a list that contains the buffered delta, or an empty list."""
         held, self._held = self._held, None
         return [] if held is None else [replace(held, text=self._restorer.restore(held.text))]
 

@@ -67,10 +67,11 @@ class Sender:
     Args:
         client: The client.
         source: The name of the source or engine, for call records and error messages.
-        settings: The client's settings, whose API key never appears in error messages.
-        concurrency: The maximum number of concurrent calls across threads, and in each event loop; None for no limit.
+        settings: The client's settings. The API key is masked in error messages.
+        concurrency: The maximum number of concurrent calls, counted for all threads together and for each event loop
+            separately; None for no limit.
         hooks: Functions called with the record of each call.
-        failed: A function that creates an exception from its message, the fault and the partial reply.
+        failed: A function that creates an exception from a message, a fault and the partial reply.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Sender:
         self._aretry: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
-        # Only clients without their own retries install tenacity.
+        # Import tenacity only for clients without their own retries, because only their extras install it.
         tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
@@ -103,7 +104,7 @@ class Sender:
         }
 
         def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
-            # Each call needs its own retry object, because concurrent tasks would share its state.
+            # Create a retry object for each call, because concurrent tasks must not share its state.
             waiting: Awaitable[object] = tenacity.AsyncRetrying(**again)(call, asked)
             return waiting
 
@@ -134,7 +135,7 @@ class Sender:
 
         Args:
             exchange: The request and its response reader.
-            ended: A function called with the complete reply at the end.
+            ended: A function called with the complete reply at the end of the stream.
 
         Raises:
             ModuleError: The model call failed; the exception contains the received part of the response.
@@ -171,9 +172,9 @@ class Sender:
         Tasks that are created together all start in the same step of their event loop. Without this method, 500 tasks
         blocked the loop for 0.4 to 1 s while prompts and requests were created, and again when responses arrived
         together. With this method, 500 tasks blocked the loop for 15 to 50 ms, or 120 ms when responses arrived
-        together. With ``concurrency=200``, 500 tasks blocked the loop for at most 25 ms, because httpcore searches all
-        connections for each request. The first request imports the client in a thread, because the import takes up to
-        two seconds.
+        together. With ``concurrency=200``, 500 tasks blocked the loop for at most 25 ms, because httpcore had fewer
+        connections to search for each request. The first request imports the client in a thread, because the import
+        takes up to two seconds.
         """
         async with self._loop().turn:
             if not self._loaded:
@@ -184,7 +185,7 @@ class Sender:
         return make()
 
     def _begin(self, exchange: Exchange) -> tuple[object, Generator[object]]:
-        """Return the first event of a stream, or `_END` for an empty stream, and an iterator over the other events."""
+        """Return a stream's first event (`_END` if the stream is empty), and an iterator over the remaining events."""
         events = self.client.stream(exchange.request)
         return next(events, _END), events
 
@@ -203,7 +204,7 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # Don't use a loop, because tracebacks would show its variable.
+                # Don't use a loop, because tracebacks with local variables would show the loop variable.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:
@@ -228,7 +229,7 @@ class Sender:
 
     def _as_error(self, error: Exception, answer: PartialAnswer) -> Exception:
         """Convert a client's exception to a lazyprompt error, or return any other exception unchanged."""
-        if isinstance(error, FormatError | RecursionError):  # too deeply nested JSON raises RecursionError
+        if isinstance(error, FormatError | RecursionError):  # JSON that is nested too deeply raises RecursionError
             fault: Fault | None = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error
@@ -241,7 +242,7 @@ class Sender:
             return error
         if (moved := redirect_target(error)) is not None:
             fault = fault._replace(kind="not found", message=_describe_redirect(moved))
-        # Clients report lost connections differently, so the kind depends on whether the response had begun.
+        # Clients classify lost connections differently, so derive the kind from whether the response had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if answer.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""
@@ -256,7 +257,7 @@ class Sender:
         return fault.kind in _PASSING or fault.status in _PASSING_STATUSES
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
-        """Return the delay in seconds, from the server's ``Retry-After`` or by exponential back-off."""
+        """Return the delay before a retry in seconds: the server's ``Retry-After``, or an exponential back-off."""
         error = None if state.outcome is None else state.outcome.exception()
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
