@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
 # The advice in error messages for clients that forward unknown fields to the server.
 EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...}}"
-# The minimum similarity of a misspelling, for methods with and without **kwargs.
-# The first value must exceed 0.8, which is the similarity of "top_k" and "top_p".
+# The minimum similarity that makes an unknown parameter a misspelling, for methods with and without **kwargs.
+# The first value must exceed 0.8, the similarity of "top_k" and "top_p", which are different parameters.
 _MISSPELT, _LIKELY = 0.85, 0.6
-# The maximum number of connections that a sync client opens and keeps.
-# If fewer were kept, httpcore could close a connection that another thread is about to use.
+# The maximum number of connections that a sync client opens and keeps alive.
+# With a lower limit for kept connections, httpcore could close one that another thread is about to use.
 CONNECTIONS = 1_000
-# The placeholder key for servers without keys. Clients would otherwise send a key from the environment.
+# The placeholder key for servers that need no key. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
 # The default size limit for a response in bytes. The longest model responses are about 1 MB long.
 # Parsing 16 MB of malicious JSON takes 700 MB of memory.
@@ -89,7 +89,7 @@ class Request(NamedTuple):
         model: The model's name, as the server expects it.
         payload: The formatter's payload, or ``{"prompt": ...}`` with text or token ids for an engine.
         params: The other arguments of the call, as returned by :meth:`OfficialClient.params`.
-        origin: The name and version of a prompt from a file or library.
+        origin: The name and version of the prompt, if it comes from a file or library.
         secrets: The prompt's values from the environment, which logs must mask.
     """
 
@@ -125,12 +125,12 @@ def key_of(secret: Secret | None) -> str:
     """Return the API key for a header, without surrounding white space.
 
     Raises:
-        ModuleError: The key contains characters that are invalid in a header. HTTP clients would quote such a key in
+        ModuleError: The key contains characters that are invalid in a header, and HTTP clients would quote the key in
             their error messages.
     """
     if secret is None:
         return NO_KEY
-    # Keep the key out of variables, which tracebacks may show.
+    # Don't assign the key to a variable, because tracebacks may show variables.
     if not _CARRIED.fullmatch(secret.reveal().strip()):
         raise ModuleError("the API key contains characters that are invalid in a header; it must be printable ASCII")
     return secret.reveal().strip()
@@ -139,7 +139,7 @@ def key_of(secret: Secret | None) -> str:
 # The lock for importing official packages and creating clients, which is never held during a request.
 # Some packages inspect ``sys.modules`` and would see a module that another thread is still importing.
 # The lock is reentrant, because imports can run code that acquires it again.
-# A fork waits for the lock, because a child process would inherit it in the locked state.
+# A fork waits for the lock, so that a child process doesn't inherit it in the locked state.
 SETUP = RLock()
 if sys.platform != "win32":  # Windows has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
@@ -193,12 +193,12 @@ class OfficialClient(ABC):
         settings: The client's settings.
 
     Attributes:
-        retries_itself: True if the official client performs the retries, and False if the module does.
-        package: The arguments of :func:`import_extra` for the official package.
+        retries_itself: True if the official client performs the retries, and False if lazyprompt does.
+        package: The arguments with which :func:`import_extra` imports the official package.
         method: The method that sends requests, as ``package:Class.method``.
         called: The method's name in error messages.
-        advice: The advice in error messages for server-specific parameters, where ``{name}`` is the parameter.
-        names: The client's names for common parameters, where they differ.
+        advice: The advice to add to error messages about unknown parameters; ``{name}`` stands for the parameter.
+        names: The client's names for common parameters, keyed by lazyprompt's names.
         kinds: The fault kinds of the client's exceptions, keyed by ``package.Name``, with subclasses first.
         words: The fault kinds, keyed by phrases in the server's error messages.
         stumbles: The package in which a ``TypeError`` or similar exception indicates a malformed response.
@@ -233,16 +233,16 @@ class OfficialClient(ABC):
         return import_extra(*self.package)
 
     def client(self, loop: AbstractEventLoop | None = None) -> Any:
-        """Return the official client for threads or for an event loop."""
+        """Return the official client for an event loop, or for threads if ``loop`` is None."""
         if (client := self._clients.get(loop)) is not None:
             return client
         with SETUP:
-            # Drop the clients of closed event loops, because these clients can no longer be closed.
+            # Drop the clients of closed event loops, because a client can't be closed after its event loop.
             for each in [each for each in (*self._loops,) if each.is_closed()]:
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # otherwise, the first connection imports it, possibly during a fork
+                codecs.lookup("idna")  # otherwise, the first connection imports the codec, possibly during a fork
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
@@ -257,7 +257,7 @@ class OfficialClient(ABC):
 
     @abstractmethod
     def _make(self, *, in_loop: bool) -> Any:
-        """Create the official client, for threads or for an event loop."""
+        """Create the official client for threads, or for an event loop if ``in_loop`` is true."""
 
     @abstractmethod
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -292,7 +292,7 @@ class OfficialClient(ABC):
         return {self.names.get(name, name): value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters that request a JSON schema, or None if not all models of the API support one."""
+        """Return the parameters that request a JSON schema, or None if some of the API's models support none."""
         return None
 
     def send(self, request: Request) -> object:
@@ -352,16 +352,16 @@ class OfficialClient(ABC):
 
 
 def _check_begun(*, begun: bool) -> None:
-    """Raise an error for a stream without events, as returned for a web page."""
+    """Raise an error for a stream without events, which results from a web page at a wrong URL."""
     if not begun:
         raise MalformedError("the server's stream contains no events; check that the URL is an API endpoint")
 
 
 class OwnHttpClient(OfficialClient):
-    """An adapter for official clients that subclass httpx's client, as OpenAI's and Anthropic's packages do.
+    """An adapter for official packages that provide a subclass of httpx's client, such as OpenAI's and Anthropic's.
 
     Attributes:
-        classes: The names of the official sync and async classes.
+        classes: The names of the official sync and async client classes.
     """
 
     retries_itself = True
@@ -371,8 +371,8 @@ class OwnHttpClient(OfficialClient):
         """Create the official client with an HTTP client that limits responses and follows no redirects.
 
         A redirect would send the body and all headers except ``Authorization`` to another server. The official client
-        retries after every exception except its own exception classes. The exception for oversize responses is
-        therefore a subclass of the client's own base exception.
+        retries after every exception except its own. The exception for oversize responses is therefore a subclass of
+        the client's base exception.
         """
         base_url, _, timeout, retries, options, _ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""

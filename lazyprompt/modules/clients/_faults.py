@@ -1,7 +1,7 @@
 """Classifies failed model calls by exception class, HTTP status and the server's error message.
 
 Sources: the error references of OpenAI, DeepSeek, Moonshot, xAI, SiliconFlow and Zhipu; the source code of vLLM,
-SGLang, LMDeploy and llama.cpp's server. Undocumented error messages are taken from GitHub issues of the clients.
+SGLang, LMDeploy and llama.cpp's server. Undocumented error messages are taken from the clients' GitHub issues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FaultKind: TypeAlias = Literal[
     "timeout",  # the response did not arrive in time
     "connection",  # the connection failed, or was lost before the response began
     "cut",  # a stream ended before its final event, or the connection was lost after the response began
-    "malformed",  # the response does not have the format of the API
+    "malformed",  # the response does not have the API's format
     "too large",  # the response exceeds max_answer_bytes
 ]
 
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 # The HTTP statuses for redirects.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-# The fault kinds for exceptions from HTTP libraries, parsers and lazyprompt, which apply to every client.
+# The fault kinds of exceptions that every client can raise, keyed by ``package.Name``.
 _CLASSES: dict[str, FaultKind] = {
     "lazyprompt.MalformedError": "malformed",
     "lazyprompt.StreamedError": "server",
@@ -73,7 +73,7 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# The statuses that determine the fault kind alone, because the message may quote unrelated text.
+# The statuses for which phrases in the message are ignored, because the message may quote unrelated text.
 _CLEAR = frozenset({401, 404, 408, 429})
 # The fault kinds for phrases in error codes, types and messages of OpenAI-compatible servers, in lower case.
 WORDS: dict[str, FaultKind] = {
@@ -107,12 +107,12 @@ WORDS: dict[str, FaultKind] = {
     "rate_limit": "rate limit",  # OpenAI's error code in a stream
 }
 _FIELDS = ("code", "type", "message")
-# The maximum length of a message in characters, because some messages quote a whole malformed response.
+# The maximum length of an error message in characters. Some messages quote a whole malformed response.
 _LONGEST = 1_000
 _DEPTH = 8  # the maximum depth at which values in an exception are searched for the API key
 # The packages that raise a RuntimeError if a client is closed during a call.
 _HTTP = frozenset(("httpx", "httpx2"))
-# The exceptions that a malformed response can cause in client code.
+# The exceptions that a malformed response can cause in a client's code.
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
@@ -152,10 +152,11 @@ def fault_of(
     """Create the fault for an exception.
 
     Args:
-        kind: The fault kind of the exception's class. A "request" or "server" kind is refined by status and message.
+        kind: The fault kind of the exception's class. The kinds "request" and "server" are refined by the status and
+            message.
         error: The exception.
         refusal: The server's response, whose fields are None if there was no response.
-        words: The fault kinds for phrases in the server's messages.
+        words: The fault kinds, keyed by phrases in the server's messages.
         key: The API key to mask.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
@@ -172,7 +173,7 @@ def kind_of_refusal(
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-    if key is not None:  # mask the key in the phrases as well, because it is masked in the response
+    if key is not None:  # mask the key in the phrases, so that they still match a response in which the key is masked
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
@@ -188,7 +189,8 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles
 
     Args:
         error: The exception.
-        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. Names in httpx2 are treated as httpx.
+        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. The classes of httpx2 are treated as
+            httpx's.
         stumbles: The client's package, in which a ``TypeError`` or similar exception indicates a malformed response.
     """
     names = classes_of(error)
@@ -252,7 +254,7 @@ def _parse_body(body: object) -> tuple[str, str]:
     """Return the code, type and message in an error response as one text, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
-    inner = body.get("error")  # xAI sends the message as a string
+    inner = body.get("error")  # in a response from xAI, this field is the error message
     if is_mapping(inner):
         return _parse_body(inner)
     message = body.get("message") or inner or body.get("detail")
@@ -310,7 +312,7 @@ def _mask(value: object, key: Secret, depth: int = 0) -> object:
     """Mask the API key in the strings of a JSON value; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
-    if type(value) is str:  # exclude subclasses, because a Reply must remain a Reply
+    if type(value) is str:  # a Reply, which is a subclass of str, must remain a Reply
         return key.hidden_in(value)
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")

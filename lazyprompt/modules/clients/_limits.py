@@ -1,7 +1,7 @@
 """Limits on the size and duration of responses and stream events, for every client.
 
-The official clients don't limit responses. Event hooks for their HTTP clients replace each response body with one that
-counts decompressed bytes.
+The official clients don't limit responses. Event hooks of the HTTP client therefore replace each response body with a
+body that counts decompressed bytes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 # The size and time limits of a whole stream, as multiples of the limits for one event.
-# Events repeat keys, and a model may generate text for an hour.
+# Streams need higher limits: every event repeats its JSON keys, and a model may generate text for an hour.
 STREAM_BYTES, STREAM_TIME = 4, 60
 _PIECE = 65_536
-_STARTED = "lazyprompt.started"  # the key in a request's extensions
+_STARTED = "lazyprompt.started"  # the request extension that stores the request's start time
 _GZIP = zlib.MAX_WBITS | 16
 
 
 class AnswerLimits(NamedTuple):
-    """The limits for an unstreamed response, and for one event in a stream.
+    """The limits for a response that is not streamed, or for one event in a stream.
 
     Attributes:
         timeout: The time limit in seconds.
@@ -53,7 +53,7 @@ class _Meter:
         self._timeout, self._most = limits
         media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._is_stream = media_type != "application/json"
-        # In other streams, each line is one event.
+        # A blank line ends a server-sent event. In streams of other media types, each line is one event.
         self._ends = (b"\n\n", b"\r\n\r\n", b"\r\r") if media_type == "text/event-stream" else (b"\n",)
         self._started, self._event_started = float(self._request.extensions[_STARTED]), monotonic()
         self._bytes = self._event_bytes = 0
@@ -120,7 +120,7 @@ class _Meter:
 
 
 class _Body:
-    """A response body that counts its bytes, as a mixin for the HTTP library's stream class."""
+    """A mixin for the HTTP library's stream class that counts the bytes of a response body."""
 
     def __init__(self, body: Any, meter: _Meter) -> None:
         self._body, self._meter = body, meter

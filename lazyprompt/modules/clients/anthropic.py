@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._faults import FaultKind
 
-# The default token limit, which the API requires; it is the maximum that the oldest models accept.
-# The limit includes reasoning tokens, so the reasoning budget is added to it.
+# The default of max_tokens, which the API requires; the oldest models accept no higher limit.
+# The API counts reasoning tokens towards max_tokens, so the reasoning budget is added to this default.
 DEFAULT_MAX_TOKENS = 4096
 
 _SAMPLING = (
     ", or use an API version that supports it: set default_headers={{'anthropic-version': '2023-06-01'}} in options "
     "and pass the parameter in extra_body"
 )
-# The types of text blocks, which store their text under a key of the same name.
+# The types of content blocks that store their text under a key with the same name as the type.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
 _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
 # The constructor arguments for credentials other than an API key.
@@ -46,7 +46,7 @@ class AnthropicCollector:
         self.complete = False
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        # The added pieces of each field, and the number of each tool call, both keyed by block index.
+        # Two dicts keyed by block index: the received pieces of each field, and the number of the tool call.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: dict[int, int] = {}
 
@@ -66,7 +66,7 @@ class AnthropicCollector:
             case "message_start":
                 self._message = dict(fields_of(fields.get("message")))
             case "message_delta":
-                # Token counts are totals, and missing counts are unchanged.
+                # Token counts are running totals. If a count is missing, keep the previous one.
                 usage = {**fields_of(self._message.get("usage")), **_not_null(fields.get("usage"))}
                 self._message = {**self._message, **_not_null(fields.get("delta")), "usage": usage}
             case "message_stop":
@@ -76,7 +76,7 @@ class AnthropicCollector:
         return []
 
     def answer(self) -> dict[str, Any]:
-        """Return the message so far. Incomplete tool call arguments remain text."""
+        """Return the message received so far. Incomplete tool call arguments are returned as text."""
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class AnthropicCollector:
         match delta.get("type"):
             case "input_json_delta" if piece := _text(delta, "partial_json"):
                 self._pieces[index]["input"].append(piece)
-                # Calls to Anthropic's server-side tools are not reported.
+                # Don't report the arguments of server-side tools, which Anthropic runs itself.
                 return [Delta("tool_call", piece, self._calls[index])] if index in self._calls else []
             case "signature_delta":
                 block["signature"] = delta.get("signature")
@@ -156,7 +156,7 @@ class AnthropicClient(OwnHttpClient):
         "prompt is too long": "overflow",
         "exceed context limit": "overflow",
         "credit balance is too low": "rate limit",
-        # The error messages of llama.cpp and vLLM, which also support Anthropic's API.
+        # The error messages of llama.cpp and vLLM, whose servers also support Anthropic's API.
         "context size": "overflow",
         "maximum context length": "overflow",
         # The API's error types, which are the only information about errors in a stream.
@@ -175,8 +175,8 @@ class AnthropicClient(OwnHttpClient):
         """Return parameters for ``messages.create``, with :data:`DEFAULT_MAX_TOKENS` as the default ``max_tokens``.
 
         Raises:
-            ModuleError: The installed client does not accept a parameter. Examples are ``seed`` and, since version 2,
-                ``temperature`` and ``top_p``.
+            ModuleError: The installed client does not accept a parameter, such as ``seed`` or, since version 2,
+                ``temperature`` or ``top_p``.
             MissingExtraError: The client is not installed.
         """
         params: dict[str, Any] = {self.names.get(name, name): value for name, value in common.items()}
@@ -190,11 +190,11 @@ class AnthropicClient(OwnHttpClient):
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return an ``output_config`` with the schema as converted by the client's ``transform_schema``.
 
-        Bounds and patterns become descriptions, so responses must be validated.
+        The conversion turns bounds and patterns into descriptions, so responses must be validated.
 
         Returns:
-            The parameters. None if the client lacks ``transform_schema``, or if the conversion would lose more than
-            bounds and patterns, such as arbitrary keys or recursion.
+            The parameters, or None if the client lacks ``transform_schema`` or the schema contains anything else that
+            the API does not support, such as arbitrary keys or recursion.
 
         Raises:
             MissingExtraError: The client is not installed.
@@ -255,7 +255,7 @@ def _is_typed(schema: Fields) -> bool:
 
 
 def _references(parts: list[Fields]) -> set[str]:
-    """Return the definition names that subschemas refer to."""
+    """Return the names of the definitions that subschemas refer to."""
     given = (part.get("$ref") for part in parts)
     return {reference.removeprefix(_DEFINITIONS) for reference in given if isinstance(reference, str)}
 

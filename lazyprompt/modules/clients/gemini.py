@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._base import Request
 
-# The client's header that limits the duration of the whole response; servers reject less than ten seconds.
-# It is removed, because the timeout of a module applies to each event.
+# The client's header that limits the duration of a whole response; servers reject limits below ten seconds.
+# The header is removed from requests, because a module's timeout applies to each event instead.
 _DEADLINE = "x-server-timeout"
 _ON_HTTPX2 = 3
-# The fields that the client adds to a chunk, or that are collected from several chunks.
+# The chunk fields that are not copied: the client adds them, or they are collected separately.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
 _TEXT = frozenset({"text", "thought"})
 
@@ -46,7 +46,7 @@ class GeminiCollector:
     __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
-        # Each chunk repeats all fields except candidates, such as token usage.
+        # The fields other than the candidates, such as token usage. Each chunk repeats these fields.
         self._answer: dict[str, object] = {}
         self._candidate: dict[str, object] = {}
         # The content parts, each with the pieces of its text.
@@ -62,7 +62,7 @@ class GeminiCollector:
             if fields.get("index") in (None, 0):
                 self._candidate |= {key: value for key, value in fields.items() if key != "content"}
                 parts = fields_in(fields_of(fields.get("content")).get("parts"))
-                # Skip empty parts: the client drops unknown fields, and the last chunk often contains empty text.
+                # Skip empty parts, which result from fields unknown to the client or from empty text in the last chunk.
                 news += [delta for part in parts if _says(part) for delta in self._add(part)]
         return news
 
@@ -125,7 +125,7 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Phrases in errors with status 400, and the client's type whose validation fails for a malformed response.
+    # Phrases in errors with status 400, and the client's class that fails to validate a malformed response.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
@@ -214,14 +214,14 @@ class GeminiClient(OfficialClient):
             "httpx_async_client": ahttp,
             **asked,
         }
-        # The official client would read missing values from the environment.
+        # Set all values, because the official client would read missing values from the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
         return _OnHttp(sdk, ahttp if in_loop else http)
 
 
 class _OnHttp(NamedTuple):
-    """The official client, and the HTTP client that it doesn't close."""
+    """The official client, and its HTTP client, which the official client doesn't close."""
 
     sdk: Any
     http: Any
@@ -263,9 +263,10 @@ async def _acollect_response(response: Any) -> None:
 
 
 class _ClosingStream:
-    """An iterator over the chunks of a stream, which can close the stream's HTTP responses.
+    """An iterator over the chunks of a stream that can also close the stream's HTTP responses.
 
-    Closing the outermost of the client's nested generators would leave the connection to the garbage collector.
+    Closing only the outermost of the client's nested generators would leave the connection open until garbage
+    collection.
     """
 
     def __init__(self, chunks: Any, responses: list[Any]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._base import ClientSettings, Request
 
-# The pydantic models whose validation fails for malformed responses and for invalid requests.
+# The client's pydantic models for responses and for requests, as named in validation errors.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
 _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
@@ -36,7 +36,7 @@ class OllamaCollector(ChatCollector):
     """Collects Ollama's stream events, whose fields differ from OpenAI's.
 
     Args:
-        chat: True for events from ``chat``, which contain a message.
+        chat: True for events from ``chat``, and False for events from ``generate``.
     """
 
     __slots__ = ("_chat", "_last", "_whole")
@@ -53,7 +53,7 @@ class OllamaCollector(ChatCollector):
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event. Complete tool calls without ids are numbered as in ``parse``."""
+        """Return the new deltas in an event. Tool calls without ids are numbered, as in ``ChatFormatter.parse``."""
         fields = fields_of(plain(event))
         self._last |= fields
         message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
@@ -66,7 +66,7 @@ class OllamaCollector(ChatCollector):
         return super().feed({"choices": [{"delta": {**message, "tool_calls": numbered}}]})
 
     def answer(self) -> dict[str, Any]:
-        """Return the last event with the complete message."""
+        """Return the last event, with its message replaced by the complete message."""
         message = super().answer()["choices"][0]["message"]
         text, thought = message["content"] or "", message.get("reasoning_content")
         thinking = {"thinking": thought} if thought else {}
@@ -80,9 +80,10 @@ class OllamaClient(OfficialClient):
     """A client for Ollama's chat API or generate API.
 
     Args:
-        settings: The client's settings. The default server is ``OLLAMA_HOST`` or, if unset, the local server.
+        settings: The client's settings. The default URL is the value of ``OLLAMA_HOST`` or, if unset, the URL of the
+            local server.
         api: The client's method: ``chat`` for payloads from ``ChatFormatter("ollama")``, or ``generate`` for an
-            engine's raw prompt ``{"prompt": text}``. A ``generate`` response contains its text in ``response``.
+            engine's raw prompt ``{"prompt": text}``. The text of a ``generate`` response is in the field ``response``.
 
     Raises:
         ModuleError: The API key contains characters that are invalid in a header.
@@ -112,7 +113,7 @@ class OllamaClient(OfficialClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
-        # Async clients can open any number of connections, but keep only 20 of them.
+        # An async client may open any number of connections, but keeps only 20 of them alive.
         # httpcore compares all pairs of connections (_assign_requests_to_connections).
         # With 500 connections, these comparisons blocked an event loop for seconds.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
@@ -124,7 +125,7 @@ class OllamaClient(OfficialClient):
             **own,
             "event_hooks": limit_hooks(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
-        # Without this header, the client would send a key from the environment.
+        # Without an authorization header, the client would send a key from the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 

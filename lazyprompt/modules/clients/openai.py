@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
 
 
-# The reasoning fields of most servers, of vLLM and OpenRouter, and of Ollama, in order of precedence.
+# The names of the reasoning field: in most servers, in vLLM and OpenRouter, and in Ollama. The first one is used.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-# The fields of a message and of a tool call that arrive in pieces.
+# The fields of a message, and of a tool call, that are collected separately from the other fields.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
 _CALL = frozenset(("index", "id", "function", "custom"))
 # The metadata fields of a response. For each field, the first event that contains it is used.
@@ -44,8 +44,8 @@ _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 class _ChoiceCollector(ABC):
     """Collects the metadata, finish reason and token usage of a stream with one choice.
 
-    The finish reason marks the end of the stream, because some servers send no final ``[DONE]`` and most clients hide
-    it.
+    The finish reason marks the end of the stream. A final ``[DONE]`` event can't, because some servers don't send it
+    and most clients hide it.
     """
 
     __slots__ = ("_finish", "_head", "_usage")
@@ -150,7 +150,7 @@ class ChatCollector(_ChoiceCollector):
         return self._answer("chat.completion", {"message": message, "logprobs": None})
 
     def _sign(self, block: Fields) -> None:
-        """Add a piece of LiteLLM's signed reasoning, in which text precedes the signature."""
+        """Add a piece of LiteLLM's signed reasoning, in which the text arrives before the signature."""
         last = self._signed[-1] if self._signed else {}
         if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
             self._signed.append(dict(block))
@@ -201,8 +201,9 @@ class _Call:
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
         """Return True if a piece begins another tool call, even if its index is the same or missing.
 
-        Some servers send complete calls that all have index 0 or no index. A new id alone doesn't mark another call,
-        because LMDeploy sends a new id with each piece. Other servers repeat the name.
+        Some servers send complete calls that all have index 0 or no index. A new id without a name doesn't mark another
+        call, because LMDeploy sends a new id with each piece. A repeated name with the same id doesn't either, because
+        some servers repeat the name.
         """
         if not name or not self.name:
             return False
@@ -239,7 +240,7 @@ def fields_in(value: object) -> list[Fields]:
 
 
 def _text(value: object) -> str:
-    """Return a text, or the joined text of content parts such as Mistral's."""
+    """Return a string unchanged, or the joined text of a list of content parts such as Mistral's."""
     if is_list(value):
         return "".join(_text(part.get("text")) for part in fields_in(value))
     return value if isinstance(value, str) else ""
@@ -348,8 +349,8 @@ def connect(settings: ClientSettings, server: str | None = None) -> OpenAIClient
 
     Args:
         settings: The client's settings. The ``options`` are additional arguments for ``openai.OpenAI`` and
-            ``openai.AsyncOpenAI``, although an ``http_client`` works with only one of them. The default ``base_url`` is
-            ``OPENAI_BASE_URL`` or, if unset, OpenAI's URL.
+            ``openai.AsyncOpenAI``, but an ``http_client`` works with only one of these classes. The default
+            ``base_url`` is the value of ``OPENAI_BASE_URL`` or, if unset, OpenAI's URL.
         server: A key of :data:`SERVERS`. If it is None or unknown, the server is derived from the host in ``base_url``.
 
     Raises:
@@ -388,7 +389,7 @@ class OpenAIClient(OwnHttpClient):
         self.names = {"max_tokens": server.limit}
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert parameters to the client's own names. A renamed seed is sent in ``extra_body``.
+        """Convert parameters to the client's own names. If renamed, ``seed`` is sent in ``extra_body``.
 
         Raises:
             ModuleError: The client does not accept a parameter.
@@ -420,7 +421,7 @@ class OpenAIClient(OwnHttpClient):
         return attrgetter(self.called)(client)(**call)
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise the error that it reports, even without an ``error`` field."""
+        """Return an event, or raise an error if the event reports one outside an ``error`` field."""
         more = fields_of(None if getattr(event, "choices", None) else getattr(event, "model_extra", None))
         if "code" in more and more.get("message"):
             raise StreamedError(more)
@@ -438,5 +439,5 @@ class CompletionsClient(OpenAIClient):
     collector = TextCollector
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
-        """Post JSON to another URL of the server, and return the JSON response."""
+        """Send JSON to another URL of the server in a POST request, and return the JSON response."""
         return self.client().post(url, cast_to=object, body=body)

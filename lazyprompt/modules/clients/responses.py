@@ -44,7 +44,7 @@ class ResponsesCollector:
     def __init__(self) -> None:
         self.complete = False
         self._response: dict[str, Any] = {}
-        # The output items, the pieces of their text or arguments, and the numbers of tool calls, keyed by item index.
+        # Three dicts keyed by item index: the output items, the pieces of text or arguments, and the tool call numbers.
         self._items: dict[int, dict[str, Any]] = {}
         self._pieces: defaultdict[int, list[str]] = defaultdict(list)
         self._calls: dict[int, int] = {}
@@ -79,7 +79,7 @@ class ResponsesCollector:
         return [Delta("tool_call", "", self._calls[index], call_id, name)]
 
     def answer(self) -> dict[str, Any]:
-        """Return the response so far. Incomplete tool call arguments remain text."""
+        """Return the response received so far. Incomplete tool call arguments are returned as text."""
         if self.complete:
             return self._response
         return {**self._response, "output": [self._item(index) for index in sorted(self._items)]}
@@ -111,7 +111,7 @@ class ResponsesClient(OpenAIClient):
     collector = ResponsesCollector
 
     def __init__(self, settings: ClientSettings) -> None:
-        # Streams of the Responses API always contain token usage.
+        # Don't request token usage, which streams of the Responses API always contain.
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
