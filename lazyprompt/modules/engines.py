@@ -55,18 +55,17 @@ class Engine(NamedTuple):
     Attributes:
         name: The name of the engine.
         program: The command that starts the engine, or an empty tuple if the user starts it. ``{python}`` is the
-            running Python interpreter, and ``{here}`` is the directory of this module. ``{model}``, ``{host}`` and
-            ``{port}`` are arguments of :meth:`command`.
+            running Python interpreter, and ``{here}`` is the directory of this module. ``{model}`` and ``{port}`` are
+            the arguments of :meth:`command`, and ``{host}`` is :data:`HOST`.
         install: The installation command for an engine that no lazyprompt extra installs.
         extra: The lazyprompt extra that installs the engine.
         package: The Python package that the program requires.
         server: The details of the engine's completions API (``/v1/completions``), or None for Ollama's ``generate``.
-        takes_ids: True if the engine accepts token ids as a prompt, to which it adds no BOS token.
+        takes_ids: True if the engine accepts a prompt of token ids and adds no BOS token to it.
         body: Fields for every request, which keep special tokens in the response text if the engine supports this.
         no_bos: Fields that stop the engine from adding a BOS token to text that begins with one. If None, lazyprompt
             removes the text's own BOS token when the engine adds another.
-        answer_ids: The location of token ids in responses, or None. Without token ids, a conversation continues as
-            text.
+        answer_ids: The location of token ids in responses. If None, conversations can't continue from token ids.
     """
 
     name: str
@@ -192,7 +191,7 @@ _ROWS = (
     Engine(
         name="llama.cpp",
         program=(
-            # With -m, Python would prefer a module of the same name in the working directory.
+            # Don't use -m: Python would prefer a module of the same name in the working directory.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
             *("--model", "{model}", "--port", "{port}", "--special"),
         ),

@@ -2,8 +2,8 @@
 
     python guard.py COMMAND [ARGUMENT ...]
 
-The guard leads a session in which the command and its child processes run. It terminates these processes in three
-cases:
+The guard leads a session in which the command and its child processes run. The guard terminates the command and its
+child processes in three cases:
 
 1. The guard's standard input is closed, as happens when the parent exits or is killed.
 2. The guard receives SIGTERM, SIGINT or SIGHUP.
@@ -36,8 +36,8 @@ _Reason: TypeAlias = Literal["signal", "parent"] | None
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 _LOOK = 1.0  # seconds between checks of the parent process
 _PAUSE = 0.01  # seconds between checks of terminating processes
+LOG = "LAZYPROMPT_ENGINE_LOG"  # the environment variable that names the temporary log file
 # Windows lacks SIGKILL and SIGHUP, but must be able to import this module.
-LOG = "LAZYPROMPT_ENGINE_LOG"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
@@ -127,7 +127,7 @@ def _open_signal_pipe() -> int:
 
 
 def _ignore_signal(*_: object) -> None:
-    """Do nothing, because the signal number is already in the pipe."""
+    """Do nothing, because Python has already written the signal number to the pipe."""
 
 
 def _reason_to_end(wake: int, parent: int) -> _Reason:
@@ -150,7 +150,7 @@ def _end(engine: subprocess.Popen[bytes]) -> int:
     send(session, signal.SIGTERM)
     patience = time.monotonic() + GRACE
     while (engine.poll() is None or members(session)) and time.monotonic() < patience + GRACE:
-        if time.monotonic() > patience:  # repeat: new processes may have started
+        if time.monotonic() > patience:  # send the signal repeatedly, because new processes may have started
             send(session, KILL)
         time.sleep(_PAUSE)
     code = engine.poll()

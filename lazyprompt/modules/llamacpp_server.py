@@ -25,9 +25,9 @@ Any other option sets a field of llama.cpp's ``CommonParams``. Option names may 
 are ``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0`` and
 ``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
 
-The defaults differ from llama.cpp's defaults. The web page, downloads and warm-up are disabled, and web pages from
-other origins are denied access. The list of current requests is disabled because it would reveal prompts. The log
-contains only warnings and errors.
+Unlike llama.cpp, this program disables the web page, downloads and warm-up by default, and denies access to web pages
+from other origins. The list of current requests is disabled because it would reveal prompts. The log contains only
+warnings and errors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _MAGIC = b"GGUF"
 _DAY = 86_400.0
 _LOGGING = 0.5  # seconds to wait for the last log lines of llama.cpp
-# The CommonParams fields of options whose names differ from the field names.
+# The CommonParams fields of the options that are not named after their fields.
 _FIELDS = {
     "model": "model.path",
     "context": "n_ctx",
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # The exception contains no reason. A llama.cpp thread logs the reason, so give it time to finish.
+        # The exception contains no reason. Wait until a llama.cpp thread has written the reason to the log.
         time.sleep(_LOGGING)
         return _report_failure(f"llama.cpp cannot serve {model}; see the llama.cpp log for the reason")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program

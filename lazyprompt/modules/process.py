@@ -46,7 +46,7 @@ def _guard() -> ModuleType:
 
 @dataclass(eq=False)
 class _Run:
-    """One run of an engine, which forked processes can check but not stop.
+    """One run of an engine. A forked process can check the run, but can't stop it.
 
     Attributes:
         guard: The guard process, whose session contains the engine.
@@ -94,7 +94,7 @@ class _Run:
             if not self.ended():
                 self.stopping = True
                 # Also send a signal, because a forked process may keep the pipe open.
-                # Popen.terminate would reap the guard before ended() can kill its session.
+                # Don't use Popen.terminate, which would reap the guard before ended() can kill its session.
                 os.kill(self.guard.pid, signal.SIGTERM)
             self.stopping = True
             if self.guard.stdin is not None:
@@ -146,7 +146,7 @@ _KILLED: Final = "the system may have run out of memory and killed the engine; u
 
 
 def how(code: int | None) -> str:
-    """Describe how a process ended, as the predicate of a sentence.
+    """Describe how a process ended, for example as "exited with code 1".
 
     Args:
         code: The exit code, or None if unknown. A signal is represented by 128 plus its number, as in a shell, or by
@@ -170,7 +170,7 @@ def advice(lines: Iterable[str], code: int | None, install: str) -> str:
 def tail(log: Path, offset: int) -> list[str]:
     """Return the last non-empty lines of a log after an offset in bytes.
 
-    For a progress bar, only the final state is returned.
+    Only the final state of a progress bar is returned.
     """
     try:
         with log.open("rb") as file:
@@ -183,7 +183,7 @@ def tail(log: Path, offset: int) -> list[str]:
 
 
 class EngineProcess:
-    """A local inference engine as a child process, which never outlives this process.
+    """A local inference engine that runs as a child process and never outlives this process.
 
     The :mod:`lazyprompt.modules.guard` module terminates the engine. All methods are thread-safe. An engine that was
     stopped or died can be started again. The class works on POSIX systems only.
@@ -192,7 +192,7 @@ class EngineProcess:
         engine: The engine, or its name.
         model: The model's path, or its name as the engine expects it.
         port: The port on 127.0.0.1; None for any free port.
-        options: The engine's options, as in :meth:`~lazyprompt.modules.engines.Engine.command`. A
+        options: The engine's options, as in :meth:`~lazyprompt.modules.engines.Engine.command`. The value of a
             :class:`lazyprompt.Secret` appears on the command line of the process, but never in error messages.
         log: The log file to which the engine's output is appended. None creates a temporary file, which is deleted
             unless the run fails.
@@ -344,12 +344,12 @@ class EngineProcess:
         with self._open_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the arguments are the user's own
-                # With -m, Python would prefer a module of the same name in the working directory.
+                # Don't use -m: Python would prefer a module of the same name in the working directory.
                 [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                # Buffered output is lost when the process is killed.
+                # Disable buffering, because buffered output is lost when the process is killed.
                 env=os.environ | {"PYTHONUNBUFFERED": "1", _guard().LOG: "" if self._log else file.name},
                 # Ctrl-C must not reach the engine directly, because this process terminates the engine.
                 start_new_session=True,
@@ -373,7 +373,7 @@ class EngineProcess:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
-            # A healthy response may come from another process that took the port.
+            # Also check who listens, because another process may have taken the port and sent the healthy response.
             healthy = _is_healthy(f"http://{HOST}:{run.port}{_HEALTH}") and _guard().listens(run.guard.pid, run.port)
             if run.stopping:
                 raise EngineError(f"{self.engine.name} was stopped before it was ready")

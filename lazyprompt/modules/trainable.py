@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 _LOG = logging.getLogger("lazyprompt")
-# The default timeout in seconds: an engine may process a long prompt for minutes before the first token.
+# The default timeout in seconds. An engine may process a long prompt for minutes before the first token.
 TIMEOUT = 600.0
 RETRIES = 2
-# The default token limit for a response, because the engines' own defaults range from 16 tokens to no limit.
+# The default token limit for a response. The engines' own defaults range from 16 tokens to no limit.
 MAX_TOKENS = 1024
 # The time in seconds to wait for an engine to exit after its connection is lost.
 _DYING = 2.0
@@ -72,8 +72,8 @@ class _Running(Connection):
 class TrainableModule(ChatModule):
     """A local model on llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or another server with OpenAI's completions API.
 
-    Prompts are rendered as plain text with the model's chat template, or with the markers of its model family. Unless
-    you pass a chat template, it is read from the GGUF file or the model directory. The :meth:`start` method starts
+    Prompts are rendered as plain text with the model's chat template, or with the markers of its model family. By
+    default, the chat template is read from the GGUF file or the model directory. The :meth:`start` method starts
     llama.cpp or vLLM. For any other engine, pass ``url``.
 
     Args:
@@ -131,14 +131,14 @@ class TrainableModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Keep the key out of variables, which tracebacks may show.
+        # Wrap the key first, because tracebacks may show variables.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
             raise EngineError(f"url must be an http(s) URL such as http://127.0.0.1:8000, not {address_of(url)!r}")
-        # The client adds /v1 to the URL.
+        # Remove /v1, because the client adds it to the URL.
         self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = LayoutSettings(chat_template, markers, answers)
         self._given.check()
@@ -151,7 +151,7 @@ class TrainableModule(ChatModule):
             raise EngineError(f"{self.engine.name} does not accept token ids; remove safe_tokens=")
 
     def _open(self) -> None:
-        """Prepare a new connection, which copies don't share."""
+        """Prepare a connection. Each copy of the module prepares its own."""
         self._connection = self._running = _Running()
         # This client only provides parameter names, so any URL suffices.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
@@ -161,8 +161,8 @@ class TrainableModule(ChatModule):
     ) -> Self:
         """Start the engine and wait until it is ready.
 
-        A running engine is left unchanged. If ``url`` is set, the method starts no engine, and logs a message to the
-        ``lazyprompt`` logger.
+        A running engine is left unchanged. If ``url`` is set, the method starts no engine and only logs a message to
+        the ``lazyprompt`` logger.
 
         Args:
             port: The port on 127.0.0.1; None for any free port.
@@ -229,7 +229,7 @@ class TrainableModule(ChatModule):
         """Return the prompt text for a call, with its segments.
 
         Args:
-            input: The input, as in a call of the module.
+            input: The input, as in :meth:`ChatModule.__call__`.
             history: The earlier messages.
             tools: The tools that the model may call.
         """
@@ -251,8 +251,8 @@ class TrainableModule(ChatModule):
         """Return a module for one conversation, in which each prompt extends the token ids of the previous prompt.
 
         The earlier token ids are reused from the engine's cache and not encoded again. Reusing token ids requires
-        ``tokenizer=``, an engine that returns token ids, and a chat template whose prompts extend each other. If a
-        requirement is not met, each request contains the complete prompt.
+        ``tokenizer=``, an engine that returns token ids, and a chat template that renders each prompt as an extension
+        of the previous prompt. If a requirement is not met, each prompt is encoded again.
         """
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
@@ -363,7 +363,7 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
 
 
 class _CachedConversation(NamedTuple):
-    """A conversation's token ids in an engine's cache, for the last prompt and its response."""
+    """The token ids of a conversation's last prompt and response, which are in the engine's cache."""
 
     history: tuple[Msg, ...]
     prompt: list[int]
@@ -371,7 +371,7 @@ class _CachedConversation(NamedTuple):
 
 
 class Bridged(ChatModule):
-    """A local model in one conversation that continues from token ids.
+    """A local model for one conversation, in which each prompt extends the earlier token ids.
 
     Rendering and encoding a response again seldom reproduces the generated ids, so the engine's cache would no longer
     match. The next prompt therefore consists of the earlier ids, followed by the text that the chat template adds (see
@@ -416,7 +416,7 @@ class Bridged(ChatModule):
 
         def keep(events: Sequence[object], message: Msg) -> None:
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
-            # Keep only complete ids, because llama.cpp omits the ids of partial characters in streams.
+            # Keep the ids only if none is missing: in streams, llama.cpp omits the ids of partial characters.
             if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
                 self._known = _CachedConversation((*known, message), prompt, answer)
 
@@ -439,7 +439,7 @@ class Bridged(ChatModule):
 
 
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
-    # Official clients store unknown fields in model_extra.
+    # Official clients store fields that they don't know in model_extra.
     apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
     found = value_at({**as_dict(answer), **apart}, place)
     return [token for token in found if isinstance(token, int)] if is_list(found) else []
