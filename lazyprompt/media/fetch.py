@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 _HOPS = 5
 _CHUNK = 65_536
-# The characters that percent-encoding leaves unchanged in a URL.
+# The characters that remain unchanged when a URL is percent-encoded.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
 # A pattern stricter than providers' URL parsers, to reject URLs that two parsers could interpret differently.
@@ -130,7 +130,7 @@ class Deadline:
 
         with self._lock:
             self._stopped = True
-            # The peer may have closed the connection. SSLSocket.shutdown would race with the reading thread.
+            # Ignore a connection that the peer has closed. SSLSocket.shutdown would race with the reading thread.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)

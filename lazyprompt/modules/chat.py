@@ -1,4 +1,4 @@
-"""Models with a prompter attached, and conversations with them."""
+"""Models with an attached prompter, and conversations with these models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
     class HasPrompter(Protocol):
-        """A prompt loaded from a file."""
+        """An object that has a prompter, such as a prompt loaded from a file."""
 
         @property
         def prompter(self) -> Prompter:
@@ -101,7 +101,7 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Prepare a new connection, which copies don't share."""
+        """Prepare a connection. Each copy of the module prepares its own."""
 
     def close(self) -> None:
         """Close the connections used by threads; later calls open new ones.
@@ -117,12 +117,12 @@ class ChatModule(ABC):
             await sender.client.aclose()
 
     def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Attach a prompter, which many modules can share because it is never modified.
+        """Attach a prompter. Many modules can share one prompter, because prompters are never modified.
 
         Args:
-            prompter: A prompter, a prompt file or an instruction. The outputs of a prompt file become the
-                ``response_format``. An instruction, as text or as ``{"system": ..., "user": ...}``, creates a
-                :class:`~lazyprompt.ChatPrompter`. None creates an :class:`~lazyprompt.EmptyPrompter`, which sends the
+            prompter: A prompter, a prompt file or an instruction. The outputs declared in a prompt file become the
+                default ``response_format``. An instruction (text or ``{"system": ..., "user": ...}``) is converted to a
+                :class:`~lazyprompt.ChatPrompter`. None attaches an :class:`~lazyprompt.EmptyPrompter`, which sends the
                 caller's text unchanged, including control sequences.
             history: Messages that begin every conversation.
 
@@ -133,12 +133,12 @@ class ChatModule(ABC):
             TemplateError: The prompter has an unsupported type, or the instruction is invalid.
             HistoryError: The history has an invalid format.
         """
-        # A single statement, so that an error leaves the module unchanged.
+        # Assign both attributes in one statement, so that an error leaves the module unchanged.
         self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
     def share(self, prompt: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Return a new module with its own prompter that shares this module's client or running engine.
+        """Return a new module that shares this module's client or running engine, but has its own prompter.
 
         Both modules share connections and limits, and either module can start and stop the engine.
 
@@ -180,8 +180,8 @@ class ChatModule(ABC):
         Args:
             input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
             history: The earlier messages.
-            tools: The tools that the model may call. Functions are described to the model but never run. The model's
-                tool calls are in the reply.
+            tools: The tools that the model may call. Functions are described to the model but never run. The reply
+                contains the model's tool calls.
             response_format: A pydantic model or JSON schema for structured output, which is parsed into
                 ``reply.parsed``.
             params: Other parameters for this call.
@@ -239,8 +239,8 @@ class ChatModule(ABC):
             params: Other parameters for this call.
 
         Returns:
-            An iterator over pieces of text. After the iteration, its ``reply`` attribute is the complete reply. The
-            first iteration sends the request.
+            An iterator over pieces of text. The request is sent when the iteration starts. At the end, the iterator's
+            ``reply`` attribute contains the complete reply.
         """
         exchange = self._exchange(CallOptions(input, history, tools, response_format, params))
         sender = self._sender()
@@ -255,7 +255,7 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> AsyncReplyStream:
-        """Async version of :meth:`stream`, for ``async for``. The first iteration also renders the prompt."""
+        """Async version of :meth:`stream`, for ``async for``. The prompt is rendered when the iteration starts."""
         call = CallOptions(input, history, tools, response_format, params)
         sender = self._sender()
         return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
@@ -288,7 +288,7 @@ class ChatModule(ABC):
         return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
-        """Return a module for one conversation, which can reuse the engine's cached state."""
+        """Return a module for one conversation. Subclasses can return one that reuses an engine's cached tokens."""
         return self
 
     def chat(
@@ -328,7 +328,7 @@ class ChatModule(ABC):
         return self._history + History.of(history) if self._history else history
 
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
-        """Merge a call's parameters into the module's parameters, with ``stop`` as a list."""
+        """Merge a call's parameters into the module's parameters, and convert ``stop`` to a list."""
         given = {**self._params, **params}
         if "llm_chat_history" in given:
             raise ModuleError("'llm_chat_history' is LazyLLM's name for the earlier messages; pass them as history=")
@@ -378,7 +378,7 @@ class Chat:
         self._asked = module.continued()
         self._runner = ToolRunner.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
-        # The last turn's values for slots outside the user's text. A call without input reuses them.
+        # The last turn's values for slots outside the user's text, which a call without input reuses.
         self._values: Mapping[str, object] = {}
 
     @property
@@ -390,13 +390,13 @@ class Chat:
         """Send the user's text and return the model's reply.
 
         Args:
-            input: The input, as in a call of the module. Pass None if the history already awaits a reply, such as after
-                tool results.
+            input: The input, as in :meth:`ChatModule.__call__`. Pass None if the history already awaits a reply, for
+                example after tool results.
             response_format: A pydantic model or JSON schema for structured output.
             params: Other parameters for this call.
 
         Raises:
-            ModuleError: The call failed, and the history is unchanged.
+            ModuleError: The call failed. The history is unchanged.
         """
         return self._ask(input, self._runner, response_format, params)
 
@@ -433,18 +433,18 @@ class Chat:
         is sent to the model as the tool result. All tool calls and results are added to the history.
 
         Args:
-            input: The input, as in a call of the module.
-            tools: Python functions and other tools that the model may call; None for the tools of the chat.
+            input: The input, as in :meth:`ChatModule.__call__`.
+            tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
             params: Other parameters for each model call.
 
         Returns:
-            The first reply without tool calls, or with a call to a tool that is not a Python function.
+            The first reply that calls no tools, or that calls a tool that is not a Python function.
 
         Raises:
-            ModuleError: A model call failed, or the model still calls tools after ``max_rounds``.
-            ToolsError: The schema of a tool can't be generated, or a tool is async.
+            ModuleError: A model call failed, or the model still calls tools after ``max_rounds`` rounds.
+            ToolsError: The schema of a tool can't be generated, or a tool is an async function.
             HistoryError: A function's output is neither text, a list of blocks nor a JSON value.
         """
         call = CallOptions(input, None, tools, response_format, params)
@@ -477,8 +477,8 @@ class Chat:
         """Send the user's text, run the functions that the model calls, and yield each step.
 
         Args:
-            input: The input, as in a call of the module.
-            tools: Python functions and other tools that the model may call; None for the tools of the chat.
+            input: The input, as in :meth:`ChatModule.__call__`.
+            tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
             params: Other parameters for each model call.
@@ -650,7 +650,7 @@ def _check_rounds(left: int, most: int, reply: Reply) -> None:
 
 
 class Connection:
-    """A connection that modules can share; the first call opens it."""
+    """A connection that modules can share. The first call opens the connection."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -661,7 +661,7 @@ def check_settings(settings: ClientSettings, concurrency: int | None, error: typ
     """Validate client settings and return them."""
     if not _is_positive(settings.timeout):
         raise error(f"timeout must be a positive number of seconds, not {settings.timeout!r}")
-    if "api_key" in settings.options:  # reprs and logs would show the key
+    if "api_key" in settings.options:  # among the options, the key would appear in reprs and logs
         raise error("pass the key as api_key=, not in options=")
     _check_number("retries", settings.retries, 0, error)
     _check_number("concurrency", 1 if concurrency is None else concurrency, 1, error)
@@ -711,7 +711,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
 
 
 def _dump_message(message: Msg) -> Mapping[str, Any]:
-    """Convert a message to JSON values, for :func:`_load_message`."""
+    """Convert a message to a dict for a JSON file, which :func:`_load_message` can read."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,
@@ -725,7 +725,7 @@ def _dump_message(message: Msg) -> Mapping[str, Any]:
 
 
 def _load_message(saved: dict[str, Any]) -> Msg:
-    """Convert the JSON values from :func:`_dump_message` to a message."""
+    """Convert a dict from :func:`_dump_message` to a message."""
     fields = {**saved}
     native = fields.pop("native", None)
     message = Msg(**fields)

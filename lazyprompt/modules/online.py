@@ -33,14 +33,15 @@ RETRIES = 2
 class OnlineChatModule(ChatModule):
     """A provider's model, called through the provider's official client.
 
-    The first call opens the connection. All threads share connections, and each event loop uses separate connections.
+    The first call opens the connection. Threads share connections, and each event loop has its own connections.
 
     Args:
         source: The provider, as a name such as ``openai`` (see ``SOURCES``) or as a custom ``Source``.
         model: The model's name; None for the provider's default model.
-        base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. Self-hosted servers
-            tokenize text with the model's chat template. For self-hosted servers, control sequences in untrusted text
-            are therefore neutralised, unless the prompter's ``with_safety`` sets another policy.
+        base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. A self-hosted server
+            tokenizes each message as part of the chat template, so control sequences in the message could take effect.
+            For these servers, control sequences in untrusted text are therefore neutralised, unless the prompter's
+            ``with_safety`` sets another policy.
         api_key: The API key; None to read it from the environment. The key never appears in reprs, errors or logs.
         stream: True to stream responses internally, so that long responses don't time out.
         timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
@@ -49,10 +50,13 @@ class OnlineChatModule(ChatModule):
             limit for a whole stream is four times as large.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection. The delay is the server's
             ``Retry-After`` or an exponential back-off.
-        concurrency: The maximum number of concurrent calls across threads, and in each event loop; None for no limit.
+        concurrency: The maximum number of concurrent calls, counted for all threads together and for each event loop
+            separately; None for no limit.
         budget: The token budget for each prompt.
-        context: The size of the model's context window in tokens; by default, the known size for the model's name.
-        counter: The token counter for prompts. With a counter, prompts that exceed the context window are not sent.
+        context: The size of the model's context window in tokens; by default, the size that is known for the model's
+            name.
+        counter: The token counter for prompts. If a counter is set, a prompt that exceeds the context window raises an
+            error and is not sent.
         hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the
             ``lazyprompt`` logger.
         options: Additional arguments for the client's constructor.
@@ -83,7 +87,7 @@ class OnlineChatModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Keep the key out of variables, which tracebacks may show.
+        # Wrap the key first, because tracebacks may show variables.
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params, budget, stream=stream)
         self.source = source_named(source)
@@ -121,7 +125,7 @@ class OnlineChatModule(ChatModule):
     def _exchange(self, call: CallOptions) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
-        # For the openai provider, model= would select a model family that has a system text.
+        # Don't pass the model to the openai provider, because its name would select a family that has a system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)

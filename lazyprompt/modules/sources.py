@@ -98,13 +98,13 @@ def _row(name: str, model: str = "", connect: str = "openai:connect", **more: An
     return Source(name, model=model, connect=connect, **own)
 
 
-# The environment variables from which clients read a default URL.
+# The environment variables from which clients read a default URL, by source.
 _ADDRESSES = {
     **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
     "anthropic": "ANTHROPIC_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
-# Suffixes of the providers' host names.
+# The suffixes of the providers' host names.
 _HOSTS = (*(host for server in SERVERS.values() for host in server.hosts), "api.anthropic.com", "googleapis.com")
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
 # DashScope's compatible mode accepts OpenAI's format, with the same rules as vLLM for Qwen models.

@@ -44,7 +44,7 @@ class CallRecord(NamedTuple):
     Attributes:
         source: The name of the source or engine.
         model: The requested model.
-        payload: The read-only payload, which contains the messages and tools, or the prompt.
+        payload: The read-only payload: the messages and tools for a provider, or the prompt for an engine.
         params: The read-only dict of other arguments for the official client.
         reply: The reply, the part received before a failure, or None if nothing was received.
         error: The exception from a failed or cancelled call, or None.
@@ -105,7 +105,7 @@ class CallLog:
             )
             + b"\n"
         )
-        # A single append keeps lines from concurrent threads and processes apart.
+        # Append the whole line in one write, so that concurrent threads and processes don't mix their lines.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(data)
@@ -120,7 +120,7 @@ def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None
         request: The request.
 
     Yields:
-        A function that records the reply and the kind of a failure, without their text.
+        A function that records the reply's metadata and the kind of a failure, but no text.
     """
     tracer = _tracer()
     if tracer is None:

@@ -49,7 +49,7 @@ class ToolRunner:
         return cls(offered, {_name_of(each): each for each in functions})
 
     def can_run(self, calls: Sequence[ToolUseBlock]) -> bool:
-        """Return True if there are tool calls, and each calls a Python function or an unknown tool."""
+        """Return True if there are tool calls, and every call is to a Python function or an unknown tool."""
         offered = self.tools.names if self.tools else ()
         return bool(calls) and not any(call.name in offered and call.name not in self.functions for call in calls)
 
