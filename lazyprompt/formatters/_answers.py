@@ -1,9 +1,9 @@
 """Parsers that convert provider responses to messages.
 
-Model output never raises an error: arguments that are not JSON, wrong types and lone surrogates are all accepted.
-A ``FormatError`` means that the value is not a response from the provider, or that it reports an error. Content that
-no block can express stays in the message's native format. A parsed message contains no finish reason, model or response
-id, so it equals the same message built manually.
+Malformed model output never raises an error: the parsers accept arguments that are not JSON, wrong types and lone
+surrogates. A ``FormatError`` means that the value is not a response from the provider, or that the response reports an
+error. Content that no block can represent is kept in the message's metadata or native content. A parsed message leaves
+out the finish reason, model and response id, so it equals a message built by hand from the same content.
 
 The formats come from the providers' API references and from the types in their official clients.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# The keys of the prompt and completion token counts. If a group contains several keys, their counts are added.
+# The keys of the prompt token counts and the keys of the completion token counts. The counts in each tuple are added.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -58,7 +58,7 @@ _TOTALS = ("total_tokens", "total_token_count")
 
 # The top-level keys of a Gemini response, as spelled by the REST API and by the client. At least one must be present.
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
-# The message keys for reasoning: the key for most providers, for vLLM and OpenRouter, and for Ollama.
+# The message keys for reasoning: most providers use the first, vLLM and OpenRouter the second, and Ollama the third.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
@@ -67,7 +67,7 @@ def as_dict(response: object) -> dict[str, object]:
     """Return a response as a dict in the format of the REST API.
 
     Args:
-        response: A dict, which is returned unchanged, or an object from the official client.
+        response: A plain dict, which is returned unchanged, or an object from the official client.
 
     Returns:
         A dict of plain values: bytes as standard base64, enums as their values, and times in ISO 8601. Fields that are
@@ -165,7 +165,7 @@ def from_anthropic(answer: Fields, provider: str) -> Msg:
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
-    """Parse a response from Gemini, with keys spelled as in the REST API or as in the client.
+    """Parse a Gemini response, whose keys may be spelled as in the REST API or as in the Python client.
 
     If the prompt was blocked, the response contains no candidates and the message is empty.
     """
@@ -182,7 +182,7 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
 
 
 def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
-    """Return the first value under the keys that has the type ``kind``.
+    """Return the first value of the type ``kind`` that is stored under one of the keys.
 
     Raises:
         FormatError: No key has a value of this type, or the response reports an error.
@@ -219,7 +219,7 @@ def _message(
 
 
 def _clean_list(items: object) -> list[Json]:
-    """Return a copy of a list that contains only valid JSON values."""
+    """Copy a list, converting its items to valid JSON values."""
     return [_clean(item) for item in items_of(items)]
 
 
@@ -239,7 +239,7 @@ def _clean_fields(fields: Fields) -> JsonObject:
 
 
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Ensure that every tool call has a unique id, adding a number to repeated ids and replacing missing ids."""
+    """Yield the blocks with unique tool call ids: repeated ids get a number, and missing ids are generated."""
     taken: set[str] = set()
     for block in blocks:
         if isinstance(block, ToolUseBlock):
@@ -252,7 +252,7 @@ def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
-    """Return the token counts in a response, or ``None`` if it contains none."""
+    """Return the token counts in a response, or ``None`` if there are none."""
     counts = {key: value for key, value in fields_of(given).items() if type(value) is int and value >= 0}
     prompt, completion = (sum(counts.get(key, 0) for key in keys) for keys in counters)
     total = next((counts[key] for key in _TOTALS if key in counts), prompt + completion)
@@ -292,7 +292,7 @@ def _has_more(call: object) -> bool:
 
 
 def _chat_thoughts(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:
-    """Return LiteLLM's signed thinking blocks, which come from Anthropic, or else the plain reasoning text."""
+    """Return the signed thinking blocks that LiteLLM passes on from Anthropic, or else the plain reasoning text."""
     signed = [
         block
         for block in _content_blocks(message.get("thinking_blocks"), "anthropic", beside)
@@ -304,7 +304,7 @@ def _chat_thoughts(message: Fields, provider: str, beside: Beside) -> Sequence[B
 
 
 def _chat_call(call: Fields) -> ToolUseBlock:
-    """Parse a tool call of the type ``function`` or ``custom`` (a tool with free text), or a legacy function call."""
+    """Parse a legacy function call, or a tool call of type ``function`` or ``custom`` (for free-text arguments)."""
     fields = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
@@ -325,7 +325,7 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
     part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
     if not part:
         return []
-    # DashScope's parts have no type field; their only key determines the type.
+    # A DashScope part has no type field; its only key names the type.
     kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
     if kind == "image" and isinstance(part.get("image"), str):
         return _image_blocks(part["image"])
@@ -343,7 +343,7 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
 
 
 def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return the tool call or text in a malformed part; a part without either is kept in the metadata."""
+    """Return the tool call or text from a malformed part; if the part contains neither, keep it in the metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
     text = _text_blocks(part.get("text", part.get("refusal")))
@@ -374,7 +374,7 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
     fields = {**snake_keys(part)}
     blob = snake_keys(fields.get("inline_data"))
     if fields.get("thought") is True and blob and isinstance(part, dict):
-        # Images in the reasoning are not part of the reply.
+        # Images in the reasoning are not part of the reply, so they are only kept in the metadata.
         beside[where] = part
         return []
     if blob and not blob.get("mime_type"):

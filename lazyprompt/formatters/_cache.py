@@ -1,4 +1,4 @@
-"""Cache breakpoints, which mark the end of a prompt prefix that later prompts repeat.
+"""Cache breakpoints, which mark the end of a prompt prefix for the provider to cache.
 
 The limits come from Anthropic's and OpenAI's guides on prompt caching. Both providers accept at most four breakpoints.
 Anthropic rejects a breakpoint that has a longer lifetime than an earlier breakpoint.
@@ -27,7 +27,7 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
     """Validate the requested cache breakpoints and their lifetimes.
 
     Args:
-        cache: Names from ``PLACES``, or a mapping from names to lifetimes.
+        cache: Names from ``PLACES``, or a mapping from these names to lifetimes.
         profile: The provider's rules.
 
     Returns:
@@ -70,7 +70,7 @@ def with_marks(
         payload: The payload, which is modified in place.
         cache: A mapping from places to lifetimes.
         profile: The provider's rules.
-        model: The model, for providers that support breakpoints only for some models.
+        model: The model; some providers support breakpoints only for certain models.
         notes: The report, which lists the breakpoints that were not set.
     """
     marks = profile.breakpoints
@@ -80,7 +80,7 @@ def with_marks(
         return
     key = profile.form.messages_key
     free = marks.most - len(marked_blocks(payload, marks, key))
-    # Start at the end, so that the longest prefix gets a breakpoint even if few are left.
+    # Start at the end, so that the longest prefix gets a breakpoint even if few breakpoints are left.
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
@@ -98,7 +98,7 @@ def with_marks(
 
 
 def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
-    """Limit each lifetime to the shortest lifetime before it, and omit default lifetimes."""
+    """Shorten each lifetime to the shortest lifetime before it, and remove lifetimes that equal the default."""
     shortest = len(marks.lifetimes) - 1
     for _, mark in _marks(payload, marks.key, key):
         lifetime = mark.get("ttl", marks.lifetimes[0])
@@ -110,7 +110,7 @@ def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
-    """Return each breakpoint's path and the rank of its lifetime, which is -1 for an unknown lifetime."""
+    """Return each breakpoint's path and its lifetime's index in ``marks.lifetimes``, or -1 for an unknown lifetime."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
         for path, mark in _marks(payload, marks.key, messages_key)
@@ -119,7 +119,7 @@ def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: 
 
 
 def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[tuple[Path, JsonObject]]:
-    """Yield the breakpoints in a payload, in the order in which a provider reads them."""
+    """Yield the path and the fields of each breakpoint, in the order in which a provider reads the payload."""
     for place in ("tools", "system", messages_key):
         for at, item in objects(payload.get(place)):
             if key in item and isinstance(item[key], dict):
@@ -132,7 +132,7 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """Return the last block in a place, or None if the place is empty; a string is converted to a block first."""
+    """Return the block in a place that gets the breakpoint, or None; string content is first converted to a block."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
         # Tools that the model loads later are not part of the cached prefix.
@@ -154,7 +154,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
 
 
 def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:
-    """Return the last message before the newest user turn that can have a breakpoint."""
+    """Return the last message that can have a breakpoint and comes before the newest user turn."""
     newest = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), 0)
     roles = ("user", "assistant") if assistant else ("user", "system", "developer")
     return next(
@@ -163,7 +163,7 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
 
 
 def _as_parts(fields: dict[str, Any], key: str, kind: str) -> list[dict[str, Any]]:
-    """Return the parts under a key, converting a string to a part first."""
+    """Return the parts under a key, after converting a string value to a part."""
     if isinstance(fields[key], str):
         fields[key] = [{"type": kind, "text": fields[key]}]
     parts: list[dict[str, Any]] = fields[key]

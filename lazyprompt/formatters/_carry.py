@@ -1,7 +1,7 @@
-"""Rules that keep, change or drop each content block, depending on what the provider accepts, and report the changes.
+"""Rules that keep, change or drop content blocks according to what the provider accepts, and report each change.
 
-The first pass only collects the media to load. After the media have been loaded, a second pass replaces their URLs with
-the loaded data.
+The first pass only collects the URLs of media to load. After the media are loaded, a second pass replaces these URLs
+with the loaded data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
-    """Append the media from a message's ``url`` field to its content.
+    """Append the media in each message's ``url`` field to the content of the message's turn.
 
     A URL without a known suffix is treated as an image.
     """
@@ -64,7 +64,7 @@ def _fits(rule: Media, role: Role) -> bool:
 
 
 def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Return the action for a media source, or None if the provider can't receive it."""
+    """Return how to send a media source, or None if the provider doesn't accept it."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
@@ -79,7 +79,7 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
         return "pass on"
     if not is_local(url):
-        # The query of a URL may contain a secret.
+        # Leave out the URL's query string, which may contain a secret.
         address = url.partition("?")[0]
         raise MediaError(f"{where} has the unsupported URL {address!r}; expected http(s), a local path or base64 data")
     if resolver is None:
@@ -122,14 +122,14 @@ class _Carrier:
     def turn(self, turn: Turn) -> Turn | None:
         """Return a turn with only supported content, or None if no content is left."""
         profile, (role, name, content, at) = self.profile, turn
-        # Content in the provider's native format is sent unchanged, except media in user and tool messages.
+        # Content in the provider's native format is sent unchanged, except for media in user and tool messages.
         is_native = self.job.native(turn) is not None
         if is_native and (role == "assistant" or not any(isinstance(each, MediaBlock) for each in blocks_of(content))):
             return turn
         if isinstance(content, str):
             text = self.text(content, f"messages[{at}].content")
             return (role, name, text, at) if text or (profile.empty_text and not content) else None
-        # Media in an assistant message that is merged into a user turn are subject to the rules for the user.
+        # If an assistant message is merged into a user turn, its media must follow the rules for user media.
         merges = self.job.merging is not None and role == "assistant" and not calls_tools(content)
         blocks = [
             block
@@ -155,7 +155,7 @@ class _Carrier:
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """Return the block in a format that the provider supports, or an empty tuple if there is none."""
+        """Return a tuple of the block, adapted to the provider; the tuple is empty if the provider rejects the block."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -203,7 +203,7 @@ class _Carrier:
         return replace(call, signature=None) if call.signature and not self._signed(where) else call
 
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
-        """Return True if a thinking block is sent to the provider."""
+        """Return True if a thinking block can be sent to the provider."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
@@ -222,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a media block with a source that the provider accepts, or an empty tuple if there is none."""
+        """Return a tuple of the media block with an accepted source; empty if the block is rejected or not loaded yet."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""
@@ -247,7 +247,7 @@ class _Carrier:
         given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
-            # Keep the provider's spelling of the MIME type.
+            # Keep an alias of the MIME type if the provider accepts the alias.
             source = source if source.media_type == given.media_type else replace(source, media_type=given.media_type)
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")

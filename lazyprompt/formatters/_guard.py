@@ -1,8 +1,8 @@
 """A guard that neutralises or rejects control sequences in a payload's messages and tools.
 
-A server that tokenizes text with the model's chat template interprets control sequences as structure. All texts in a
-payload are searched in one pass, because most contain no control sequence. The search runs before the provider's
-rules, which may add trusted text.
+A server that tokenizes text with the model's chat template interprets control sequences as structure. The guard
+searches all texts of a payload in one pass, because most payloads contain no control sequence. The search runs before
+the provider's rules, so that it skips the trusted text that these rules may add.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MessageGuard(NamedTuple):
             messages: All messages in the conversation.
             kept: The indices of the messages that are sent.
             notes: The report, which gets an entry for each changed message.
-            found: A dict from neutralised sequences to their originals, to which new sequences are added.
+            found: A dict that maps neutralised sequences to their originals; new sequences are added to it.
 
         Raises:
             SafetyError: An untrusted text contains a control sequence, and the policy is ``raise``.
@@ -75,14 +75,14 @@ class MessageGuard(NamedTuple):
         return changed
 
     def message(self, message: Msg, name: str) -> Msg:
-        """Return a message with its control sequences neutralised; error messages refer to it as ``name``."""
+        """Return a message with its control sequences neutralised; ``name`` identifies the message in errors."""
         parts = _Parts()
         with_texts(message, parts.collector(name, "history", _answer_in(message)))
         texts = parts.guarded(self, {})
         return message if texts is None else with_texts(message, _replacer(texts))
 
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
-        """Return tools in a provider's format with their control sequences neutralised; see :meth:`messages`."""
+        """Neutralise the control sequences in tools that are in a provider's format; see :meth:`messages`."""
         parts = _Parts()
         _change_tools(tools, parts.collector("tools", "tools"))
         texts = parts.guarded(self, found)
@@ -99,7 +99,7 @@ class MessageGuard(NamedTuple):
         guarded = message if texts is None else with_texts(message, _replacer(texts))
         if message.native is None:
             return guarded
-        # A reply whose control sequences a module restored is sent as the model wrote it.
+        # A module may restore control sequences in a reply's text, but the native content stays as the model wrote it.
         keeps = guarded is message or _is_simple_answer(message)
         return guarded if keeps and self._leaves(message.native.data) else guarded.evolve()
 
@@ -141,12 +141,12 @@ class _Parts:
         self._add(("", *text.parts, ""), slots, slots)
 
     def collector(self, name: str, slot: str, answer: str = "") -> ChangeText:
-        """Return a function that records each text and leaves it unchanged.
+        """Return a function that records each text passed to it and returns the text unchanged.
 
         Args:
-            name: The name of the texts in error messages.
-            slot: The slot of the texts.
-            answer: The assistant's text, in which leading thinking tags are trusted.
+            name: The name by which error messages refer to the texts.
+            slot: The slot whose policy applies to the texts.
+            answer: The text of the assistant's reply, whose leading thinking tags are trusted.
         """
 
         def collect(text: str, *, behind_text: bool = False) -> str:
@@ -157,7 +157,7 @@ class _Parts:
         return collect
 
     def guarded(self, guard_of: MessageGuard, found: dict[str, str]) -> Iterator[str] | None:
-        """Return all texts in order with control sequences neutralised, or None if no text contains any."""
+        """Return all texts in order, with their control sequences neutralised, or None if no text has changed."""
         parts = guard(guard_of.controls, self._parts, self._slots, guard_of.policy, self._names)
         if parts == self._parts:
             return None
@@ -180,7 +180,7 @@ def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObjec
 
 
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for a reply without adjacent texts, because these could form a control sequence together."""
+    """Return True for a reply without adjacent texts, which could form a control sequence when joined."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 
@@ -194,13 +194,13 @@ def _texts_in_json(text: str) -> list[str]:
 
 
 def _answer_in(message: Msg) -> str:
-    """Return the assistant's text that may begin with reasoning in tags, or ``""`` if there is none."""
+    """Return an assistant message's first text, which may begin with reasoning in tags, or ``""`` if there is none."""
     texts = (block.text for block in message.blocks if isinstance(block, TextBlock))
     return next(texts, "") if message.role == "assistant" else ""
 
 
 def _split_thought(answer: str) -> tuple[str, ...]:
-    """Split a reply at the thinking tags at its start into alternating texts and tags.
+    """Split off the thinking tags at the start of a reply, and return alternating texts and tags.
 
     Models write their reasoning before the reply, and chat templates use these tags to remove old reasoning.
     """
@@ -215,7 +215,7 @@ def _split_thought(answer: str) -> tuple[str, ...]:
 
 
 def _replacer(texts: Iterator[str]) -> ChangeText:
-    """Return a function that replaces each text with the next one from an iterator."""
+    """Return a function that replaces each text with the iterator's next text."""
 
     def put(text: str, *, behind_text: bool = False) -> str:
         new = next(texts)

@@ -31,7 +31,7 @@ _PAIR = 2
 
 
 class Merging(NamedTuple):
-    """Settings for merging the messages from all speakers into histories in user turns.
+    """Settings for merging the messages of all speakers into histories, which are sent as user turns.
 
     Attributes:
         layout: The position of a history relative to system text and media.
@@ -53,12 +53,12 @@ class Job(NamedTuple):
         messages: All messages in the conversation; turns refer to messages by index.
         profile: The provider's rules.
         notes: The report, to which rules add entries.
-        resolver: The loader for media files; None if nothing may be loaded.
+        resolver: The loader for media files; None if loading media is not allowed.
         loaded: A mapping from media URLs to the loaded data.
-        wanted: The media URLs to load, each with the first path that refers to it; None after the media were loaded.
+        wanted: A mapping from each media URL to load to the path of its first use; None once the media are loaded.
         merging: The settings for merging speakers; None if speakers are not merged.
         model: The model, or None if it is unknown.
-        changed: The indices of the messages whose native content cannot be used.
+        changed: The indices of the messages whose native content must not be sent.
     """
 
     messages: Sequence[Msg]
@@ -97,7 +97,7 @@ def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
 
 
 def _items(given: Iterable[object]) -> Iterator[object]:
-    """Yield the items in nested lists; a pair is a single item, and ``None`` is skipped."""
+    """Yield the items in nested lists; a question-answer pair counts as one item, and ``None`` is skipped."""
     for item in given:
         if item.__class__ is dict or isinstance(item, Msg):
             yield item

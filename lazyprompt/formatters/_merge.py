@@ -1,7 +1,7 @@
 """The rule that merges messages from several speakers into one user turn.
 
 Each message begins on a new line with its speaker's name. Message text can neither forge the start of another message
-nor close the tags around the history. If a line after the first looks like the start of a message, all lines after the
+nor close the tags around the history. If a later line of a text looks like the start of a message, all lines after the
 first are indented. History tags in message text are broken with a backslash.
 """
 
@@ -57,18 +57,18 @@ _FRAMES: dict[HistoryStyle, _Frame] = {
 STYLES = tuple(_FRAMES)
 
 _TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
-# Text without any variant of "<" and without line ends contains neither a tag nor a second line.
+# A quick check: text that doesn't match contains neither a tag nor a second line, so it needs no change.
 _MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
 _LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 _COLON = re.compile(f"[{COLONS}]")
 # Roles whose turns are not merged.
 _STAYING = frozenset(("tool", "system", "developer"))
-# The maximum number of characters before a colon that ends a speaker's name.
+# The maximum length of a text that could be mistaken for a speaker's name or a heading.
 _LONGEST_NAME = 300
 
 
 def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
-    """Merge each run of messages into one user turn, without merging tool calls and tool results.
+    """Merge each run of messages into one user turn; system text, tool calls and tool results stay separate turns.
 
     Earlier rules have already moved system text to the front and tool results directly after their calls.
     """
@@ -104,7 +104,7 @@ def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
 
 
 def _one_text(first: Content, second: Content, between: str) -> Content:
-    """Join two contents, combining the last text of the first with the first text of the second."""
+    """Join two contents, merging the two text blocks that meet at the boundary."""
     if not (first and second) or (isinstance(first, str) and isinstance(second, str)):
         return join_contents(first, second, between)
     before, behind = blocks_of(first), blocks_of(second)
@@ -114,7 +114,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
 
 
 def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout, notes: Notes) -> Content:
-    """Write a run of messages as text if it contains no media, and as blocks otherwise."""
+    """Render a run of messages as a history: as a string if it contains no media, or as blocks otherwise."""
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
@@ -163,7 +163,7 @@ def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block
 
 
 def inert_text(text: str) -> str:
-    """Return message text that can neither forge the start of a message nor close the history.
+    """Escape message text so that it can neither forge the start of a message nor close the history.
 
     Args:
         text: The text of a message.
@@ -190,7 +190,7 @@ def _with_broken_tags(text: str) -> str:
 
 
 def _opens(line: str) -> bool:
-    """Return True if a line could be mistaken for the start of a message or a header; indented lines can't be."""
+    """Return True if a line is not indented and could be mistaken for the start of a message or for a heading."""
     if not line or line[0] in f" \t{COLONS}":
         return False
     seen = " ".join(as_read(_COLON.sub(":", line)).split())

@@ -1,8 +1,8 @@
-"""Rules that adapt turn order, ids and names to what a provider accepts, without losing content.
+"""Rules that adapt turn order, ids and names to a provider's requirements without losing content.
 
 Each rule is a function that takes and returns a list of turns and reports its changes. If the turns already follow a
-rule, the function returns the list unchanged. Afterwards, each tool call has a unique id and exactly one result, which
-directly follows the call.
+rule, the function returns the list unchanged. After all rules have run, each tool call has a unique id and exactly one
+result, which directly follows the call.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ AFTER_RESULTS = "(The results are here.)"
 
 
 def join_contents(first: Content, second: Content, between: str = "\n\n") -> Content:
-    """Join two contents, as text with a separator if both are strings, and as a tuple of blocks otherwise."""
+    """Join two contents: as a string with a separator if both contents are strings, or else as a tuple of blocks."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return (*blocks_of(first), *blocks_of(second))
 
 
 def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
-    """Move system text to where the provider or a merged history allows it: to the front or after a user turn."""
+    """Move system text to the front, or after a user turn if the provider accepts it there."""
     if {turn[0] for turn in turns[1:]}.isdisjoint(SYSTEM_ROLES) and (not turns or turns[0][0] != "developer"):
         return turns
     if not job.profile.developer:
@@ -76,13 +76,13 @@ def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
-    """Move each late system text after the next user or tool turns, where it stays in all later requests.
+    """Move late system text after the next user or tool turns, where it remains in all later requests.
 
     According to Anthropic's guide, a mid-conversation system message must follow a user turn, and must either precede
     an assistant turn or end the conversation.
 
     Returns:
-        The turns, and the turns with system text that no user or tool turn precedes.
+        The reordered turns, and the system turns that can't be placed after a user or tool turn.
     """
     placed: list[Turn] = []
     waiting: list[Turn] = []
@@ -105,7 +105,7 @@ _ASKING = ("user", "tool")
 
 
 def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list[Turn]:
-    """Drop signed thinking blocks in the messages before an index, because the text before them has changed."""
+    """Drop signed thinking blocks before a message index: a change in earlier text has invalidated their signatures."""
     if job.profile.thinking not in ("signed", "items"):
         return [*turns]
     kept: list[Turn] = []
@@ -138,7 +138,7 @@ def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str, str], str]:
-    """Map speakers whose names the provider rejects to accepted names."""
+    """Map each speaker (role and name) whose name the provider rejects to an accepted name."""
     pattern = profile.names
     named = [turn[:2] for turn in turns if turn[1] and turn[0] != "tool"] if pattern else []
     if pattern is None or not named:
@@ -148,7 +148,7 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
 
 
 def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]]:
-    """Map the ids of calls with a rejected id or tool name to an accepted, unique id and an accepted tool name."""
+    """Map the id of each call whose id or tool name is rejected to a new id and tool name that the provider accepts."""
     calls, profile = tools_called(turns), job.profile
     taken = {call_id for call_id in calls if profile.ids.fullmatch(call_id)}
     changed: dict[str, tuple[str, str]] = {}
@@ -166,7 +166,7 @@ def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]
 
 
 def _rename_call(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job) -> Block:
-    """Replace the id and the tool name in a call or a tool result."""
+    """Replace the id and the tool name in a tool call or tool result."""
     if not isinstance(block, ToolUseBlock | ToolResultBlock) or block.id not in calls:
         return block
     new_id, new_name = calls[block.id]
@@ -179,13 +179,13 @@ def _rename_call(block: Block, calls: dict[str, tuple[str, str]], at: int, job: 
 
 
 def move_media(turns: list[Turn], job: Job) -> list[Turn]:
-    """Move media that the provider rejects in tool results to a user turn after the results."""
+    """Move media that the provider doesn't accept in tool results to a user turn after the results."""
     new: list[Turn] = []
     for turn in turns:
         role, name, content, at = turn
         shown: list[Block] = []
         results: list[Block] = []
-        # The provider accepts the media in its own native format.
+        # Native content stays unchanged, because the provider accepts media in its own format.
         for block in content if role == "tool" and isinstance(content, tuple) and not job.native(turn) else ():
             kept, media = _split_media(block, job.profile)
             results.append(kept)
@@ -240,7 +240,7 @@ def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_turns(turns: list[Turn]) -> Turn:
-    """Join turns into one; their texts stay separate blocks, which formats with text content write as lines."""
+    """Join turns into one turn, in which their texts stay separate blocks."""
     role, name, _, at = turns[0]
     blocks = chain.from_iterable(blocks_of(turn[2]) for turn in turns)
     # As in a single reply, thinking blocks come first and tool calls last.
@@ -248,7 +248,7 @@ def _join_turns(turns: list[Turn]) -> Turn:
     return role, name, tuple(ordered) or "", at
 
 
-# Pairs of roles whose adjacent turns are joined.
+# The roles of two adjacent turns that are joined.
 _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
@@ -307,7 +307,7 @@ def _with_user_turn(turns: list[Turn], place: int, text: str, reason: str, job: 
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
-    """Strip trailing white space from a final assistant turn if the provider rejects it."""
+    """If the provider rejects trailing white space, strip it from a final assistant turn."""
     role, name, content, at = turns[-1]
     if job.profile.trailing_space or role != "assistant":
         return turns
@@ -321,17 +321,17 @@ def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     return [*turns[:-1], (role, name, new, at)]
 
 
-# A tool call, and a list that contains its result or is empty.
+# A tool call, and a list that contains the call's result or, until the result is found, is empty.
 _Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
 
 def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
     """Move tool results directly after their calls, in the order of the calls.
 
-    Afterwards, all tool results are in turns with the role ``tool``, which contain no other blocks.
+    In the returned list, all tool results are in turns with the role ``tool``, which contain no other blocks.
 
     Raises:
-        FormatError: A result has no preceding call, or a call has two results or is not from the assistant.
+        FormatError: A result has no preceding call, a call has two results, or a call is not from the assistant.
     """
     if (ordered := _group_results(turns, job)) is not None:
         return ordered
@@ -355,10 +355,10 @@ def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
 
 
 def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
-    """Put the results of each turn's calls into one turn; return None if a result doesn't directly follow its call."""
+    """Combine the results of each turn's calls into one turn; return None if results must be moved or ids changed."""
     new: list[Turn] = []
     used: set[str] = set()
-    # The calls of the last turn that have no result yet, and the results found so far.
+    # The last turn's calls that have no result yet, and the results of its other calls.
     waiting: deque[ToolUseBlock] = deque()
     results: list[Block] = []
     for turn in turns:
@@ -397,24 +397,24 @@ def _are_same(blocks: Sequence[Block], content: Sequence[Block]) -> bool:
 
 
 class _Order:
-    """The turns added so far, and the tool calls that have no result yet."""
+    """A builder that collects turns and moves each tool result directly after its call."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.notes = job, job.notes
-        # The turns added so far, each with its tool calls.
+        # The turns added so far, each with its tool calls and their results.
         self.turns: list[tuple[Turn, list[_Place]]] = []
-        # The calls without a result by their original id, oldest first.
+        # The calls that have no result yet, by original id and oldest first.
         self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
-        # The next suffix to try for a repeated id.
+        # The next number to append to a repeated id, by id.
         self.numbers: dict[str, int] = {}
-        # Content that begins with a tool result, with its message index. Keys are the first call id and the length.
+        # Maps (first call id, number of blocks) to content that begins with this call's result, and its message index.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
-        # The ids of the calls in adjacent messages, whose results may follow later.
+        # The ids of the calls in the current run of messages with tool calls, before their results.
         self.adjacent: set[str] = set()
 
     def add_message(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
-        """Add tool results to their calls, and the other blocks of a message as turns."""
+        """Attach a message's tool results to their calls, and add its other blocks as turns."""
         if not any(isinstance(block, ToolResultBlock) for block in content):
             self.add_turn("user" if role == "tool" else role, name, content, at)
             return
@@ -427,7 +427,7 @@ class _Order:
                 continue
             self.adjacent.clear()
             if role == "assistant" and waiting:
-                # The message contains both a call and its result, so the call becomes a turn of its own.
+                # The blocks before a result may contain its call, so they become a separate turn.
                 self.add_turn(role, name, tuple(waiting), at)
                 waiting = []
             self.add_result(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
@@ -486,7 +486,7 @@ class _Order:
             self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return the content and message index of a turn with results, reusing a native message that contains them."""
+        """Return the content and message index for a turn of results; reuse a native message with the same results."""
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
             each.id for each in results

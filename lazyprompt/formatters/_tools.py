@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolSet
 
 
-# Function keys that every provider supports.
+# Keys of a function definition that every provider supports.
 _FUNCTION = frozenset({"name", "description", "parameters"})
-# Keys that are settings rather than content. The report contains one entry for all tools that use such a key.
+# Maps tool keys that are settings, not content, to kinds of report entries. One entry per key covers all tools.
 _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 
 @lru_cache(maxsize=128)
 def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
-    """Return tools in a provider's format, serialized with ``marshal`` for fast copies, and the report on dropped keys.
+    """Return tools in a provider's format, serialized with ``marshal`` for fast copies, and a report of dropped keys.
 
     Args:
         tools: The tools.
@@ -56,7 +56,7 @@ def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
 
 
 def _keep_object_schema(function: JsonObject, where: str, profile: Profile, lost: dict[str, Entry]) -> None:
-    """Remove the keywords that the provider rejects at the root of a schema; the root type stays ``object``."""
+    """Remove keywords that the provider rejects at a schema's root; a root without a type gets the type ``object``."""
     schema = function.get("parameters")
     refused = profile.refused_schema_keys & schema.keys() if isinstance(schema, dict) else frozenset[str]()
     if not isinstance(schema, dict) or not refused:
@@ -68,7 +68,7 @@ def _keep_object_schema(function: JsonObject, where: str, profile: Profile, lost
 
 
 def _keep(fields: JsonObject, known: frozenset[str], where: str, profile: Profile, lost: dict[str, Entry]) -> None:
-    """Remove unknown keys, and report each removed key that has a value."""
+    """Remove unknown keys, and report each removed key whose value is not empty."""
     for key in [key for key in fields if key not in known]:
         value = fields.pop(key)
         kind = _SETTINGS.get(key)

@@ -1,7 +1,7 @@
 """Validation of payloads against a provider's rules.
 
 The payload's JSON shape is checked first, followed by the rules that a shape can't express, such as the order of roles.
-Each format presents its payloads as views, so all formats share these rules.
+Each format converts its payloads to views, so that all formats share these rules.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
         model: The model, if the rules depend on it; a model named in the payload takes precedence.
 
     Returns:
-        Violations of the JSON shape, then violations of the other rules, each in payload order.
+        Violations of the JSON shape, followed by violations of the other rules.
     """
     key = profile.form.messages_key
     shape = _shape_of(profile)
@@ -179,7 +179,7 @@ def _medium_faults(path: Path, role: str, kind: MediaKind, source: str, profile:
 
 
 def _is_accepted(source: str, rule: Media) -> bool:
-    """Return True if a provider accepts the URL of a media file, or a ``data:`` URL with its MIME type."""
+    """Return True if a provider accepts a media URL; for a ``data:`` URL, the MIME type must be accepted too."""
     if not source.startswith("data:"):
         return rule.url or source.partition(":")[0] in rule.schemes
     return rule.data and (source == "data:" or rule.takes(source.removeprefix("data:").partition(";")[0]))
@@ -211,7 +211,7 @@ def _order_faults(views: Sequence[MessageView], profile: Profile, model: str | N
 
 
 def _system_faults(views: Sequence[MessageView], *, accepts_late: bool) -> Iterator[Fault]:
-    """Check later system messages, which are rejected or must be between a user turn and an assistant turn."""
+    """Check that system messages come first, or between a user and an assistant turn if the provider accepts that."""
     for at, view in enumerate(views):
         if view[1] not in SYSTEM_ROLES or (at == 0 and view[0][0] != "messages"):
             continue

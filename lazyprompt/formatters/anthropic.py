@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnthropicForm:
-    """The message format with content blocks, in which user messages contain the tool results."""
+    """Anthropic's message format, in which content consists of blocks and user messages contain the tool results."""
 
     messages_key: str = "messages"
 
@@ -75,7 +75,7 @@ class AnthropicForm:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
             elif after_results and role == "user":
-                # Tool results are in a user message, so the user's next text is added to the same message.
+                # Tool results are sent in a user message, so the next user turn is added to that message.
                 answers += _blocks(content)
             else:
                 messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
@@ -84,7 +84,7 @@ class AnthropicForm:
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return functions with their ``input_schema``, and Anthropic's own tools unchanged."""
+        """Convert function tools to Anthropic's format; Anthropic's own tools stay unchanged."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
@@ -99,7 +99,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system text and the messages, with tool results separate from the text after them."""
+        """Yield views of the system text and the messages; a message's tool results and its other content are separate."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _block_views(system, ()), None
@@ -131,7 +131,7 @@ def _blocks(content: Content | Native) -> list[Json]:
         return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # Tool calls are written inline, because one Python function call for each would double the time.
+    # Write tool calls inline: a Python function call for each one would double the time.
     return [
         {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
         if isinstance(block, ToolUseBlock)
@@ -225,7 +225,7 @@ def _block_views(content: object, path: Path) -> list[BlockView]:
         elif kind == "result":
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
-            # The shape check already reports values that are not text, so they are not reported as empty too.
+            # The shape check already reports a value that is not text; don't report it as blank too.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is None:
@@ -279,7 +279,7 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# Blocks that the model returns. A new API release may add keys to these blocks.
+# Blocks that the model returns. Unknown keys are accepted, because a new API release may add some.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},
@@ -302,7 +302,7 @@ _FUNCTION: dict[str, Spec] = {
     "strict?": "any",
     **dict.fromkeys((f"{key}?" for key in _TOOL_KEYS), "any"),
 }
-# A custom tool with its schema, or one of Anthropic's own tools with its type.
+# A custom tool with an input schema, or one of Anthropic's own tools, whose other keys are not checked.
 _TOOL = tagged_object("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
 
 ANTHROPIC = Profile(
@@ -315,7 +315,7 @@ ANTHROPIC = Profile(
     error_results=True,
     thinking="signed",
     system="apart",
-    # Claude Opus 4.8 and later models, except Mythos Preview.
+    # Matches Claude Opus 4.8 and later models, except Mythos Preview.
     late_system=re.compile(
         r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
     ),
@@ -328,7 +328,7 @@ ANTHROPIC = Profile(
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    # An API error message lists these keys as unsupported at the root of a schema.
+    # The API's error message names these keys as unsupported at the root of a schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
     # Older models continue a final assistant turn, whereas Claude 4.6 and later models reject it.
     prefill="",

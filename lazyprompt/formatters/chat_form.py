@@ -65,7 +65,7 @@ class ChatForm(OpenAIWriter):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for messages of each role and for tools; other request keys are not checked."""
+        """Return a check for the messages, by role, and for the tools; other request keys are not checked."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         own = (self.parts.get(kind) for kind in profile.media)
         names |= {part.kind for part in own if isinstance(part, UrlPart)}
@@ -85,7 +85,7 @@ class ChatForm(OpenAIWriter):
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """Yield a view of each message."""
-        # The unanswered calls of the last message with tool calls. A result without an id answers the first of them.
+        # The latest message's tool calls that have no result yet. A result without an id belongs to the first of these calls.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
         last = messages[-1][0] if messages else -1
@@ -120,7 +120,7 @@ class ChatForm(OpenAIWriter):
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not is_dict(inner):
-            # Refusals are checked like any other text.
+            # Treat a refusal as text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         if kind == "input_audio":
             audio_format = text_of_json(inner.get("format"))
@@ -129,14 +129,14 @@ class ChatForm(OpenAIWriter):
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the validator's views of a message's blocks outside of its content."""
+        """Return the validator's views of blocks that a message contains outside of its content."""
         return []
 
     parse = staticmethod(from_openai_chat)
 
 
 def _call_view(call: Mapping[str, Any], at: int, index: int) -> BlockView:
-    """Return the validator's view of a tool call; the call's position replaces a missing id."""
+    """Return the validator's view of a tool call; a call without an id gets an id derived from its position."""
     name = fields_of(call.get("function")).get("name")
     call_id = call.get("id", f"call {at}.{index}")
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
@@ -171,7 +171,7 @@ _THOUGHTS: dict[str, Spec] = {
     "thinking": {"thinking": "text", "signature": "text", **_MARKS},
     "redacted_thinking": {"data": "text", **_MARKS},
 }
-# A function tool, or any other tool, of which only the type is checked.
+# A function tool, or a tool of another type, whose other keys are not checked.
 _TOOL = tagged_object(
     "type",
     {
@@ -215,15 +215,15 @@ def chat_shape(
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
-    """Build a check for messages of each role and for tools.
+    """Build a check for the messages of a payload, by role, and for its tools.
 
     Args:
-        content: The check for content in user messages.
-        plain: The check for content in all other messages, which is text.
+        content: The check for the content of user messages.
+        plain: The check for the content of all other messages, which may only contain text.
         calls: The check for tool calls.
         profile: The provider's rules.
-        extra: The additional message keys, with their checks.
-        answers: The check for content in assistant messages, if it differs from ``plain``.
+        extra: The checks for additional message keys, by key.
+        answers: The check for the content of assistant messages; None to use ``plain``.
         needs_content: True if a message with tool calls must also have content.
         names_calls: True if a tool result must contain the id of its call.
     """

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _Client = TypeVar("_Client")
-_SHORT = "x"  # The content of the short message, which is one token long.
+_SHORT = "x"  # The content of the short message; it is one token long.
 
 
 class _AskingCounter(ABC, Generic[_Client]):
-    """The base class for the Anthropic and Gemini token counters."""
+    """The base class of the Anthropic and Gemini token counters."""
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
@@ -73,14 +73,14 @@ class _AskingCounter(ABC, Generic[_Client]):
         return asked if forms else asked - self._short()
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens in a text, without the tokens that the provider adds around a message.
+        """Return the number of tokens in a text, not counting the tokens that the provider adds around a message.
 
         Args:
             text: The text. Counting the first text takes two requests, and any other text one. An empty text counts as
                 0 without a request.
 
         Returns:
-            The provider's count for a message with this text, minus the tokens around the text.
+            The provider's count for a message with this text, minus the tokens that it adds around the text.
 
         Raises:
             TokenizerError: The response contains no count. :meth:`count` lists the other errors.
@@ -142,11 +142,11 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Return True if messages are in the provider's format, but not in OpenAI's format too."""
+        """Return True if messages are in the provider's format and are not valid OpenAI messages too."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
-        """Request the provider's token count for at least one message."""
+        """Request the provider's token count; ``messages`` must not be empty."""
 
 
 class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
@@ -180,7 +180,7 @@ class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
 
 
 def _is_plain(content: object) -> bool:
-    """Return True for a string or a list of text parts, which OpenAI's and Anthropic's formats share."""
+    """Return True for content that OpenAI's and Anthropic's formats share: None, a string or a list of text parts."""
     if not is_list(content):
         return isinstance(content, str | None)
     return all(is_dict(part) and part.keys() == {"type", "text"} for part in content)
@@ -219,7 +219,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
             config["tools"] = tools
         if config and not self.client.vertexai:
             config = {"http_options": {"extra_body": _whole(self.model, instruction, contents, tools)}}
-        models: Any = self.client.models  # The client's type annotations refer to optional classes.
+        models: Any = self.client.models  # Typed as Any: the client's annotations refer to optional classes.
         count: int | None = models.count_tokens(model=self.model, contents=contents, config=config or None).total_tokens
         if count is None:
             raise TokenizerError(f"Google's countTokens response for the model {self.model!r} contains no totalTokens")
@@ -243,5 +243,5 @@ def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]
     system = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
     path = model if "/" in model else f"models/{model}"
     request = {"model": path, **system, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
-    # An empty list keeps the client from adding its own contents.
+    # The client requires ``contents``; the API must only receive those in the request object.
     return {"contents": [], "generateContentRequest": request}

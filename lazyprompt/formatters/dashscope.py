@@ -1,7 +1,7 @@
 """The format and rules of DashScope's own API for Qwen, in which each content part has a single key.
 
-Source: the API references for Generation and MultiModalConversation. They also document that a message with only tool
-calls contains null as its text.
+Source: the API references for Generation and MultiModalConversation. These references also document that the text of a
+message with only tool calls is null.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DashScopeForm(ChatForm):
-    """The format with ``text``, ``image``, ``audio`` and ``video`` parts, each of which has a single key."""
+    """DashScope's format, in which each content part has one key: ``text``, ``image``, ``audio`` or ``video``."""
 
     def part(self, block: Block) -> JsonObject:
         """Write a block as a part with a single key."""
@@ -34,7 +34,7 @@ class DashScopeForm(ChatForm):
         return {"text": text_of((block,))}
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for messages whose content is text or parts with a single key."""
+        """Return a check for messages whose content is text or a list of parts with a single key."""
         parts = list_of(_one_key("text", *profile.media), 1)
         content = parts if self.lists else text_or(parts)
         return chat_shape(content, content, list_of(call_shape(json_text), 1), profile)
@@ -59,7 +59,7 @@ _BESIDE: dict[str, Spec] = dict.fromkeys(
 
 
 def _one_key(*kinds: str) -> Check:
-    """Build a check for an object with exactly one of the keys, and optional settings; a text may be null."""
+    """Build a check for an object with exactly one of the content keys and optional settings; text may be null."""
     known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:

@@ -1,4 +1,4 @@
-"""Formatters that convert messages to a provider's payload, with the same steps for all providers.
+"""Formatters that convert messages to a provider's payload, in the same steps for all providers.
 
 ``parse_messages`` parses the messages, the functions in ``RULES`` apply the provider's rules, and the provider's wire
 format writes the payload.
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 # The maximum number of media files that are loaded concurrently.
 _LOADS = 8
-# The keys of cache breakpoints in content parts from Anthropic and OpenAI.
+# The keys that set a cache breakpoint in a content part, for Anthropic and for OpenAI.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
-# Names that are not reported as lost, because they are empty or repeat the role.
+# Names that are not reported as lost: the empty name, and names that only repeat the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -97,7 +97,7 @@ TEXT_RULES = frozenset(
     }
 )
 """The rules that a conversation of plain text messages can break."""
-# The rules to apply. The keys tell whether all messages are plain text, and whether speakers are merged.
+# Maps (all messages are plain text, speakers are merged) to the rules to apply.
 _APPLIED = {
     (texts, merges): tuple(
         rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
@@ -128,7 +128,7 @@ class ChatFormatter:
     Args:
         provider: The provider's name, or a custom profile.
         model: The model, if the rules depend on it (for cache breakpoints, reasoning or prefill).
-        budget: A token budget for the payload; tokens are counted in the format that is sent.
+        budget: A token budget for the payload, whose tokens are counted in the provider's format.
         token_counter: The token counter that ``max_tokens`` uses.
         max_tokens: A token limit for the payload. The oldest messages are dropped first; system text and the newest
             user turn are kept.
@@ -137,7 +137,7 @@ class ChatFormatter:
             the report lists the dropped content.
         cache: The places for cache breakpoints, such as ``tools``, ``system`` or ``history`` (the last message before
             the newest user turn). A mapping also sets the lifetime for each place.
-        safety: The policy for control sequences, which is ``neutralize``, ``raise`` or ``off``. All messages and tools
+        safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
             (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the control sequences of all
             model families apply.
@@ -168,7 +168,7 @@ class ChatFormatter:
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
         self._guard = guard_for(self.profile, model, safety)
-        # For a provider without turns, the conversation is written as a single text.
+        # If the provider doesn't support turns, write the conversation as a single text.
         self._merging = None if self.profile.turns else Merging(HistoryLayout(), "conversation", single=False)
 
     @property
@@ -198,7 +198,7 @@ class ChatFormatter:
         return self._format(parse_arguments(messages), ToolSet.of(tools))
 
     def format_parsed(self, messages: Sequence[Msg], tools: ToolSet, guard: MessageGuard | None) -> Payload:
-        """Format parsed messages, using the caller's guard for control sequences; see :meth:`format`."""
+        """Format parsed messages as :meth:`format` does, but with the caller's guard for control sequences."""
         return self._payload(messages, range(len(messages)), tools, {}, guard)
 
     def _format(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
@@ -211,7 +211,7 @@ class ChatFormatter:
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
         """Async version of :meth:`format`, which loads media concurrently and never blocks the event loop.
 
-        With a budget, tokens are counted in a thread and an async summarizer is awaited.
+        If a budget is set, tokens are counted in a thread, and an async summarizer is awaited.
         """
         import asyncio  # noqa: PLC0415 - importing it takes 25 ms
 
@@ -230,7 +230,7 @@ class ChatFormatter:
                 async with asyncio.TaskGroup() as group:
                     tasks = {source: group.create_task(load(source, where)) for source, where in sources.items()}
             except ExceptionGroup as failed:
-                # The first failure cancelled all other load tasks.
+                # The first failure is the cause: it has cancelled all other load tasks.
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
@@ -239,10 +239,10 @@ class ChatFormatter:
         return self._format_fitted(parsed, own, loaded, fitted)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
-        """Validate any payload against the provider's rules.
+        """Validate a payload against the provider's rules.
 
         Args:
-            payload: A payload, from a formatter or from any other source.
+            payload: A payload, which need not come from a formatter.
 
         Raises:
             FormatError: The payload breaks a rule; the error message lists each violation with its path and a fix.
@@ -269,7 +269,7 @@ class ChatFormatter:
         return message if name == message.name else message.spoken_by(name)
 
     def _sources(self, messages: Sequence[Msg]) -> dict[URLSource, str]:
-        """Return the media to load, after checking all media, including media in messages that a budget drops."""
+        """Check all media, including those in messages that a budget may drop, and return the media to load."""
         wanted: dict[URLSource, str] = {}
         turns = turns_of(messages)
         job = self._job(messages, {}, Notes(), wanted)
@@ -303,7 +303,7 @@ class ChatFormatter:
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
-        """Count the tokens in the kept messages, in the format that is sent."""
+        """Count the tokens of the kept messages in the provider's format."""
         payload = self._payload(_replace_messages(messages, replaced), kept, tools, loaded, self._guard)
         return budget.count(*countable(payload, self.profile))
 
@@ -361,7 +361,7 @@ class ChatFormatter:
         return turns
 
     def _with_natives(self, given: list[Turn], job: Job) -> tuple[list[Turn], Job]:
-        """Apply the rules to turns with native content, which is kept unless a rule must change the message."""
+        """Apply the rules to turns, keeping a message's native content unless a rule must change the message."""
         changed = {at for *_, at in given if self._needs_change(job.messages[at])}
         while True:
             job = job._replace(notes=Notes(), changed=job.changed | changed)
@@ -373,7 +373,7 @@ class ChatFormatter:
         return turns, job
 
     def _needs_change(self, message: Msg) -> bool:
-        """Return True if a message's native content breaks a rule of its own provider."""
+        """Return True if a message's native content breaks one of the provider's rules."""
         native, profile = message.native, self.profile
         if native is None or native.provider != profile.native:
             return False
@@ -437,7 +437,7 @@ def _changed(given: Sequence[Turn], turns: Sequence[Turn], job: Job) -> set[int]
 
 
 def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
-    """Report the parts, and the fields in parts, that no block can express."""
+    """Report the parts and part fields that content blocks can't represent."""
     for part, fields in parts.items() if isinstance(parts, dict) else ():
         if not isinstance(fields, dict):
             continue
@@ -490,7 +490,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the names of speakers that call tools; the history text contains all other names."""
+        """Report the names of speakers that call tools; all other names are written in the history text."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, but {self.profile.name} does not support names for callers"
@@ -500,7 +500,7 @@ class MultiAgentFormatter(ChatFormatter):
 def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """Return a payload's messages and tools for a token counter, with separate system text as the first message."""
+    """Return a payload's messages and tools for a token counter; separate system text becomes the first message."""
     content = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = (
         [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
@@ -512,7 +512,7 @@ def countable(
 
 
 def _build_budget(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """Return the budget, or build one from a token limit and a counter."""
+    """Return the given budget, or build a budget from a token limit and a counter."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -528,6 +528,6 @@ def _build_budget(budget: Budget | None, max_tokens: int | None, counter: Counts
 
 
 def _replace_messages(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
-    """Return the messages with some of them replaced, by index."""
+    """Return the messages, with those at the indices in ``replaced`` exchanged for the new messages."""
     changed = {at: item for at, item in replaced.items() if isinstance(item, Msg)}
     return [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages

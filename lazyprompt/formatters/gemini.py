@@ -1,7 +1,7 @@
 """The format and rules of Google's Gemini API, with the keys of the official client (google-genai).
 
-Source: the page "generateContent" in the API reference and the types in the official client, which accepts base64 text
-for bytes. Details come from the guides on function calling, thought signatures and file input.
+Source: the page "generateContent" in the API reference and the types in the official client, which accepts bytes as
+base64 text. Details come from the guides on function calling, thought signatures and file input.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class GeminiForm:
-    """The format with ``contents`` entries that consist of parts, in which user entries contain the tool results.
+    """Gemini's format, in which ``contents`` entries consist of parts and user entries contain the tool results.
 
     Args:
         strings: True to write text parts as plain strings, for Gemini's first client.
@@ -62,7 +62,7 @@ class GeminiForm:
         tools = tools_called(turns)
         parts: list[Json] = []
         after_results = False
-        # The ids of Gemini's own calls. The result of a call without an id must not have an id either.
+        # The ids of Gemini's own calls: if Gemini's call has no id, its result must not have an id either.
         ids: set[object] | None = None
         for role, _, content, _ in turns:
             if role == "system" and not isinstance(content, Native):
@@ -90,7 +90,7 @@ class GeminiForm:
             return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        # Tool calls are written inline, because one Python function call for each would double the time.
+        # Write tool calls inline: a Python function call for each one would double the time.
         parts: list[Json] = [
             {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
             if isinstance(block, ToolUseBlock) and not block.signature
@@ -118,7 +118,7 @@ class GeminiForm:
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system instruction and the contents, with tool results separate from user text."""
+        """Yield views of the system instruction and the contents; an entry's tool results and user text are separate."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -189,7 +189,7 @@ def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | No
     Args:
         content: The content of the turn.
         tools: The names of the called tools, by call id.
-        ids: The ids of Gemini's own calls; results of other calls get no id. None if another model made the calls.
+        ids: The call ids that results may contain, if Gemini made the calls; None if another model made them.
     """
     return [
         _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
@@ -216,7 +216,7 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
 
 
 def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView]:
-    """Return the tool results with the ids of their calls; results without an id are matched by name and order."""
+    """Return the tool results with their calls' ids; a result without an id is matched by tool name and order."""
     matched: list[BlockView] = []
     left = list(calls)
     for kind, path, call_id, name in results:
@@ -256,11 +256,11 @@ def _block_views(parts: object, at: int) -> list[BlockView]:
 
 
 def _text_view(part: Fields, path: Path) -> list[BlockView]:
-    """Return the validator's view of a text or thinking part; an empty list for parts from Gemini's own tools."""
+    """Return the validator's view of a text or thinking part, or an empty list for a part from Gemini's own tools."""
     if "text" not in part:
         return []
     text = text_of_json(part["text"])
-    # Gemini may return a signature with an empty text, and both must be sent back.
+    # Gemini may return an empty text with a signature; it must be sent back, so it is not reported as blank.
     signed = "thought_signature" in part or "thoughtSignature" in part
     thought = part.get("thought") is True or (signed and not text)
     return [("thinking" if thought else "text", path, text, None)]
@@ -303,13 +303,13 @@ _PART: dict[str, Spec] = {
 }
 
 _check_part = check_of(_PART)
-# Keys that are allowed in any part, next to its content.
+# Keys that any part may contain in addition to its content key.
 _BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
 _KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
 
 
 def _part_shape(part: object) -> Sequence[Fault]:
-    """Check a part; a part without known keys is accepted, because new API releases may add kinds of parts."""
+    """Check a part; accept a part with only unknown keys, because new API releases may add kinds of parts."""
     keys = fields_of(part).keys()
     return FINE if keys and _KNOWN.isdisjoint(keys) else _check_part(part)
 
@@ -320,9 +320,9 @@ GEMINI = Profile(
     source="https://ai.google.dev/api/generate-content",
     native="gemini",
     media={
-        # The assistant may send media, because later turns may edit images and audio that Gemini generated.
+        # Assistant turns may contain media, so that later turns can refer to images and audio that Gemini generated.
         "image": Media(("image/*",), schemes=("gs",), assistant=True),
-        # Google's guide on audio lists audio/mp3, but not audio/mpeg.
+        # Google's guide on audio lists audio/mp3 rather than audio/mpeg.
         "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",), assistant=True),
         "video": Media(("video/*",), schemes=("gs",), assistant=True),
         "file": Media((*PDF, "text/*"), schemes=("gs",), assistant=True),
@@ -339,7 +339,7 @@ GEMINI = Profile(
     tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     strict_tools=False,
     layouts={
-        # AgentScope's documented examples contain plain strings as parts, for Gemini's first client.
+        # AgentScope's documented examples write parts as plain strings, for Gemini's first client.
         style: HistoryLayout("joined", changes={"form": GeminiForm(strings=True)})
         for style in ("conversation", "dialogue")
     },

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MistralForm(ChatForm):
-    """The format in which message content is a string or a list of text, reasoning and media chunks."""
+    """Mistral's format, in which message content is a string or a list of text, reasoning and media chunks."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Add a turn's blocks to its message."""
@@ -49,7 +49,7 @@ class MistralForm(ChatForm):
                 return ChatForm.part(self, block)
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return the tools, with empty parameters added where they are missing, because Mistral requires them."""
+        """Add an empty ``parameters`` schema to each tool that has none, because Mistral requires this key."""
         for tool in tools:
             function = tool.get("function")
             if isinstance(function, dict) and not function.get("parameters"):
@@ -57,7 +57,7 @@ class MistralForm(ChatForm):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for messages whose content is text or chunks."""
+        """Return a check for messages whose content is text or a list of chunks."""
         plain, answers = parts_of({"text": PART_SHAPES["text"]}, 0), parts_of(_ANSWERED, 0)
         return chat_shape(parts_of(_SAID), plain, list_of(call_shape(json_text)), profile, answers=answers)
 

@@ -1,4 +1,4 @@
-"""The formats and rules of Ollama's chat and generate APIs, with images outside of the content.
+"""The formats and rules of Ollama's chat and generate APIs, which send images outside of the content.
 
 Source: the API reference (``docs/api.md`` in the Ollama repository) and the types in the official client.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """Return the images as base64 data, or as URLs, as in AgentScope's documented examples."""
+    """Return each image's base64 data or URL; AgentScope's documented examples contain URLs."""
     return [bare_media(block.source) for block in blocks if isinstance(block, ImageBlock)]
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaForm(ChatForm):
-    """The format with text as content, a separate ``images`` list, and tool arguments as objects."""
+    """The chat format, with text as content, a separate list of images, and tool arguments as objects."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Add a turn's blocks to its message."""
@@ -61,7 +61,7 @@ class OllamaForm(ChatForm):
 
 
 class GenerateForm:
-    """The format with a single text as ``prompt``, and optional ``system`` text and ``images``."""
+    """The generate format, with a single text as ``prompt``, and optional ``system`` text and ``images``."""
 
     messages_key = "prompt"
 
@@ -70,7 +70,7 @@ class GenerateForm:
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             if isinstance(content, Native):
-                continue  # This provider has no native format.
+                continue  # This provider has no native format, so this is unreachable.
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(() if isinstance(content, str) else content):
                 payload["images"] = images
@@ -89,7 +89,7 @@ class GenerateForm:
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the system text and the prompt, which is viewed as a user message."""
+        """Yield views of the system text and of the prompt, which counts as a user message."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:
@@ -99,7 +99,7 @@ class GenerateForm:
 
 
 _IMAGE = Media(("image/*",), url=False)
-# Some of AgentScope's documented examples contain URLs as images, whereas Ollama's client only accepts base64 data.
+# Ollama's client only accepts base64 data, but some of AgentScope's documented examples pass images as URLs.
 _ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(

@@ -1,6 +1,6 @@
 """Profiles for OpenAI's Chat Completions API and for providers whose APIs use the same format.
 
-Sources: each profile links to the API reference, and the comment above a profile lists the guides.
+Each profile's ``source`` links to the API reference; the comment above a profile lists further sources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, HistoryLayout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, UrlPart
 
-# Source: OpenAI's guides on vision, audio, PDF files and prompt caching; the types in the official client.
+# Source: OpenAI's guides on vision, audio, PDF files and prompt caching, and the types in the official client.
 OPENAI = Profile(
     name="openai",
     form=ChatForm(text_lists=True),
@@ -27,7 +27,7 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
-    # An API error message lists these keys as unsupported at the root of a schema.
+    # The API's error message names these keys as unsupported at the root of a schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
@@ -55,7 +55,7 @@ DEEPSEEK = Profile(
 )
 
 # Source: the pages "Input params" and "Reasoning content" in LiteLLM's documentation.
-# Signed reasoning is not sent, because LiteLLM may send the next request to a different provider.
+# Signed reasoning is dropped, because LiteLLM may send the next request to a provider that didn't sign it.
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
@@ -67,7 +67,7 @@ LITELLM = OPENAI.but(
     layouts={"conversation": HistoryLayout("joined"), "dialogue": HistoryLayout("joined")},
 )
 
-# Source: Moonshot's guide on thinking models, which requires that the reasoning before a tool call is sent back.
+# Source: Moonshot's guide on thinking models, which says that reasoning before a tool call must be sent back.
 # Moonshot's API rejects empty text.
 MOONSHOT = Profile(
     name="moonshot",
@@ -87,8 +87,8 @@ MOONSHOT = Profile(
 
 # Source: vLLM's guides on the OpenAI-compatible server and on multimodal inputs.
 # The server passes names and turns to the model's chat template unchanged.
-# The chat templates of Llama 2 and Gemma reject a system turn after the first turn.
-# Names must not contain a control sequence, because a chat template may write them without a check.
+# System text must come first, because some chat templates (Llama 2, Gemma) reject later system turns.
+# The pattern for names excludes control sequences, because a chat template may insert names without a check.
 VLLM = Profile(
     name="vllm",
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
