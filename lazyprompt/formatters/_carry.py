@@ -155,7 +155,7 @@ class _Carrier:
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """Return a tuple of the block, adapted to the provider; the tuple is empty if the provider rejects the block."""
+        """Return a tuple of the block, adapted to the provider, or an empty tuple if the provider rejects the block."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -222,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a tuple of the media block with an accepted source; empty if the block is rejected or not loaded yet."""
+        """Return a tuple of the media block with an accepted source, or an empty tuple if it is rejected or not loaded."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""

@@ -99,7 +99,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system text and the messages; a message's tool results and its other content are separate."""
+        """Yield views of the system text and the messages; a message's tool results and other content are separate."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _block_views(system, ()), None

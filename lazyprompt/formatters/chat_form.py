@@ -85,7 +85,7 @@ class ChatForm(OpenAIWriter):
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """Yield a view of each message."""
-        # The latest message's tool calls that have no result yet. A result without an id belongs to the first of these calls.
+        # The last calling message's tool calls without a result. A result without an id belongs to the first of these.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
         last = messages[-1][0] if messages else -1

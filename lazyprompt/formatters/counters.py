@@ -43,13 +43,13 @@ class _AskingCounter(ABC, Generic[_Client]):
         """Return the number of tokens in messages and tools, with one request.
 
         Providers reject a request without messages. To count system text or tools alone, the counter adds a short
-        message and subtracts its token count. Counting the short message takes one additional request per counter.
-        Without messages, system text and tools, the count is 0 and no request is made.
+        message and subtracts its token count, which takes one additional request per counter. If there are no messages,
+        no system text and no tools, the count is 0 and no request is made.
 
         Args:
-            messages: Msg objects, OpenAI dicts, or messages in the provider's format, with system text as a leading
-                ``{"role": "system", "content": ...}``. Messages in the provider's format are sent unchanged; all other
-                messages are formatted by a :class:`ChatFormatter`. The list itself is not modified.
+            messages: Msg objects, OpenAI dicts, or messages in the provider's format. System text may be passed as a
+                leading ``{"role": "system", "content": ...}``. Messages in the provider's format are sent unchanged;
+                all other messages are formatted by a :class:`ChatFormatter`. The list itself is not modified.
             tools: The tools, in the OpenAI format or in the provider's format.
 
         Returns:
@@ -57,8 +57,8 @@ class _AskingCounter(ABC, Generic[_Client]):
 
         Raises:
             FormatError: The provider's format can't express the messages, or the messages have no content.
-            MediaError: A media block refers to a local file, which is not read; pass base64 data instead. The provider
-                itself fetches media from URLs.
+            MediaError: A media block refers to a local file, which the counter doesn't read; pass base64 data instead.
+                Media URLs are allowed, because the provider fetches them itself.
             HistoryError: An item is not a message.
             ToolsError: An item is not a tool.
             TokenizerError: The response contains no count.
@@ -76,8 +76,8 @@ class _AskingCounter(ABC, Generic[_Client]):
         """Return the number of tokens in a text, not counting the tokens that the provider adds around a message.
 
         Args:
-            text: The text. Counting the first text takes two requests, and any other text one. An empty text counts as
-                0 without a request.
+            text: The text. The first count takes two requests, and each later count takes one. The count of an empty
+                text is 0 and takes no request.
 
         Returns:
             The provider's count for a message with this text, minus the tokens that it adds around the text.

@@ -135,12 +135,12 @@ class ChatFormatter:
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
             the report lists the dropped content.
-        cache: The places for cache breakpoints, such as ``tools``, ``system`` or ``history`` (the last message before
-            the newest user turn). A mapping also sets the lifetime for each place.
+        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
+            newest user turn). A mapping also sets the lifetime of the breakpoint in each place.
         safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
-            (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the control sequences of all
-            model families apply.
+            (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the policy covers the control
+            sequences of all model families.
 
     Raises:
         FormatError: The provider is unknown or does not support a setting.
@@ -188,9 +188,9 @@ class ChatFormatter:
             The payload, with a report on changed and dropped content.
 
         Raises:
-            FormatError: The conversation is empty or has a tool result without its call. The provider rejects a tool.
-                Content was lost, and ``strict`` is set.
-            MediaError: A media file can't be read, or reading it is not allowed.
+            FormatError: The conversation is empty, a tool result has no call, the provider rejects a tool, or content
+                was lost and ``strict`` is set.
+            MediaError: A media file can't be read, or the formatter is not allowed to read it.
             HistoryError: An argument is not a message.
             BudgetError: The protected messages alone exceed the token limit.
             SafetyError: Text contains a control sequence, and ``safety`` is ``raise``.

@@ -118,7 +118,7 @@ class GeminiForm:
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system instruction and the contents; an entry's tool results and user text are separate."""
+        """Yield views of the system instruction and the contents; an entry's tool results and text are separate."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None

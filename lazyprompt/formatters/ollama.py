@@ -70,7 +70,7 @@ class GenerateForm:
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             if isinstance(content, Native):
-                continue  # This provider has no native format, so this is unreachable.
+                continue  # This can't occur, because the provider has no native format.
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(() if isinstance(content, str) else content):
                 payload["images"] = images

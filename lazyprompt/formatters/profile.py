@@ -35,7 +35,7 @@ class Form(Protocol):
         ...
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write turns, which already follow the provider's rules, as a new payload without tools."""
+        """Write turns as a new payload without tools; the turns already follow the provider's rules."""
         ...
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
@@ -55,7 +55,7 @@ class Form(Protocol):
         ...
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of a payload's messages, skipping values with an unknown shape."""
+        """Yield the validator's views of a payload's messages, skipping values that have the wrong shape."""
         ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
@@ -69,12 +69,11 @@ class Media:
     """A provider's rules for one kind of media.
 
     Args:
-        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types. Media files are sent
-            with the MIME type as spelled in this list.
+        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types.
         url: True if the provider fetches media from URLs.
         data: True if the provider accepts base64 data.
         schemes: The accepted URL schemes besides HTTP(S), such as ``gs``.
-        opaque: True if any string is accepted in place of a URL, such as the name of an uploaded file.
+        opaque: True if a string that is not a URL is accepted as well, such as the name of an uploaded file.
         assistant: True if assistant messages may contain this kind of media.
         system: True if the system message may contain this kind of media.
     """
@@ -98,8 +97,8 @@ class HistoryLayout:
     """The position of a merged history relative to the system text and to media.
 
     Args:
-        system: The place of the system text. ``own`` puts the text in a separate turn, and ``joined`` at the start of
-            the user turn. ``host`` puts it in a system turn that also contains the history.
+        system: The place of the system text. ``own`` puts the text in a separate turn, ``joined`` puts it at the start
+            of the user turn, and ``host`` puts it in a system turn that also contains the history.
         join: The separator between the system text and the history.
         media_last: True if all media come after the text.
         changes: The profile fields to override for this history style.
@@ -118,7 +117,7 @@ class Breakpoints:
 
     Args:
         key: The block key that sets a breakpoint.
-        mark: The value of a breakpoint, without its lifetime.
+        mark: The value to store under ``key``, without the breakpoint's lifetime.
         lifetimes: The accepted lifetimes, in increasing order; the first one is the default.
         tools: True if a tool may have a breakpoint.
         models: A pattern for the models that support breakpoints; ``None`` if all models do.
@@ -148,13 +147,13 @@ class Profile:
         source: The URL of the documentation for the rules.
         native: The provider's native format, as in :attr:`lazyprompt.Msg.native`; native content is sent unchanged.
         media: The rules for media in user messages, by kind; other kinds are not accepted.
-        result_media: The kinds of media that a tool result may contain; other media move to a user turn.
+        result_media: The kinds of media that a tool result may contain; other kinds are moved to a user turn.
         error_results: True if a tool result can be marked as an error.
         url_media: The kinds of media that a message's ``url`` may refer to.
         thinking: The thinking blocks that are sent back. ``none`` drops all blocks. ``signed`` keeps blocks that the
             provider signed or redacted, and ``items`` keeps blocks with an id from the provider. ``own`` sends the
             provider's own blocks as text, and ``text`` sends all blocks as text.
-        thinks: A pattern for the models that reject a tool call without the preceding reasoning, which may be empty.
+        thinks: A pattern for the models that require the reasoning before a tool call, even if it is empty.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
         turns: True if the provider supports turns; False to send the conversation as a single text.
@@ -175,7 +174,7 @@ class Profile:
         results_anywhere: True if tool results don't have to follow their calls directly.
         answers_results: True if an assistant turn must separate tool results from the next user turn.
         ids: A pattern for valid tool call ids.
-        id_length: The maximum length of an id that replaces an invalid id.
+        id_length: The maximum length of the ids that replace invalid ids.
         tool_names: A pattern for valid tool names.
         strict_tools: True if a tool may contain ``strict``.
         tool_keys: The additional keys that are allowed in a tool next to its function.
@@ -228,7 +227,7 @@ class Profile:
     layouts: Mapping[str, HistoryLayout] = field(default_factory=dict[str, HistoryLayout])
 
     def but(self, **changes: object) -> Profile:
-        """Return a copy with some rules changed."""
+        """Return a copy of the profile with the given fields replaced."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
     def needs_user_last(self, model: str | None) -> bool:
@@ -236,7 +235,7 @@ class Profile:
         return self.user_last or _matches(model, self.no_prefill)
 
     def needs_thoughts(self, model: str | None) -> bool:
-        """Return True if a model rejects a tool call without the preceding reasoning."""
+        """Return True if a model requires the reasoning before a tool call."""
         return _matches(model, self.thinks)
 
     def takes_late_system(self, model: str | None) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile
 
-# The names of all providers except ``openai``, as a type for the ``format`` argument of prompters.
+# The providers besides ``openai``, as a type for the ``format`` argument of prompters.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
     "anthropic",
@@ -35,7 +35,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# Modules that are named after the first part of a provider's name. The module ``openai`` contains all other profiles.
+# Modules named after the first part of a provider's name. The module ``openai`` contains all other profiles.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
@@ -81,12 +81,12 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return a row for each provider, with a cell for each column in ``HEADERS`` after the first."""
+    """Return a row for each provider, whose cells are the columns in ``HEADERS`` after ``provider``."""
     return [row_of(profile_of(provider)) for provider in PROVIDERS]
 
 
 def row_of(profile: Profile) -> Row:
-    """Return the row for a provider, which may be a custom one.
+    """Return the table row for a built-in or custom provider.
 
     Args:
         profile: The provider's rules.

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
 
-# The reason why a reply ended. "broken call" means a malformed tool call, and "other" a provider-specific reason.
+# The reason why a reply ended: "broken call" is a malformed tool call, and "other" is a provider-specific reason.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
 
-# The possible paths of the finish reason in a response. The first path with a value is used.
+# The paths where a response may contain its finish reason. The first path with a value is used.
 _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "finish_reason"),
     ("output", "choices", 0, "finish_reason"),
@@ -29,7 +29,7 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("incomplete_details", "reason"),
     ("status",),
 )
-# The possible paths of the block reason in a Gemini response.
+# The paths where a Gemini response may contain the reason why the prompt was blocked.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),
@@ -44,7 +44,7 @@ _REASONS: dict[str, Finish] = {
 
 
 class Reply(str):
-    """A model's reply: a ``str`` with the reply's text and extra attributes.
+    """A model's reply: a ``str`` that contains the reply's text and has extra attributes.
 
     Attributes:
         message: The reply as a message that can be added to the history.
@@ -129,7 +129,7 @@ class Reply(str):
 
 
 def user_turn(text: str | None) -> tuple[Msg, ...]:
-    """Return a user's text as messages for a history, or an empty tuple for None."""
+    """Return a user's text as a tuple of one message for a history, or an empty tuple if the text is None."""
     return () if text is None else (message_of("", text, "user"),)
 
 

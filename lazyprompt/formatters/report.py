@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# Kinds of content whose omission is not a loss: content that the provider's own rules exclude, and empty messages.
+# Kinds of entries that don't count as a loss: the provider's rules exclude such content, or the message is empty.
 _NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """True if the entry reports lost content rather than content that the provider's own rules exclude."""
+        """True if the entry reports lost content; content that the provider's own rules exclude doesn't count as lost."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ Report: TypeAlias = tuple[Entry, ...]
 
 
 class Payload(dict[str, Any]):
-    """A provider's payload, which is a dict of JSON values with a report.
+    """A provider's payload: a dict of JSON values, with a report as an attribute.
 
     Attributes:
         report: The content that was left out, changed, moved or added; empty if all content is sent unchanged.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import Content, WrittenTurn
 
 
-# Block types that are written as separate items. Texts and media become parts of a message item.
+# Block types that become separate items; texts and media become parts of a message item instead.
 _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
@@ -71,11 +71,11 @@ class ResponsesForm:
         return {"input": [item for role, _, content, _ in turns for item in _items(role, content, free)]}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return functions in the flat format, and OpenAI's own tools unchanged."""
+        """Convert function tools to the flat format of the Responses API; OpenAI's own tools stay unchanged."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for input items of each type and for tools; other request keys are not checked."""
+        """Return a check for the input items, by type, and for the tools; other request keys are not checked."""
         items = text_or(list_of(_ITEM, 1))
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
@@ -85,17 +85,17 @@ class ResponsesForm:
         return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the instructions and the input items, each as a separate message."""
+        """Yield views of the instructions and the input items, each of which counts as a separate message."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
             yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
-        # The server may store the earlier conversation that contains the calls.
+        # If the server stores the earlier conversation, the payload may contain results without their calls.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
         kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
         calls = {call_id for kind, call_id in kinds if kind == "function_call"}
-        # Some of OpenAI's own tools return results of the same type as function tools.
+        # Calls of OpenAI's own tools, some of which have results of the same type as function tools.
         others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
@@ -122,7 +122,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
     Args:
         role: The role of the turn.
         content: The content of the turn.
-        free: The ids of custom tool calls, whose outputs have a different type.
+        free: The ids of custom tool calls; the items for their outputs have a different type.
     """
     if isinstance(content, Native):
         yield from content.parts()
@@ -140,7 +140,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
 
 def _message(role: str, blocks: list[Block]) -> JsonObject:
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    # The API only accepts assistant text in the input as a plain string.
+    # Assistant text in the input must be a plain string.
     if role == "assistant" or len(blocks) == len(texts) == 1:
         return {"role": role, "content": "\n".join(texts)}
     return {"role": role, "content": [_part(block) for block in blocks]}
@@ -182,7 +182,7 @@ def _tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
     function = json_object(tool["function"])
-    # Without ``strict``, the Responses API enforces schema rules that Chat Completions does not.
+    # If ``strict`` is missing, the Responses API enforces schema rules that Chat Completions doesn't enforce.
     form: JsonObject = {"type": "function", "name": function["name"], "strict": function.get("strict", False)}
     form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("description"):

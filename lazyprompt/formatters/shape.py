@@ -1,7 +1,7 @@
 """Composable checks for JSON shapes, and the types of the payload views that the validator reads.
 
-A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. Paths are only
-built for faults. Most checks use a shorthand such as ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
+A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. For speed, paths
+are only built for faults. Most checks use a shorthand such as ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Path: TypeAlias = tuple[str | int, ...]
 # A fault in a payload: its path, the problem and the suggested fix.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
-# A check or its shorthand, which is a string, a mapping or a list.
-# A string is a name in ``_CHECKS``, optionally followed by ``|null`` to accept null.
-# A mapping describes an object's fields, with ``?`` after optional keys and a ``...`` key to accept unknown keys.
-# A list contains a single check, which applies to all items.
+# A check, or a shorthand for a check, which is a string, a mapping or a list.
+# A string shorthand is a name in ``_CHECKS``, optionally followed by ``|null`` to accept null.
+# A mapping shorthand describes an object: ``?`` marks an optional key, and a ``...`` key accepts unknown keys.
+# A list shorthand contains a single check, which applies to all items.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
@@ -38,7 +38,7 @@ def _describe(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     kind = type(value).__name__
-    # Python raises an error when it converts very long integers to text.
+    # Don't convert a very long integer to text: Python would raise an error.
     short = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() < MAX_INT_BITS)
     return f"the {kind} {value!r:.60}" if short else f"a {kind}"
 
@@ -88,16 +88,16 @@ def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = Non
     Args:
         kinds: The shape of each part type.
         least: The minimum number of parts.
-        other: The shape of parts with any other type; None to reject them.
+        other: The shape of parts with any other type; None to reject such parts.
     """
     return text_or(list_of(tagged_object("type", kinds, other), least))
 
 
 def new_kind(kinds: Mapping[str, Spec]) -> Check:
-    """Build a check for a part with an unknown type, which a new release of the provider's API may accept.
+    """Build a check that accepts a part with an unknown type, which may come from a newer release of the API.
 
     Args:
-        kinds: The types that the provider accepts; types that only other providers accept are rejected.
+        kinds: The part types that the provider accepts; part types that only other providers accept are rejected.
     """
     known = one_of(*kinds)
 
@@ -121,7 +121,7 @@ def one_of(*known: str) -> Check:
 
 
 def nullable(inner: Spec) -> Check:
-    """Build a check that also accepts null."""
+    """Build a check that accepts null and any value that another check accepts."""
     rule = check_of(inner)
     return lambda value: FINE if value is None else rule(value)
 
@@ -141,13 +141,13 @@ def list_of(item: Spec, least: int = 0) -> Check:
 
 
 def text_or(other: Spec) -> Check:
-    """Build a check that also accepts a string."""
+    """Build a check that accepts a string and any value that another check accepts."""
     rule = check_of(other)
     return lambda value: FINE if type(value) is str else rule(value)
 
 
 def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
-    """Build a check for an object's fields.
+    """Build a check for an object with the given fields.
 
     Args:
         required: The checks for required keys.
@@ -176,9 +176,9 @@ def tagged_object(key: str, kinds: Mapping[str, Spec], other: Spec | None = None
 
     Args:
         key: The key that determines the shape.
-        kinds: The shape for each value of the key; the shapes don't include the key itself.
-        other: The shape for all other values; None to reject them.
-        default: The value that is assumed if the key is missing.
+        kinds: The object's shape for each value of the key; the shapes don't include the key itself.
+        other: The object's shape for all other values of the key; None to reject such objects.
+        default: The value to assume if the key is missing.
     """
     checks = {
         kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
@@ -202,23 +202,23 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
-# The validator's view of a block: its kind, its path within the message, its text and the tool name.
-# For a tool call or tool result, the text is the call id.
-# For a media block, the text is the URL, or ``data:`` followed by the MIME type.
+# The validator's view of a block: its kind, its path within the message, its text and its tool name.
+# In the view of a tool call or tool result, the text is the call id.
+# In the view of a media block, the text is the URL, or ``data:`` followed by the MIME type.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
 BlockView: TypeAlias = "tuple[Kind, Path, str, str | None]"
 # The validator's view of a message: its path, its role, its blocks and the speaker's name.
-# A partial reply that the model continues has the role ``prefill``.
+# In the view of a partial reply that the model must continue, the role is ``prefill``.
 MessageView: TypeAlias = "tuple[Path, str, Sequence[BlockView], str | None]"
 
 
 def text_of_json(value: object) -> str:
-    """Return a string unchanged, or an empty string for any other value, which the shape check reports."""
+    """Return a string unchanged; return an empty string for any other value, because the shape check reports it."""
     return value if isinstance(value, str) else ""
 
 
 def role_of_json(value: object) -> str:
-    """Return a known role unchanged, or ``nobody`` for any other value, which the shape check reports."""
+    """Return a known role unchanged; return ``nobody`` for any other value, because the shape check reports it."""
     return value if isinstance(value, str) and value in ROLES else "nobody"
 
 
@@ -228,10 +228,10 @@ def name_of_json(value: object) -> str | None:
 
 
 def names_at(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
-    """Yield the path and value of each object's name, skipping values that are not strings."""
+    """Yield the path and value of each object's ``name``, skipping names that are not strings."""
     return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
 
 
 def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects in a list with their indices, or an empty list for any other value."""
+    """Return the objects in a list with their indices; return an empty list if the value is not a list."""
     return [(at, item) for at, item in enumerate(value) if is_dict(item)] if is_list(value) else []
