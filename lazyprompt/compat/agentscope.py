@@ -1,4 +1,4 @@
-"""AgentScope's API as of versions 0.1 and 1.x, for programs that only change their imports.
+"""AgentScope's API as of versions 0.1 and 1.x, for programs that want to change only their imports.
 
 As in AgentScope, wrappers and formatters return messages without a report. To get the payload with its report, call
 ``format`` on the ``formatter`` attribute.
@@ -90,7 +90,7 @@ GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mappi
 MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
-# Arguments that send media in tool results as content, rather than only as a URL in the text.
+# Maps arguments to block types. An argument sends such media in tool results as content, not only as a URL in the text.
 _PROMOTED: dict[str, type[Block]] = {
     "promote_tool_result_images": messages.ImageBlock,
     "promote_tool_result_audios": messages.AudioBlock,
@@ -116,7 +116,7 @@ def _as_messages(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of th
 
 
 def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
-    """Return messages in which tool results contain media of the given kinds as URLs in text."""
+    """Replace media of the given kinds in the messages' tool results with texts that contain their URLs."""
     if is_list(given):
         return [_with_addresses(each, kinds) for each in given]
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
@@ -128,7 +128,7 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
 
 
 def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
-    """Return a tool result in which media blocks of the given kinds are replaced with their URLs as text."""
+    """Replace media blocks of the given kinds in a tool result with texts that contain their URLs."""
     if isinstance(result.output, str):
         return result
     output = [
@@ -141,14 +141,14 @@ def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]
 
 
 class Wrapper(Generic[_Sent]):
-    """A model wrapper with the interface of AgentScope 0.x, which only supports ``format`` and sends no requests.
+    """A model wrapper with AgentScope 0.x's interface; it only supports ``format`` and sends no requests.
 
     Args:
-        config_name: The name of the configuration, which has no effect.
+        config_name: The name of the configuration; it has no effect.
         model_name: The model.
         api_key: The API key, which is neither used nor stored.
         media: The loader for local files that messages refer to.
-        anything: Any other argument of AgentScope's wrappers, which has no effect.
+        anything: The other arguments of AgentScope's wrappers, which have no effect.
     """
 
     provider: ClassVar[str]
@@ -177,13 +177,13 @@ class Wrapper(Generic[_Sent]):
         )
 
     def format(self, *msgs: GivenMessages) -> _Sent:
-        """Format messages, which may be in lists, for the provider; ``None`` is skipped."""
+        """Format messages or nested lists of messages for the provider, skipping ``None``."""
         sent: _Sent = _sent_messages(self.formatter.format(*map(_as_messages, msgs)), self.formatter)
         return sent
 
 
 class TokenCounterBase(ABC):
-    """AgentScope's base class for custom token counters, which override ``count``."""
+    """AgentScope's base class for custom token counters; subclasses override ``count``."""
 
     @abstractmethod
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
@@ -191,13 +191,13 @@ class TokenCounterBase(ABC):
 
 
 class _Own(TokenCounterBase):
-    """An adapter with AgentScope's interface for a lazyprompt token counter."""
+    """An adapter that gives a lazyprompt token counter AgentScope's interface."""
 
     def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter
 
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the number of tokens, counted in a thread because some counters call a provider."""
+        """Return the number of tokens; count in a thread, because some counters call a provider."""
         return await asyncio.to_thread(self._counter.count, messages, tools)
 
 
@@ -265,7 +265,7 @@ class AgentScopeHuggingFaceTokenCounter(_Own):
 
     Args:
         pretrained_model_name_or_path: The path of the model directory or of its ``tokenizer.json``.
-        anything: Any of AgentScope's download arguments, which have no effect because nothing is downloaded.
+        anything: AgentScope's download arguments, which have no effect because nothing is downloaded.
 
     Raises:
         TokenizerError: The path contains no tokenizer.
@@ -275,7 +275,7 @@ class AgentScopeHuggingFaceTokenCounter(_Own):
         super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
 
 
-# The names that AgentScope uses for these counters.
+# AgentScope's own names for these counters.
 CharTokenCounter = AgentScopeCharTokenCounter
 AnthropicTokenCounter = AgentScopeAnthropicTokenCounter
 GeminiTokenCounter = AgentScopeGeminiTokenCounter
@@ -291,13 +291,13 @@ class Counter(Protocol):
 
 
 class _CounterInThread:
-    """A synchronous counter for use in a thread, which runs an async counter on the event loop."""
+    """A synchronous counter for use in a thread; it runs an async counter on the event loop."""
 
     def __init__(self, count: Callable[[MessageList], Coroutine[Any, Any, int]], loop: AbstractEventLoop) -> None:
         self._count, self._loop = count, loop
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:  # noqa: ARG002 - see the docstring
-        """Return the number of tokens in messages, ignoring tools, which AgentScope's formatters don't accept."""
+        """Return the number of tokens in messages; ignore tools, because AgentScope's formatters don't accept any."""
         return asyncio.run_coroutine_threadsafe(self._count([*map(dict, messages)]), self._loop).result()
 
     def count_text(self, text: str) -> int:
@@ -306,7 +306,7 @@ class _CounterInThread:
 
 
 class FormatterBase(ABC):
-    """AgentScope's base class for custom formatters, which override ``format``."""
+    """AgentScope's base class for custom formatters; subclasses override ``format``."""
 
     @abstractmethod
     async def format(self, *args: Any, **kwargs: Any) -> MessageList:
@@ -327,7 +327,7 @@ class FormatterBase(ABC):
 
     @staticmethod
     def convert_tool_result_to_string(output: str | Sequence[Mapping[str, Any]] | None) -> tuple[str, MediaList]:
-        """Return a tool's output as text, and a list of its media.
+        """Return the text of a tool's output, and a list of the media in the output.
 
         The text contains the URL of each media block. For base64 data, AgentScope saves a temporary file, whereas
         lazyprompt only names the media type in the text.
@@ -336,7 +336,7 @@ class FormatterBase(ABC):
             output: The text, or a list of text and media blocks.
 
         Returns:
-            The text, and a list with the URL and the block of each media file.
+            The text, and a list of the URL and the block of each media file.
         """
         if output is None or isinstance(output, str):
             return output or "", []
@@ -356,9 +356,9 @@ class FormatterBase(ABC):
 class TruncatedFormatterBase(FormatterBase):
     """AgentScope 1's base class for custom formatters with a token limit.
 
-    Override either ``_format``, or both ``_format_tool_sequence`` for messages with tool calls and results and
-    ``_format_agent_message`` for all other messages. Override ``_truncate`` or ``_count`` to customize trimming or
-    counting.
+    Override either ``_format``, or both ``_format_tool_sequence`` (for messages with tool calls or results) and
+    ``_format_agent_message`` (for all other messages). Override ``_truncate`` to customize trimming, and ``_count`` to
+    customize counting.
 
     Args:
         token_counter: The token counter, which may be asynchronous.
@@ -385,7 +385,7 @@ class TruncatedFormatterBase(FormatterBase):
                 raise BudgetError(f"_truncate dropped no messages, although {tokens} tokens exceed {self.max_tokens}")
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages, grouped by whether they contain tool calls or results."""
+        """Format all messages, one run of messages with or without tool calls and results at a time."""
         has_system = bool(msgs) and msgs[0].role == "system"
         formatted = [await self._format_system_message(msgs[0])] if has_system else []
         is_first = True
@@ -402,7 +402,7 @@ class TruncatedFormatterBase(FormatterBase):
         return {"role": "system", "content": msg.get_content_blocks("text")}
 
     async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
-        """Format messages with tool calls and results."""
+        """Format a run of messages with tool calls or results."""
         raise NotImplementedError(f"{type(self).__name__} can't format tool calls; override _format_tool_sequence")
 
     async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
@@ -413,12 +413,12 @@ class TruncatedFormatterBase(FormatterBase):
         """Return the number of tokens in formatted messages, or None if there is no counter."""
         if self.token_counter is None:
             return None
-        # A synchronous counter could block the event loop.
+        # Count in a thread, because a synchronous counter could block the event loop.
         counted = await asyncio.to_thread(self.token_counter.count, msgs)
         return await counted if asyncio.iscoroutine(counted) else counted
 
     async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
-        """Return the system text, the newest user turn, and as many of the newest other messages as fit.
+        """Return the system text, the newest user turn, and as many of the other messages as fit, newest first.
 
         Raises:
             BudgetError: The system text and the newest user turn alone exceed the token limit.
@@ -441,7 +441,7 @@ class TruncatedFormatterBase(FormatterBase):
 
     @staticmethod
     async def _group_messages(msgs: list[Msg]) -> AsyncIterator[tuple[MessageGroup, list[Msg]]]:
-        """Group messages into runs with and runs without tool calls and results."""
+        """Split messages into runs in which either all or none contain tool calls or results."""
         for has_tools, group in groupby(msgs, lambda msg: msg.has_content_blocks(("tool_use", "tool_result"))):
             yield "tool_sequence" if has_tools else "agent_message", [*group]
 
@@ -454,8 +454,8 @@ class ChatFormatterBase(TruncatedFormatterBase):
         max_tokens: The token limit; the oldest messages are dropped first.
         media: The loader for local files that messages refer to.
         promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. By default, media in tool
-            results are sent as content. If a flag is False, which is AgentScope's default, only the media URLs are
-            written into the text.
+            results are sent as content. If a flag is False, which is AgentScope's default, the text only contains the
+            URLs of these media.
 
     Raises:
         FormatError: ``max_tokens`` is set without a ``token_counter``, or an argument is unknown.
@@ -493,7 +493,7 @@ class ChatFormatterBase(TruncatedFormatterBase):
         self.formatter = self.kind(self.provider, media=media)
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages at once with lazyprompt's formatter."""
+        """Format all messages in one call of lazyprompt's formatter."""
         if not msgs:
             return []
         given = _with_addresses(_as_messages(msgs), self._as_text)

@@ -18,7 +18,7 @@ _SIGNATURE = "thought_signature"
 
 
 class Block(dict[str, Any]):
-    """A content block as in AgentScope 1: a dict whose keys are also attributes.
+    """An AgentScope 1 content block: a dict whose keys are also attributes.
 
     Args:
         values: The field values, in the order of ``names``.
@@ -65,13 +65,13 @@ ContentBlock: TypeAlias = "Mapping[str, Any] | messages.Block"
 
 
 class AgentScopeMsg:
-    """A mutable message as in AgentScope 1.
+    """An AgentScope 1 message, which is mutable.
 
     Args:
         name: The speaker's name.
         content: The text, or a list of blocks.
         role: The role, which is ``user``, ``assistant`` or ``system``.
-        metadata: A mapping of JSON values, which are not sent to the provider.
+        metadata: A mapping of JSON values that are not sent to the provider.
         timestamp: The time of the message, such as ``2026-01-31 09:30:00.000``; defaults to the current time.
         invocation_id: The id of the API call.
         url: The URL or URLs of image, audio or video files, as in AgentScope 0.
@@ -97,7 +97,7 @@ class AgentScopeMsg:
         self.id = uuid4().hex
         self.timestamp = timestamp or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         self.invocation_id = invocation_id
-        self.to_message()  # Raise errors now rather than on first use.
+        self.to_message()  # Raise errors now rather than when the message is used.
 
     def to_message(self) -> messages.Msg:
         """Return the message as a :class:`lazyprompt.Msg`.
@@ -119,7 +119,7 @@ class AgentScopeMsg:
         """Create a message from a dict that :meth:`to_dict` returned.
 
         Args:
-            json_data: The dict, in which ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
+            json_data: The dict; the keys ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
 
         Raises:
             KeyError: The name, content or role is missing.
@@ -155,10 +155,10 @@ class AgentScopeMsg:
         return [block for block in blocks if block["type"] in wanted]
 
     def has_content_blocks(self, block_type: str | Iterable[str] | None = None) -> bool:
-        """Return True if the message contains a block of a given type.
+        """Return True if the message contains a block of one of the given types.
 
         Args:
-            block_type: The block type or types to look for; None for any type.
+            block_type: The block type or types to look for; None to look for a block of any type.
         """
         return bool(self.get_content_blocks(block_type))
 
@@ -167,7 +167,7 @@ class AgentScopeMsg:
 
 
 def _plain(block: ContentBlock) -> messages.BlockLike:
-    """Return a block in which Gemini's thought signature is stored under lazyprompt's key ``signature``."""
+    """Return a block after renaming AgentScope's key for Gemini's thought signature to ``signature``."""
     if not isinstance(block, dict) or _SIGNATURE not in block:
         return block
     return {"signature" if name == _SIGNATURE else name: value for name, value in block.items()}

@@ -1,7 +1,7 @@
 """PromptEngine, which joins texts and messages into a string or a list of messages within a length limit.
 
-The developer's texts are trusted, but the conversation is not. Only the developer's texts may contain slots. Only
-messages are dropped to meet the limit, and no message can forge the start of another one.
+The developer's texts are trusted, but the conversation is not. Only the developer's texts may contain slots. If the
+prompt is too long, only messages are dropped. No message can forge the start of another message.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
 Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
-# The type of a message or a nested list of messages.
+# A message, or a nested list of messages.
 Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
-# The type of an argument of ``join``: the developer's text, or a conversation.
+# An argument of ``join``: the developer's text, or a conversation.
 Part: TypeAlias = "str | Conversation | None"
 
-# The low-water mark with which a summary replaces as few messages as possible.
+# The low-water mark for summaries, just below 1 so that a summary replaces as few messages as possible.
 _LOW_WATER = 0.999999
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
 
 
 class _Piece(NamedTuple):
-    """A piece of a prompt, which is either a message or the developer's text.
+    """A piece of a prompt: either a message or the developer's text.
 
     Attributes:
         role: The role.
@@ -78,14 +78,14 @@ class PromptEngine:
         shrink_policy: The policy for meeting the limit. ``truncate`` drops the oldest messages, and ``summarize``
             replaces them with a summary. If summarizing fails, a warning is issued and the messages are dropped.
         length: A function that measures text, such as ``len`` or a token counter's ``count_text``. A string prompt is
-            measured as a whole, whereas the length of a list is the total length of its message contents.
-        summarize_model: A function that summarizes messages ``{"role", "name", "content"}``, oldest first.
+            measured as a whole; the length of a list prompt is the total length of its message contents.
+        summarize_model: A function that summarizes message dicts with ``role``, ``name`` and ``content``, oldest first.
         max_summary_length: The maximum length of a summary; longer summaries are truncated.
         safety: The policy for control sequences in values, names and messages, which is ``neutralize``, ``raise`` or
             ``off``. The default is ``off`` for hosted providers, and ``neutralize`` for all others.
 
     Raises:
-        FormatError: A setting is unknown, or conflicts with another one.
+        FormatError: A setting is invalid, the provider is unknown, or ``summarize`` is used without a model.
         SafetyError: The value of ``safety`` is unknown.
     """
 
@@ -131,20 +131,20 @@ class PromptEngine:
         """Join parts into a prompt.
 
         Args:
-            parts: The developer's trusted texts, as strings, and untrusted messages (Msg objects or dicts) or lists of
-                messages. ``None`` is skipped.
+            parts: The parts in order: strings are the developer's trusted texts; messages (Msg objects or dicts) and
+                lists of messages are untrusted. ``None`` is skipped.
             format_map: The values for the slots ``{name}`` in the developer's texts. A slot without a value is left
                 unchanged, and ``{{name}}`` becomes ``{name}``. Braces in messages and values are not slots.
 
         Returns:
-            If ``prompt_type`` is ``string``, a string with a line for each text and a line ``name: content`` for each
-            message, whose other lines are indented. If it is ``list``, a list of messages
-            ``{"role", "name", "content"}``. Text at the very beginning becomes a system message, and any other text
-            becomes a user message. If a message has no role, its name is used as the role if it is a valid role, and
-            ``user`` otherwise.
+            If ``prompt_type`` is ``string``, a string in which each text and each message begins a new line. A message
+            begins with ``name:``, and its further lines are indented. If ``prompt_type`` is ``list``, a list of dicts
+            with ``role``, ``content`` and optionally ``name``. In a list, text at the very beginning becomes a system
+            message, and any other text becomes a user message. A message without a role gets its name as the role if
+            the name is a valid role, or else the role ``user``.
 
         Raises:
-            FormatError: A part has the wrong type, a message has no content, or its content is not text.
+            FormatError: A part has the wrong type, a message has no content, or a message's content is not text.
             SlotError: A value can't be converted to text.
             BudgetError: The parts that are never dropped exceed ``max_length``.
             SafetyError: A value, a name or a message contains a control sequence, and ``safety`` is ``raise``.
@@ -183,7 +183,7 @@ class PromptEngine:
         ]
 
     def _fit(self, pieces: list[_Piece], most: int) -> list[_Piece]:
-        """Return the pieces that fit, with a summary of the dropped messages if the policy is ``summarize``."""
+        """Return the pieces that fit, plus a summary of the dropped messages if the policy is ``summarize``."""
         length, is_string = cache(self._length), self.prompt_type == "string"
 
         def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
@@ -266,7 +266,7 @@ def _check_limit(setting: str, limit: object) -> None:
 
 
 def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
-    """Yield the messages in a part that is not the developer's text."""
+    """Yield a piece for each message in a part of the conversation."""
     if isinstance(part, Msg) or is_mapping(part):
         yield _guard_piece(_message(part, where), where, guard)
     elif is_sequence(part) and depth < MAX_DEPTH:
@@ -288,7 +288,7 @@ def _message(given: MessageLike, where: str) -> _Piece:
         message, name = given, given.name
     else:
         named = given.get("name")
-        name = named if isinstance(named, str) else ""  # For any other name, parse_message raises an error.
+        name = named if isinstance(named, str) else ""  # If the name is not a string, parse_message raises an error.
         role = given.get("role") or (name if name in ROLES else "user")
         if given.get("content") is None and not given.get("tool_calls"):
             raise FormatError(f"{where}, from {name or role!r}, has no content; add its text")
@@ -317,7 +317,7 @@ def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piec
 
 
 def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
-    """Return alternating pieces of the developer's text and values, with control sequences in values neutralised."""
+    """Fill a text; return alternating developer's text and values, with the control sequences in values neutralised."""
     template = SlotTemplate(text)
     filled = template.filled(
         {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
@@ -326,7 +326,7 @@ def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -
 
 
 def _indent_values(parts: Sequence[str]) -> str:
-    """Join filled parts, indenting each line that begins in a value and looks like a message."""
+    """Join filled parts, indenting each line that begins in a value and looks like the start of a message."""
     made = [inert_text(part) if index % 2 else part for index, part in enumerate(parts)]
     ends = list(accumulate(map(len, made)))
     lines = "".join(made).splitlines(keepends=True)
@@ -346,7 +346,7 @@ def _string(pieces: list[_Piece]) -> str:
 
 
 def _indent(text: str) -> str:
-    """Indent all lines after the first, so that no line looks like a message or the developer's text."""
+    """Indent all lines after the first, so that none looks like the start of a message or like the developer's text."""
     return inert_text("  ".join(text.splitlines(keepends=True)))
 
 
