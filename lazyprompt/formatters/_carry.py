@@ -222,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a tuple of the media block with an accepted source, or an empty tuple if it is rejected or not loaded."""
+        """Return a tuple of the media block with an accepted source; the tuple is empty if the block is rejected."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""

@@ -69,7 +69,8 @@ class Media:
     """A provider's rules for one kind of media.
 
     Args:
-        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types.
+        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types. A listed alias,
+            such as ``audio/mp3``, is sent as it is given.
         url: True if the provider fetches media from URLs.
         data: True if the provider accepts base64 data.
         schemes: The accepted URL schemes besides HTTP(S), such as ``gs``.

@@ -1,8 +1,8 @@
 """The profiles by provider name, and a table of the content that each provider accepts.
 
 Profiles are imported on first use. In the table, ``yes (signed)`` means that a provider gets back its own signatures
-for texts and tool calls. The media columns list the accepted ways to send media, and where media from tool results are
-sent. The ``thinking`` column shows which reasoning a provider accepts.
+for texts and tool calls. The media columns list the accepted ways to send media, and show whether media from tool
+results are sent in the results or after them. The ``thinking`` column shows which reasoning a provider accepts.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """True if the entry reports lost content; content that the provider's own rules exclude doesn't count as lost."""
+        """True if the entry reports lost content; content that the provider's rules exclude doesn't count as lost."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:

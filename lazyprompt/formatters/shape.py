@@ -1,7 +1,8 @@
 """Composable checks for JSON shapes, and the types of the payload views that the validator reads.
 
-A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. For speed, paths
-are only built for faults. Most checks use a shorthand such as ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
+A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. Paths are only
+built for faults, for speed. Most checks use a shorthand such as
+``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
 """
 
 from __future__ import annotations

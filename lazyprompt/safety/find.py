@@ -20,7 +20,7 @@ from lazyprompt.safety.folding import DISGUISES, fold, origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Reserved tokens are written ``<|name|>`` or have a numbered name. A tokenizer may contain more than its template uses.
+# Reserved tokens are ``<|name|>`` or have a numbered name; a tokenizer may contain some that its template never uses.
 NAME = r"[^<>|\s\\]{1,64}"
 NUMBERED = ("unused", "reserved_", "special_", "extra_id_")
 _RESERVED = rf"<(?:\|{NAME}\||(?:{'|'.join(NUMBERED)})[0-9]{{1,5}})>"
@@ -28,12 +28,12 @@ _RESERVED_PAIRS = ("<|", *(f"<{name[0]}" for name in NUMBERED))
 # Matches every incomplete beginning of a reserved token.
 _RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{NAME}\|?)?|(?:{'|'.join(NUMBERED)})[0-9]{{0,5}})?")
 LONGEST_RESERVED = f"<|{'x' * 64}|>"
-# Tokenizers may convert between a space and U+2581, and some collapse runs of spaces.
+# Characters that match each other: tokenizers may convert a space to U+2581 or back, and some collapse runs of spaces.
 _BLANK = "[ \t\u2581]"
 _BLANKS = re.compile(f"{_BLANK}+")
 _NOTHING = frozenset[str]()
 _PLAIN = frozenset(("", *printable[:-2]))
-# The maximum number of characters to which a single character folds.
+# The maximum number of characters that folding produces from a single character.
 _MOST_CHARACTERS = 18
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -59,7 +59,7 @@ class ControlMatch(NamedTuple):
         return max(self.start, 0)
 
     def end_in(self, text: str) -> int:
-        """Return the index after the sequence's last character in the part; later parts may contain the rest.
+        """Return the index after the sequence's last character in the part; the sequence may continue in later parts.
 
         Args:
             text: The text of the part.
@@ -68,13 +68,13 @@ class ControlMatch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A control sequence found at a given position in the parts.
+    """A control sequence that begins at a position where the search looked.
 
     Attributes:
         text: The sequence as it appears in the original text.
         into: The index at which the sequence begins within the folded text of its first original character.
         last: The index of the part that contains the sequence's last character.
-        stop: The index after the sequence's last character in that part.
+        stop: The index, in the part ``last``, after the sequence's last character.
     """
 
     text: str
@@ -88,7 +88,7 @@ class Controls:
 
     A sequence that begins with a letter or digit, such as ``USER:``, is case-sensitive, because ``user:`` is common in
     ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. A run of blanks matches
-    any other run. A single character is ignored, because it can't be broken; see :func:`is_breakable`.
+    any other run. A sequence of a single character is ignored, because it can't be broken; see :func:`is_breakable`.
 
     Args:
         sequences: The control sequences.
@@ -109,7 +109,7 @@ class Controls:
         spaced = [text for text in texts if _BLANKS.search(text)]
         self._exact = frozenset(text for text in fixed if text[0].isalnum())
         self._any_case = frozenset(text.lower() for text in fixed if not text[0].isalnum())
-        # The keys of these tables are the first two characters of a sequence, in lower case.
+        # Both tables are keyed by the first two characters of a sequence, in lower case.
         self._lengths = {pair: sorted({*map(len, same)}, reverse=True) for pair, same in _by_pair(fixed).items()}
         patterns = _patterns(spaced, headers, reserved=reserved)
         self._patterns = {pair: re.compile(pattern) for pair, pattern in patterns.items()}
@@ -117,7 +117,7 @@ class Controls:
         for text in texts:
             pairs.update((text[:2],) if text[0].isalnum() else _by_pair([text]))
         self._begun = _beginnings(pairs)
-        # The table for non-ASCII text, or None if the disguises of some first character are unknown.
+        # The table for non-ASCII text, or None if ``DISGUISES`` lacks some first character.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
         # One extra character is needed to check that a header ends at a word boundary.
@@ -133,7 +133,7 @@ class Controls:
         matches: list[ControlMatch] = []
         done = (0, 0)
         for part, at in self._begin_in(parts):
-            # A sequence may begin inside a trusted sequence.
+            # Don't skip the rest of a trusted sequence, because an untrusted sequence may begin inside it.
             for found in self._found_at(parts, part, at) if (part, at) >= done else ():
                 touched = (
                     index
@@ -147,7 +147,7 @@ class Controls:
         return matches
 
     def _begin_in(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the positions, as pairs of a part and an index, where a sequence with untrusted text may begin.
+        """Return the positions where a sequence with untrusted text may begin, as pairs of a part's index and an index in it.
 
         A sequence may begin wherever its first two characters occur in untrusted text, or in trusted text that ends
         with the beginning of a sequence. Most prompts contain no such position and need no further search.
@@ -160,11 +160,11 @@ class Controls:
             for place in places:
                 value = bisect_right(ends, place) - 1
                 part, at = 2 * value + 1, place - ends[value]
-                # The last character of a value is followed by the next part.
+                # The character after a value's last character is in the next part.
                 behind = joined[place + 1] if place + 2 < ends[value + 1] else _character_behind(parts, part)
                 if behind not in self._begun.get(joined[place], _NOTHING):
                     begin.append((part, at))
-        # Check each distinct literal only once, because many values are separated by the same few literals.
+        # Check each distinct literal only once, because the same few literals often separate many values.
         opened = {literal: opening for literal in {*parts[0::2]} if (opening := _open_places(self, literal))}
         if opened:
             literals = ((part, opened.get(parts[part], ())) for part in range(0, len(parts), 2))
@@ -192,7 +192,7 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the longest control sequence that begins at each folded character of an original character."""
+        """For each character to which the character at a position folds, yield the longest sequence that begins there."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
@@ -208,7 +208,7 @@ class Controls:
                 yield _Found(text[:written], into, *_place_behind(parts, part, at + written))
 
     def _match(self, folded: str, at: int) -> tuple[int, bool]:
-        """Return the end of the longest sequence at an index in folded text, or 0, and whether it is a header."""
+        """Return the end of the longest sequence at an index in folded text (0 if none), and True if it is a header."""
         pair = folded[at : at + 2].lower()
         for length in self._lengths.get(pair, ()):
             piece = folded[at : at + length]
@@ -223,7 +223,7 @@ class Controls:
         return any(first in text for first in self._firsts_in(text))
 
     def open_places(self, literal: str) -> tuple[int, ...]:
-        """Return the indices of incomplete sequences that the text after the literal could complete."""
+        """Return the indices in a literal where incomplete sequences begin that the text after the literal could complete."""
         places: list[int] = []
         for place in reversed(self._places(f"{literal}\0")):
             rest = _BLANKS.sub(" ", fold(literal[place:])).lower()
@@ -234,7 +234,7 @@ class Controls:
         return tuple(reversed(places))
 
     def _goes_on(self, beginning: str) -> bool:
-        """Return True if a lower-case text is an incomplete beginning of a sequence."""
+        """Return True if a lower-case text is the beginning of a sequence, but not the whole sequence."""
         if self.reserved and _RESERVED_BEGUN.fullmatch(beginning):
             return True
         plain = (_BLANKS.sub(" ", text).lower() for text in self.texts)
@@ -252,12 +252,12 @@ class Controls:
         """Restore the neutralised control sequences in a text that is not JSON.
 
         Args:
-            text: The text. A backslash from the original text that breaks a sequence is removed, too.
+            text: The text. If its author used a backslash to break a sequence, this backslash is removed, too.
         """
         # Characters that folding drops and runs of blanks can make a sequence longer in the original text.
         width = 8 * self._longest
         pieces: list[str] = []
-        # Search backwards, because a broken sequence inside another one has to be restored first.
+        # Search backwards, because a broken sequence inside another sequence has to be restored first.
         behind, end = "", len(text)
         at = text.rfind("\\")
         while at >= 0:
@@ -290,7 +290,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Convert an index that may exceed a part's length to a part and an index within this part."""
+    """Return the part that contains an index counted from the start of an earlier part, and the index in that part."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -298,7 +298,7 @@ def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
 
 
 def is_breakable(sequence: str) -> bool:
-    """Return True if a backslash can break a control sequence, which needs at least two characters.
+    """Return True if a backslash can break a control sequence, which must have at least two characters.
 
     Args:
         sequence: The sequence; surrounding white space and characters that a normalizer drops are ignored.
@@ -313,7 +313,7 @@ def _longest_first(texts: Iterable[str]) -> list[str]:
 
 
 def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts by their first two characters, in lower case; a blank as the second character matches any blank."""
+    """Group texts by their first two characters, in lower case; if the second is a blank, add a key for each blank."""
     by_pair: dict[str, list[str]] = {}
     for text in texts:
         pair = text[:2].lower()
@@ -323,9 +323,9 @@ def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Map the first character of each sequence to the second characters that rule out a sequence.
+    """Map the first character of each sequence to the next characters that rule out any sequence.
 
-    All of these second characters are ASCII, because a normalizer may drop other characters.
+    All of these next characters are ASCII, because a normalizer may drop any other character.
 
     Args:
         pairs: The first two characters of each sequence, in lower case if the sequence is case-insensitive.
@@ -338,7 +338,7 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character after a part, or NUL, which matches any character, if the next part is empty."""
+    """Return the character after a part; if the next part is empty, return NUL, which rules out no sequence."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 
@@ -349,7 +349,7 @@ def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) 
         patterns[pair] = [_pattern(text) if text[0].isalnum() else f"(?i:{_pattern(text)})" for text in same]
     for pair in _RESERVED_PAIRS if reserved else ():
         patterns.setdefault(pair, []).append(f"(?i:{_RESERVED})")
-    # Headers come last, because a header within a line is ignored and must not hide another sequence.
+    # Try headers last: a header in the middle of a line is ignored, and must not hide another sequence.
     for pair, same in _by_pair(headers).items():
         patterns.setdefault(pair, []).append(f"(?P<header>(?i:{'|'.join(map(_header_pattern, same))}))")
     return {pair: "|".join(same) for pair, same in patterns.items()}
@@ -361,12 +361,12 @@ def _pattern(text: str) -> str:
 
 
 def _header_pattern(text: str) -> str:
-    """Return a pattern for a header; a header that begins and ends with a word must end at a word boundary."""
+    """Return a pattern for a header, which must end at a word boundary if it begins and ends with a letter or digit."""
     return _pattern(text) + (r"(?!\w)" if text[0].isalnum() and text[-1].isalnum() else "")
 
 
 def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
-    """Return True if only blanks and characters that folding drops precede a position in its line."""
+    """Return True if nothing but blanks and characters that folding drops comes before a position in its line."""
     while part >= 0:
         for index in range(at - 1, -1, -1):
             if parts[part][index] in _LINE_ENDS:

@@ -1,4 +1,4 @@
-"""Folding of text as a normalizing tokenizer would see it, and the original index of each folded character.
+"""Folding of text to the form that a normalizing tokenizer sees, with a mapping back to the original indices.
 
 A tokenizer may normalize text before it searches for its tokens. A character that a common normalizer drops or replaces
 can disguise a control sequence, so this module follows the rules of the common normalizers.
@@ -19,7 +19,7 @@ can disguise a control sequence, so this module follows the rules of the common 
 - White space in category Zs becomes a space (``nmt``, ``BertNormalizer``). A character that one normalizer drops and
   another converts to a space, such as the zero-width space, is dropped.
 
-Case is not folded here but in :mod:`lazyprompt.safety.find`, which also needs the original case.
+This module doesn't fold case; :mod:`lazyprompt.safety.find` does, because it also needs the original case.
 
 Sources: https://github.com/google/sentencepiece/blob/master/src/builder.cc (``Builder::BuildNmtNFKCMap``),
 https://github.com/huggingface/tokenizers/tree/main/tokenizers/src/normalizers (``bert.rs``, ``strip.rs``).
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 # Maps the first character of nearly all control sequences to the characters whose decomposition contains it.
-# Searching for a few characters is much faster than decomposing text. A test compares this table with Unicode's data.
+# A search for a few characters is much faster than decomposing text. A test compares this table with Unicode's data.
 DISGUISES = {
     "<": "\u226e\ufe64\uff1c",
     "[": "\ufe47\uff3b",
@@ -48,7 +48,7 @@ DISGUISES = {
 }
 # The maximum number of characters in the fold cache.
 _MOST_FOLDS = 20_000
-# Letters that are dropped: the decomposed Hangul fillers, and two characters that were marks before Unicode 12.
+# Letters that folding drops: the decomposed Hangul fillers, and two letters that were marks before Unicode 12.
 _DROPPED_LETTERS = "\u115f\u1160\u1cf2\u1cf3"
 _KEPT_CONTROLS = "\t\n\r"
 # The ASCII characters that folding drops.
@@ -104,12 +104,12 @@ def _is_plain(text: str) -> bool:
 
 
 def decompose(text: str) -> str:
-    """Remove invisible characters from text and decompose it (NFKD), keeping the marks on letters."""
+    """Remove invisible characters from text and decompose the rest (NFKD), keeping the marks on letters."""
     return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
 
 
 def as_read(text: str) -> str:
-    """Fold text to what a reader sees, removing marks on letters, control characters and invisible characters."""
+    """Fold text to what a reader sees: remove marks on letters, control characters and invisible characters."""
     shown = _CONTROLS.sub("", text)
     if shown.isascii():
         return shown
@@ -125,7 +125,7 @@ def origins(text: str, places: Iterable[int], folds: Folds = FOLDS) -> Iterator[
     Args:
         text: The original text.
         places: The indices in the folded text, in increasing order.
-        folds: The table with which the text was folded.
+        folds: The table that was used to fold the text.
     """
     at = folded = 0
     for place in places:

@@ -1,4 +1,4 @@
-"""Neutralising of control sequences in text and JSON, with marks that record their positions."""
+"""Neutralising of control sequences in text and JSON, with marks that record the positions of the sequences."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _JSON_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
-# A mark: the start and end of a neutralised sequence in a text, and the original sequence.
+# The start and end of a neutralised sequence in a text, and the original sequence.
 TextMark: TypeAlias = tuple[int, int, str]
-# An edit: the start and end of a piece of text to replace, and its replacement.
+# The start and end of a piece of text to replace, and its replacement.
 _Edit: TypeAlias = tuple[int, int, str]
 
 
@@ -61,7 +61,7 @@ class NeutralisedJson(Neutralised, JsonText):
 
 
 def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
-    r"""Return parts in which each control sequence is broken in its first untrusted part.
+    r"""Break each control sequence in the first untrusted part that contains text of the sequence.
 
     A backslash after the first character breaks a sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``. No
     tokenizer contains the broken sequence as a token, no normalizer drops the backslash, and the sequence stays
@@ -91,7 +91,7 @@ def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
 
 
 def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks for a text after a pass; overlapping sequences share one mark.
+    """Yield the marks of a text after a neutralising pass; overlapping sequences share one mark.
 
     Args:
         text: The text before the pass.
@@ -134,18 +134,18 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
     if begin < 0:
         return 0, 0, "\\"
     if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # The original character folds to several characters, so write these out with a backslash between them.
+        # The original character folds to several characters: write these with a backslash between them instead.
         return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 
 
 def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
-    r"""Return a function that breaks a sequence in JSON with an escape in a string, which preserves the value.
+    r"""Return a function that breaks a sequence in JSON by escaping a character in a string, which preserves the value.
 
     If all characters of the sequence in strings are already escapes, one of these becomes a ``\u`` escape. A sequence
     outside of strings is broken with a space, which JSON allows there.
     """
-    # The start and end indices of the JSON strings, and of the escapes in these strings.
+    # The alternating start and end indices of the JSON strings, and of the escapes in these strings.
     strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
         begin, end = string.start() + 1, string.end() - 1
@@ -169,6 +169,6 @@ def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
 
 
 def _json_escape(character: str) -> str:
-    """Return a character's JSON escape, which is a surrogate pair for a character beyond U+FFFF."""
+    """Return a character's JSON escape; for a character beyond U+FFFF, this is a surrogate pair."""
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,4 +1,4 @@
-r"""The policy for control sequences in untrusted text, which are neutralised, rejected or left unchanged.
+r"""The policy for control sequences in untrusted text: neutralise, reject or ignore them.
 
 A control sequence is any text that a model or its engine interprets as structure. Examples are the family's markers,
 special tokens, thinking and tool tags, and section headers in the developer's own template. In trusted text, control
@@ -30,9 +30,9 @@ class Policy(NamedTuple):
     """A policy for control sequences in untrusted text.
 
     Attributes:
-        default: The ``safety`` value for slots that ``slots`` doesn't list.
+        default: The ``safety`` value for all slots that are not listed in ``slots``.
         slots: The ``safety`` values for individual slots, by slot name.
-        asked: True if the caller chose the policy; otherwise, payloads for hosted providers are not searched.
+        asked: True if the caller chose the policy; False for the default, which doesn't apply to hosted providers.
     """
 
     default: Safety = "neutralize"
@@ -59,18 +59,18 @@ class Policy(NamedTuple):
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
 
-# Tags that chat templates and engines for many families interpret as structure, besides the family's own markers.
+# Tags that chat templates and engines of many families interpret as structure, in addition to a family's own markers.
 COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# The pattern for thinking tags at the start of a reply. The generation prompt may already contain the opening tag.
-# Chat templates use these tags to remove the reasoning from old replies.
+# Matches the thinking tags at the start of a reply; the opening tag may be in the generation prompt instead.
+# These tags are trusted, because chat templates use them to remove the reasoning from old replies.
 LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
-# The maximum number of passes. Overlapping sequences need a second pass, and only crafted input needs more.
+# The maximum number of passes. Overlapping sequences need a second pass; only crafted input needs more than two.
 _MOST_PASSES = 100
 
 
@@ -90,7 +90,7 @@ def guard(
         A list with a new text for each part.
 
     Raises:
-        SafetyError: The policy rejects a sequence, or a sequence can't be neutralised.
+        SafetyError: The policy is ``raise`` and a sequence was found, or a sequence can't be neutralised.
     """
     guarded, names = parts, where or slots
     matches: list[ControlMatch] = []
@@ -98,9 +98,8 @@ def guard(
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
-        # Honest text contains at most one sequence per character.
-        # If a run of backslashes is a sequence, each pass creates more sequences than it breaks.
-        # Stop early in this case, because a hundred such passes would exhaust the memory.
+        # If a run of backslashes is a control sequence, each pass creates more sequences than it breaks.
+        # A hundred such passes would exhaust the memory, so stop when there are more sequences than characters.
         if number and len(matches) > sum(map(len, parts)):
             break
         for match in matches:
@@ -116,7 +115,7 @@ def guard(
 
 
 def headers_in(text: str) -> list[str]:
-    """Return the section headers (``## …`` and deeper) in a trusted text, where headers are structure."""
+    """Return the section headers (``## …`` and deeper) in a trusted text, which use them as structure."""
     return _HEADER.findall(text)
 
 

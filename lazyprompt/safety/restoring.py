@@ -1,4 +1,4 @@
-"""Restoring of neutralised control sequences that a model's reply quotes."""
+"""Restoring of the neutralised control sequences that a model quotes in its reply."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def pairs_in(parts: Iterable[str]) -> dict[str, str]:
-    """Map the neutralised sequences in the parts of a prompt to their originals."""
+    """Map each neutralised sequence in the parts of a prompt to its original."""
     neutralised = (part for part in parts if isinstance(part, Neutralised))
     return {part[start:end]: raw for part in neutralised for start, end, raw in part.marks}
 
 
 class Restorer:
-    """Restores the control sequences that were neutralised in a prompt when the reply quotes them in text or JSON.
+    """Restores neutralised control sequences that a reply quotes from the prompt, in text or in JSON.
 
     Args:
         pairs: The neutralised sequences, each with its original sequence.
@@ -42,10 +42,10 @@ class Restorer:
         return self._pattern.sub(lambda match: self._given[match[0]], text) if self._given else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Split streamed text into a restored beginning and an unrestored end that may be an incomplete sequence.
+        """Split streamed text into a restored beginning, and an unrestored end that may be an incomplete sequence.
 
         Args:
-            text: The unrestored end that the last call returned, followed by the text received since then.
+            text: The unrestored end from the previous call, followed by the newly received text.
         """
         cut = len(text) - self._held(text)
         for match in self._pattern.finditer(text):

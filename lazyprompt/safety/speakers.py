@@ -17,9 +17,9 @@ LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
 # Maps words that readers could mistake for a role to the name of this role.
 _ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
-# The letters of the tags and headers around a history.
+# The words in the tags and headings around a history, without spaces and in lower case.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
-# Small capitals and letters from other scripts that look like Latin letters but do not fold to them.
+# Maps small capitals and letters of other scripts to the Latin letters that they look like but don't fold to.
 _LOOKALIKES = str.maketrans(
     "\u0430\u0441\u0501\u0435\u0433\u04bb\u0456\u04cf\u043c\u043d\u043e\u0440\u0455\u0442\u0443\u0475"  # Cyrillic
     "\u03b1\u03b5\u03b9\u03bc\u03b7\u03bf\u03c1\u03c4\u03c5\u03bd"  # Greek
@@ -38,12 +38,12 @@ def letters_of(text: str) -> str:
 
 
 def looks_like_role(name: str) -> bool:
-    """Return True if a reader could mistake a name, possibly disguised, for a role."""
+    """Return True if a reader could mistake a name for a role, even if the name is disguised."""
     return letters_of(name) in _ROLE_WORDS
 
 
 def one_line(name: str) -> str:
-    """Return a name without characters that could end the name or its line."""
+    """Replace characters in a name that could end the name or its line with spaces."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
@@ -51,13 +51,13 @@ def one_line(name: str) -> str:
 def written_names(
     speakers: Iterable[tuple[str, str]], fit: Callable[[str], str] = one_line
 ) -> dict[tuple[str, str], str]:
-    """Map each speaker, as a pair of role and name, to the safe name to write.
+    """Map each speaker, a pair of role and name, to a safe name for the prompt.
 
     Args:
-        speakers: The role and name of each speaker; a speaker whose name is invisible gets the name of the role.
+        speakers: The role and name of each speaker; a speaker without a visible name is named after the role.
         fit: A function that converts a name to an allowed name.
     """
-    # Process undisguised names first, so that an imitation is the name that gets a number.
+    # Process undisguised names first, so that the imitation of a name gets the number, not the name itself.
     known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _look(name: str) -> str:
 
 
 def no_imitation(name: str, role: str) -> str:
-    """Return a name, prefixed with its role if it looks like another role or a header."""
+    """Return a name, after adding the speaker's role as a prefix if the name looks like another role or a heading."""
     letters, seen = letters_of(name), as_read(name).strip()
     imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
     return f'{role} "{name.strip()}"' if imitates else name if seen else role

@@ -1,7 +1,7 @@
-"""Control sequences that model families use besides their markers, such as tool-call and reasoning tokens.
+"""The control sequences of model families that are not turn markers, such as tool-call and reasoning tokens.
 
 Prompts don't use these tokens, but values may contain them. The tool-call tokens come from the models' own chat
-templates (see :mod:`lazyprompt.answers.forms`). All other tokens are special and added tokens of the tokenizers.
+templates (see :mod:`lazyprompt.answers.forms`). All other tokens are the tokenizers' special and added tokens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MINIMAX = (
 )
 _EXAONE = (*(f"[|{role}|]" for role in ("system", "user", "assistant", "tool", "endofturn")), "<thought>", "</thought>")
 
-# The tool-call tokens by family. The first pattern that matches the beginning of a family's name applies.
+# A pattern for the beginning of a family's name, and the family's tool-call tokens. The first match applies.
 _OF_CALLS: Final = (
     (r"qwen3-coder|qwen3\.[5-9]|nemotron-3", _XML),
     (r"mistral", _MISTRAL),
@@ -53,7 +53,7 @@ _OF_CALLS: Final = (
 _CODE_LLAMA = ("<PRE>", "<MID>", "<SUF>", "<EOT>", "<FILL_ME>")
 # The turn and tool-call markers of the first InternLM 2 chat models.
 _INTERNLM_2 = tuple(f"[UNUSED_TOKEN_{number}]" for number in range(140, 147))
-# Llama 2's SentencePiece tokens for the beginning of a text, the end of a text and unknown text.
+# Llama 2's SentencePiece tokens for the beginning of text, the end of text and unknown text.
 _LLAMA_2 = ("<s>", "</s>", "<unk>")
 _GEMMA = (
     *("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"),
@@ -82,7 +82,7 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
-# DeepSeek Coder's token, and the tokens of DeepSeek V3 and later models that are not written like the other tokens.
+# DeepSeek Coder's padding token, and tokens of DeepSeek V3 and later models that are not written as ``<|name|>``.
 _DEEPSEEK = ("<pad>", "\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
 
 _OF_TOKENIZER: Final = (
@@ -97,14 +97,14 @@ _OF_TOKENIZER: Final = (
     (r"minimax", _MINIMAX_TOKENIZER),
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
-    # Llama 2, and models that are derived from it or use a similar tokenizer.
+    # Llama 2, and models that are derived from Llama 2 or use a similar tokenizer.
     (r"llama-2", (*_LLAMA_2, *_CODE_LLAMA)),
     (r"internlm", (*_LLAMA_2, *_INTERNLM_2)),
     (r"yi", (*_LLAMA_2, *_STARCODER)),
     (r"vicuna|zephyr|hermes-2|baichuan|phi-3", _LLAMA_2),
 )
 
-# Tokens that occur in only one tokenizer, so that they identify the family of a chat template.
+# Tokens that occur in only one family's tokenizers, and this family; they identify the family of a chat template.
 _SIGNS: Final = (
     ("<start_of_turn>", "gemma"),
     ("<|turn>", "gemma-4"),
@@ -133,7 +133,7 @@ def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
 
 
 def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
-    """Return the additional control sequences of the families that a chat template's special tokens identify.
+    """Identify the families of a chat template by its special tokens; return these families' further control sequences.
 
     Args:
         sequences: The special tokens that the chat template contains.
