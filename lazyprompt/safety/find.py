@@ -147,7 +147,7 @@ class Controls:
         return matches
 
     def _begin_in(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the positions where a sequence with untrusted text may begin, as pairs of a part's index and an index in it.
+        """Return the positions (part and index in the part) where a sequence with untrusted text may begin.
 
         A sequence may begin wherever its first two characters occur in untrusted text, or in trusted text that ends
         with the beginning of a sequence. Most prompts contain no such position and need no further search.
@@ -192,7 +192,7 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """For each character to which the character at a position folds, yield the longest sequence that begins there."""
+        """Fold the text from a position; at each folded form of the first character, yield the longest sequence."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
@@ -223,7 +223,7 @@ class Controls:
         return any(first in text for first in self._firsts_in(text))
 
     def open_places(self, literal: str) -> tuple[int, ...]:
-        """Return the indices in a literal where incomplete sequences begin that the text after the literal could complete."""
+        """Return the indices in a literal at which sequences begin that the text after the literal could complete."""
         places: list[int] = []
         for place in reversed(self._places(f"{literal}\0")):
             rest = _BLANKS.sub(" ", fold(literal[place:])).lower()

@@ -115,7 +115,7 @@ def guard(
 
 
 def headers_in(text: str) -> list[str]:
-    """Return the section headers (``## …`` and deeper) in a trusted text, which use them as structure."""
+    """Return the section headers (``## …`` and deeper) in a trusted text, which count as structure."""
     return _HEADER.findall(text)
 
 

@@ -43,7 +43,7 @@ def looks_like_role(name: str) -> bool:
 
 
 def one_line(name: str) -> str:
-    """Replace characters in a name that could end the name or its line with spaces."""
+    """Replace with spaces all characters in a name that could end the name or its line."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
