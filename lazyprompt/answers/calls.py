@@ -1,4 +1,4 @@
-"""Parsers for tool calls, which parse JSON while it arrives and other syntaxes only when complete."""
+"""Parsers for tool calls. JSON calls are parsed while they arrive; calls in any other syntax only when complete."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Body(NamedTuple):
     tools: Tools
 
 
-# Returns an empty list if the text has a different syntax.
+# A function that parses the calls in a text; it returns an empty list if the text has a different syntax.
 Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
 
 
 class _Tags:
     """A parser for tool calls in tag syntax.
 
-    A value ends at an end tag that precedes the next parameter or the end of the text. A value may itself contain
-    tags, which never start a call.
+    A value ends at an end tag that precedes the next parameter or the end of the text. Tags inside a value never start
+    a call.
 
     Args:
         call: A pattern for the tag that opens a call, with a group for the tool name.
@@ -65,7 +65,7 @@ class _Tags:
         return calls if len(calls) == len(matches) else []
 
     def written(self, name: str, text: str, body: Body) -> WrittenCall:
-        """Parse one call; without an end tag, the arguments are None, because a value may be truncated."""
+        """Parse one call; if its end tag is missing, the arguments are None, because a value may be truncated."""
         name = name.strip(_AROUND_NAME)
         return WrittenCall(name, text, self.arguments(name, text, body.tools) if body.whole else None)
 
@@ -116,7 +116,7 @@ def _python(body: Body) -> list[WrittenCall]:
 
 
 def _builtin(body: Body) -> list[WrittenCall]:
-    """Parse a call to a built-in Llama tool, whose name ends in ``.call``; any other Python is code to run."""
+    """Parse calls to built-in Llama tools, whose names end in ``.call``; return an empty list for any other code."""
     calls = [call._replace(name=call.name.removesuffix(".call")) for call in _python(body)]
     return calls if all(call.arguments is not None for call in calls) else []
 
@@ -146,14 +146,14 @@ READERS: dict[str, Reader] = {
     "builtin": _builtin,
     "loose": _loose,
 }
-# Possible first characters of each syntax; the other syntaxes can start with any character.
+# The characters that can start a call, by syntax; in a syntax that isn't listed, any character can.
 FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
 
 # Keys for the name, arguments and id of a call in any format, in order of precedence.
 _NAME = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ID = ("id", "tool_call_id", "call_id")
-# All keys that a call without a start marker can contain.
+# All keys that are allowed in a call without a start marker.
 _KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
 _BETWEEN = re.compile(r"[,;\s]*")
 _WITHIN = re.compile(r"[,\s]*")
@@ -177,16 +177,16 @@ class AnswerPlan:
         # The call syntaxes to parse, by start marker.
         self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
-        # A start marker that overlaps its body is treated as plain text inside other bodies.
+        # Inside calls, a start marker that overlaps its body (`keep`) is treated as plain text.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # The markers in text, including the end markers of calls, which are removed after a call.
+        # The markers to search for in text, including the end markers of calls, which are removed after a call.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # The markers that show whether the prompt opened a reasoning section, and the markers inside such a section.
+        # Markers in a start that may be text or reasoning, in reasoning, and in reasoning that the prompt opened.
         self.either = cuts_of(starts.union(thought))
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
-        # The markers inside each call, by the call's start marker.
+        # The markers to search for inside a call, by the call's start marker.
         self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
 
 
@@ -207,7 +207,7 @@ class CallReader:
         self._builder = builder
 
     def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
-        """Read the arguments of a call; an object is passed on in pieces.
+        """Read the arguments of a call; an object is added to the message piece by piece, as it arrives.
 
         Args:
             name: The name of the tool.
@@ -223,7 +223,7 @@ class CallReader:
             return
         pieces = [begun]
         if first == '"':
-            # JSON inside a JSON string, possibly followed by the end of a code fence.
+            # The arguments are JSON inside a JSON string.
             yield from source.value(pieces.append)
         else:
             pieces.append((yield from source.rest())[0].rstrip(SPACE))
@@ -235,7 +235,8 @@ class CallReader:
 
         Args:
             opened: The opening bracket of a list, if it was already read.
-            bare: True if no marker precedes the calls, so that they must contain only call keys and known tool names.
+            bare: True if no marker precedes the calls; each call must then contain only call keys and name a known
+                tool.
 
         Returns:
             The number of calls, and the text after the calls that was read but is not a call.
@@ -260,7 +261,7 @@ class CallReader:
         """Read one object; return True if the object is a call.
 
         Args:
-            raw: A list that collects the text, in case the object is not a call.
+            raw: A list to which the text is appended, in case the object is not a call.
             bare: True if no marker precedes the call.
         """
         source, builder = self._source, self._builder

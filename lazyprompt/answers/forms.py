@@ -34,9 +34,9 @@ class Calls:
         end: The marker after a single call or after all calls; empty if the format has no end marker.
         bodies: The possible syntaxes of the text between the markers, most likely first.
         keep: The suffix of ``start`` that is also part of the body.
-        separator: The marker between a tool name and its arguments, if they are not in the same body.
-        head: A pattern for the text before the arguments, with groups ``name`` and ``id``. If the text does not contain
-            the separator, the arguments must be an object.
+        separator: The marker between a tool name and its arguments, if the name precedes the body.
+        head: A pattern for the text before the arguments, with groups ``name`` and ``id``. If the matched text does not
+            contain ``separator``, the arguments must be a JSON object.
         quote: A marker that opens and closes quoted text in the body.
         known_tools: True if ordinary text may contain these markers, so that only calls to known tools are parsed.
         plain: True if the markers are removed from text that is not a call.
@@ -65,8 +65,8 @@ class AnswerForm:
         drop: The markers that are removed from the text.
         stop: The markers that end the response, because they end a turn or start the next turn.
         silent: The names of tools whose calls are removed.
-        channels: True if messages have headers, as in OpenAI's harmony format. All other fields except ``stop`` are
-            then ignored.
+        channels: True if messages have headers, as in OpenAI's harmony format. If True, all other fields except
+            ``stop`` are ignored.
     """
 
     calls: tuple[Calls, ...] = ()
@@ -106,7 +106,7 @@ FORMS: dict[str, AnswerForm] = {
     # Source of ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
     # vLLM's llama_tool_parser.py parses the same separators and lists.
     # Source of the markers around lists: Meta's "Llama 4 model card & prompt format".
-    # The Llama 4 template also writes the text before calls between these markers.
+    # If text precedes the calls, the Llama 4 template also writes this text between the markers.
     # If text precedes a call, lazyprompt writes the call on a separate line.
     "llama": AnswerForm(
         (
@@ -123,7 +123,7 @@ FORMS: dict[str, AnswerForm] = {
     # JSON calls are optional, according to the model card for LFM2-1.2B ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
     # Source: tokens/tokenizers/instruct.py in mistral-common.
-    # Calls are a list up to V7, and a name with arguments since V11. Only V11 writes an id. V13 added [THINK].
+    # Up to V7, calls are a JSON list; since V11, a name precedes the arguments. Only V11 has ids. V13 added [THINK].
     # Models sometimes omit [ARGS], as vLLM's mistral_tool_parser.py documents.
     "mistral": AnswerForm(
         (
@@ -144,7 +144,7 @@ FORMS: dict[str, AnswerForm] = {
             Calls(
                 *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
                 separator="<｜tool▁sep｜>",
-                # The word "function" precedes the name and a code fence with its language.
+                # Matches the name, or the word "function", the name, and the start of a code fence with its language.
                 head=rf"(?>(?P<type>function<｜tool▁sep｜>\s*)?){_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
             ),
         ),
@@ -202,7 +202,7 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
     # Source: vLLM's granite_tool_parser.py.
-    # The start marker is a token in 3.0 and plain text since 3.1; there is no end marker. 4.0 uses the Hermes format.
+    # The start marker is a special token in Granite 3.0, and plain text since 3.1. Granite 4.0 uses the Hermes format.
     # The tags for reasoning and <response> are from granite-3.3-8b-instruct.
     "granite": AnswerForm(
         (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),
@@ -314,7 +314,7 @@ def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
 # Markers that open a reasoning section in any format.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
-# Text that identifies the response format of a chat template. The first match applies, so specific texts come first.
+# Pairs of a text in a chat template and the response format that it identifies. The first match applies.
 _SIGNS = (
     ("<|channel|>", "harmony"),
     ("<seed:tool_call>", "seed-oss"),

@@ -85,7 +85,7 @@ class MessageBuilder:
         self._blocks: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
         self._kind: Literal["text", "thinking"] | None = None
         self._parts: list[str] = []
-        # Whitespace that is dropped unless text follows.
+        # Whitespace that was held back; it is dropped unless text follows.
         self._space: list[str] = []
         # True after a marker that ended a block.
         self._behind = False
@@ -198,7 +198,7 @@ class MessageBuilder:
         self.close()
 
     def news(self) -> list[Delta]:
-        """Return all deltas since the last call of this method; adjacent deltas of the same kind are joined."""
+        """Return all deltas since the last call to this method; adjacent deltas of the same kind are joined."""
         grouped = [list(group) for _, group in groupby(self._news, lambda delta: (delta.kind, delta.index))]
         self._news = []
         return [

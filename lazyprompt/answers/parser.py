@@ -33,26 +33,27 @@ __all__ = ["AnswerFormLike", "Delta", "ResponseParser", "ResponseStream"]
 class ResponseParser:
     """A parser for the output of a local model: text, thinking and tool calls.
 
-    Any output can be parsed. Arguments that are not a JSON object are stored unchanged in the call's ``raw_input``.
-    Text that can't be parsed as a call remains text. A marker that ends a turn or starts the next turn ends the
-    response; all text after it is dropped.
+    Parsing never fails, whatever the model wrote. Arguments that are not a JSON object are stored unchanged in the
+    call's ``raw_input``. Text that can't be parsed as a call remains text. A marker that ends a turn or starts the next
+    turn ends the response; all text after it is dropped.
 
     Without ``thinking`` and ``prompt``, the end of the family's prompt determines whether the output starts with
-    reasoning. For Qwen3, GLM-4.5 and formats named without a family, the start depends on the request. In these
-    formats, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of the output.
-    Streams in these formats return no deltas before the first marker or the end of the output.
+    reasoning. For Qwen3, GLM-4.5 and formats named without a family, the output may start with either reasoning or
+    text. In these formats, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of the
+    output. Streams in these formats return no deltas before the first marker or the end of the output.
 
     A parser stores no state, so threads can share it.
 
     Args:
-        form: The name of a format, a model family or a model, a model repository, or the path of a model file. Custom
-            :class:`~lazyprompt.Markers` end the response at their turn markers. A transformers tokenizer is also
+        form: The name of a format, a model family or a model, a model repository, or the path of a model file. With
+            custom :class:`~lazyprompt.Markers`, the response ends at a turn marker. A transformers tokenizer is also
             accepted: its ``response_template`` is used, or else the format that its chat template writes. A response
             template can also be passed directly. Patterns in a response template run without a time limit, so pass
             only trusted templates.
         thinking: True if the prompt opened a reasoning section, so that the output starts inside it.
         tools: The tools that the model was offered: functions, dicts or names. Calls without a marker are parsed only
-            if they name an offered tool. Parameters written without a type are converted to their schema type.
+            if they name an offered tool. Parameter values that are written without a type are converted to the type in
+            the tool's schema.
         prompt: The prompt that produced the output. The end of the prompt may open a reasoning section. A response
             template also uses the prompt to find the start of the response.
 
@@ -140,7 +141,7 @@ def _plan(name: str | Markers, tools: Tools, *, thinking: bool | None) -> Answer
     if thinking is not None:
         begins = "thought" if thinking else "answer"
         if thinking and found.thought is None:
-            found = replace(found, thought=THINK)  # the markers of most models
+            found = replace(found, thought=THINK)  # <think> and </think>, which most models use
     return AnswerPlan(found, begins, frozenset(stop), tools)
 
 

@@ -195,7 +195,7 @@ class MarkerReading(CallReader):
             if marker == calls.end:
                 source.skip(marker)
             elif not marker and calls.end.startswith(raw.strip(_LEFT_OVER)):
-                return  # The end marker is truncated.
+                return  # The response ends in the middle of the end marker.
         if raw.strip(_LEFT_OVER + "[{"):
             self._builder.text(raw.lstrip(_LEFT_OVER))
 
@@ -212,7 +212,7 @@ class MarkerReading(CallReader):
         yield from self._left_over(calls)
 
     def _bare_call(self) -> Waiting[None]:
-        """Read a call without a marker, or else the text that can't be part of a call."""
+        """Read a call without a marker, or else the text that can't be part of such a call."""
         source, builder, forms = self._source, self._builder, self._form.bare
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
@@ -263,7 +263,7 @@ _IN_HEADER = frozenset((_CHANNEL, "<|constrain|>"))
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _THOUGHT = re.compile(r"<\|channel\|>\s*analysis(?![^\s<])")
 _RECIPIENT = re.compile(r"(?:^|\s|\|>)to=([^\s<]+)")
-# Recipients that aren't tools.
+# The message recipients that aren't tools.
 _PEOPLE = frozenset(("assistant", "user", "all"))
 
 
@@ -271,9 +271,8 @@ class HarmonyReading(CallReader):
     """A parser for OpenAI's harmony format, in which each message has a header with its channel and recipient.
 
     An assistant message in the ``analysis`` channel is reasoning, and a message to a tool is a call. All other messages
-    are text. A message with a different role ends the response. After a call, any content except another call ends the
-    response too.
-    Source: docs/format.md in openai/harmony.
+    are text. A message with a different role ends the response. After a call, any content except another call also ends
+    the response. Source: docs/format.md in openai/harmony.
 
     Args:
         plan: The response format and the known tools.

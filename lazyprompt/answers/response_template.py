@@ -22,7 +22,7 @@ _OPENINGS = frozenset(("open", "open_pattern"))
 
 
 class AnsweringTokenizer(Protocol):
-    """A transformers tokenizer, with the response template of its model."""
+    """A transformers tokenizer, which may have a response template."""
 
     response_template: Mapping[str, Any] | None
     chat_template: Any
@@ -132,7 +132,7 @@ class TemplateReader:
         return self._over
 
     def _read(self, chunk: str) -> str:
-        """Read a chunk; return the remaining text after a field that can't be parsed."""
+        """Read a chunk; if a field can't be parsed, return the text that follows it, or else an empty string."""
         try:
             events = self._parser.feed(chunk)
         except _ERRORS:
@@ -142,7 +142,7 @@ class TemplateReader:
         return ""
 
     def _read_up_to_error(self, chunk: str) -> str:
-        """Read a chunk again by single characters, because the failure lost all earlier events."""
+        """Read a chunk again, character by character, because the failed call lost the events before the error."""
         self._parser = self._template.start(self._prompt)
         self._parser.feed(self._raw)
         for at, character in enumerate(chunk, 1):

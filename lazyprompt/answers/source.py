@@ -45,7 +45,7 @@ class Cuts:
         return (match.start(), match[0]) if match else None
 
     def clear_until(self, text: str, at: int) -> int:
-        """Return the index from which the rest of a text may be the start of a marker."""
+        """Return the index at which an incomplete marker may start at the end of a text."""
         for place in range(max(at, len(text) - self._longest + 1), len(text)):
             if text[place:] in self._beginnings:
                 return place
@@ -120,7 +120,7 @@ class StreamedText:
         if seen is None or seen[0] < self.at:
             found = self.cuts.find(self.text, self.at)
             clear = len(self.text) if self._ended else self.cuts.clear_until(self.text, self.at)
-            # Ignore a marker inside text that may still become a longer marker.
+            # If a longer marker may still be completed at an earlier index, ignore the marker that was found.
             seen = self._seen[self.cuts] = found if found and found[0] <= clear else (clear, None)
         return seen
 

@@ -1,4 +1,4 @@
-"""Parsers for argument values in formats besides JSON, such as Python literals and untyped parameters."""
+"""Parsers for argument values in formats other than JSON, such as Python literals and untyped parameters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GEMMA_TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# JSON keywords, which models also write in Python literals, and the equivalent Python keywords.
+# Maps JSON keywords, which models also write in Python literals, to the equivalent Python keywords.
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 _JSON_WORDS = frozenset(("true", "false", "null", "None"))
 # Matches an escape sequence that Python supports; any other backslash is a literal backslash.
@@ -118,7 +118,7 @@ def gemma_object(text: str) -> JsonObject | None:
 def _gemma_json(match: re.Match[str]) -> str:
     kind, written = match.lastgroup or "", match[match.lastgroup or 0]
     if kind == "unclosed":
-        raise ValueError(written)  # Avoid a quadratic search for the end of each later quote.
+        raise ValueError(written)  # Stop here: searching for the end of each later quote would take quadratic time.
     if kind == "word" and written in _JSON_WORDS:
         return "null" if written == "None" else written
     return written if kind in ("json", "number") else dump(written)
@@ -140,7 +140,7 @@ def _json(value: object) -> Json:
 
 
 def _split(text: str) -> list[str]:
-    """Split a text at commas outside brackets and quotes; raise ValueError if one is not closed."""
+    """Split a text at commas outside brackets and quotes; raise ValueError if a bracket or quote is not closed."""
     pieces: list[str] = []
     start = depth = 0
     for match in _STRUCTURE.finditer(text):
