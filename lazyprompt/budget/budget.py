@@ -33,7 +33,7 @@ Order: TypeAlias = "Callable[[list[Any]], Iterable[Any]]"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
 BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
 _POLICIES = ("oldest", "priority", "cache")
-# Divisor of the limit for the default length of a summary: one eighth.
+# The default maximum length of a summary is the token limit divided by this number.
 _SUMMARY_SHARE = 8
 _REASONS = {
     "oldest": "the oldest go first",
@@ -81,29 +81,29 @@ class Budget:
         max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots or only counts tokens.
         counter: The token counter; by default, an :class:`ApproximateTokenCounter`.
         policy: The order in which messages are dropped. ``oldest``, or its alias ``cache``, drops the oldest messages
-            first. ``priority`` drops the messages with the lowest priority first, and the older of two equal messages.
-            A summarizer is a function, possibly async, that receives the dropped messages as OpenAI dicts and returns
-            their summary. If the summarizer fails, the oldest messages are dropped.
+            first. ``priority`` drops the messages with the lowest priority first, and the older message first if two
+            priorities are equal. A summarizer is a function, possibly async, that receives the dropped messages as
+            OpenAI dicts and returns their summary. If the summarizer fails, the oldest messages are dropped.
         reserve: The number of tokens to reserve for the response.
         start_on: ``"user"`` to also drop every message before the first remaining user turn, except system text and
             protected messages.
         slots: The token limits for a prompter's slot values, by slot name. Text values are truncated; list values lose
-            whole items. JSON and XML elements (``<a>…</a>``) are never truncated. A limit that would leave a slot
-            empty raises an error.
-        order: Functions that sort the items of list values by importance, by slot name. The least important items are
-            dropped first; the remaining items keep their original order. By default, items are dropped from the end of
-            the list. At least one item of a list is always kept.
-        cut: The part to remove from long text, either ``end`` or ``middle``. With this setting, the last message that
-            would be dropped is truncated instead, and a newest user turn that doesn't fit is truncated too. By default,
-            only slot values with a limit are truncated, at the end.
-        priority: Numbers for the policy ``priority``, by message index, name or role, or by slot name; the key
-            ``history`` applies to all messages. A function that maps a message to its number is also accepted. By
-            default, a message's number is the ``priority`` in its metadata, or 0. Slot values without a number are
-            never dropped; list items default to 0.
+            whole items. JSON and XML elements (``<a>…</a>``) are never truncated. An error is raised if a limit would
+            leave a slot empty.
+        order: For each slot name, a function that sorts the items of the slot's list value by importance. The least
+            important items are dropped first; the remaining items keep their original order. By default, items are
+            dropped from the end of the list. At least one item of a list is always kept.
+        cut: The part to remove from long text, either ``end`` or ``middle``. If set, the last message that would be
+            dropped is truncated instead, and the newest user turn is truncated if it doesn't fit. By default, only slot
+            values that have a limit are truncated, and only at the end.
+        priority: The priorities for the policy ``priority``, by message index, name or role, or by slot name; the key
+            ``history`` applies to all messages. A function that maps a message to its priority is also accepted. By
+            default, a message's priority is the ``priority`` in its metadata, or 0. Slot values without a priority are
+            never dropped; list items have priority 0 by default.
         protect: The indices, names or roles of messages, and the names of slots, that are never dropped.
-        low_water: The fraction of the limit to drop down to. Many messages are dropped at a time, so that consecutive
-            requests share a prefix. If ``low_water`` is 1, or with ``cut`` or the policy ``priority``, as few
-            messages as possible are dropped.
+        low_water: The fraction of the limit down to which messages are dropped. Many messages are dropped at a time, so
+            that consecutive requests share a prefix. As few messages as possible are dropped if ``low_water`` is 1, if
+            ``cut`` is set, or if the policy is ``priority``.
         summary_tokens: The maximum number of tokens in a summary; by default, an eighth of the limit.
 
     Raises:
@@ -156,38 +156,39 @@ class Budget:
         self.summary_tokens = summary_tokens
         self._check()
         self._counts = CountCache(self.counter)
-        # Counts for `fit`, which counts messages in the format that ChatFormatter("openai") sends.
+        # Cached token counts for `fit`, which counts messages in the format that ChatFormatter("openai") produces.
         self._sent = CountCache(self.counter, sent_forms)
         self._summaries = Summaries()
 
     @property
     def limit(self) -> int | None:
-        """The token limit for a request, which is ``max_tokens`` minus ``reserve``; None without a limit."""
+        """The token limit for a request, which is ``max_tokens`` minus ``reserve``; None if there is no limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     @property
     def _drops_in_steps(self) -> bool:
-        # Truncated text fills the limit exactly; summaries and priorities use their own order.
+        # With `cut`, truncated text fills the limit exactly; summaries and priorities drop messages in their own order.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
         """Fit messages to the budget.
 
-        The budget counts messages in the format that ``ChatFormatter("openai")`` sends. Tool results without a matching
-        call are dropped.
+        The budget counts messages in the format that ``ChatFormatter("openai")`` produces. Tool results without a
+        matching call are dropped.
 
         Args:
             messages: Msg, OpenAI dicts, or any other format that a history accepts. The messages are not modified.
             tools: The tools that are sent with the messages. Tools are counted but never dropped.
 
         Returns:
-            The fitted messages, with unchanged types and order, and the report. The messages share no mutable object
+            The fitted messages, in their original types and order, and the report. The messages share no mutable object
             with the argument. If an item is neither a Msg nor an OpenAI dict, truncated messages and summaries are
-            Msg, and the report's indices refer to ``messages_from(messages)``.
+            returned as Msg, and the report's indices refer to ``messages_from(messages)``.
 
         Raises:
-            BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts. An
-                async summarizer in a running event loop also raises this error; use :meth:`afit` instead.
+            BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts.
+                This error is also raised if the summarizer is async and an event loop is running; use :meth:`afit`
+                instead.
             HistoryError: An item is not a message.
             ToolsError: A tool is invalid, or its schema cannot be generated.
         """
@@ -253,7 +254,7 @@ class Budget:
         return self._counts.tools(tools)
 
     def count_slots(self, prompt: Prompt, system: str) -> dict[str, int]:
-        """Return the separate token counts of a prompt's slots, by name; empty slots are omitted.
+        """Return the token count of each slot in a prompt, by slot name; empty slots are omitted.
 
         Args:
             prompt: The filled prompt.
@@ -270,7 +271,7 @@ class Budget:
             ("tools", self.count_tools(list(prompt.tools))),
         ]
         counts: dict[str, int] = {}
-        # Add counts up, because a slot may itself be named "history" or "tools".
+        # Add the counts, because a slot may also be named "history" or "tools".
         for slot, count in counted:
             counts[slot] = counts.get(slot, 0) + count
         return {slot: count for slot, count in counts.items() if count}
@@ -449,7 +450,7 @@ class Budget:
 
 
 def _place_in_order(at: int, item: Item) -> int:
-    """Return an item's sort key, which is its index; for a list item, the key depends on its rank."""
+    """Return an item's sort key: its index or, for a list item, its list's first index plus its rank."""
     if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
         return at
     return at - item.place + item.rank

@@ -1,6 +1,7 @@
 """Token costs: cached counts for single messages, and meters for whole conversations.
 
-Each message is counted once. The cost of a conversation is the sum of its message counts, or is measured as a whole.
+If the counter is additive, each message is counted once, and the cost of a conversation is the sum of these counts.
+Otherwise, the conversation is counted as a whole.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
-# Minimum number of cached counts; the cache may contain twice as many.
+# Size of the newer half of the cache. When it is full, it replaces the older half.
 _KEPT = 16_384
 # Maximum length of a text that serves as its own cache key; longer texts are hashed.
 _LONG = 1_024
-# Messages that test whether a counter is additive, and how often they are repeated.
+# The messages with which a counter is tested for additivity, and how often the test repeats them.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
 
@@ -49,7 +50,7 @@ class CountCache:
 
     @property
     def additive(self) -> bool:
-        """True if message counts add up. A counter without an ``additive`` attribute is tested."""
+        """True if message counts add up to a total; a counter without the attribute ``additive`` is tested."""
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
@@ -103,7 +104,7 @@ class CountCache:
         return self._count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
-        """Return the token count of a single item; for a counter that isn't additive, the sum for its texts."""
+        """Return the token count of a single item; for a counter that isn't additive, the sum of its texts' counts."""
         if self.additive:
             return self.count_item(item)
         return sum(map(self.count_text, texts_of(item, self._forms)))
@@ -150,7 +151,7 @@ _UNKNOWN = object()
 def digest(value: object) -> Hashable:
     """Return a hash of a value's content, or an uncacheable marker if the value is not plain data."""
     try:
-        # Version 2 of the format has no references, so equal content serializes to equal bytes.
+        # Version 2 of the marshal format has no references, so equal content serializes to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
     except ValueError:
         # The value is not plain data: for example, a dict that contains a block.
@@ -178,7 +179,7 @@ Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 class MessageMeter:
     """A meter for additive counters, which adds up the costs of single messages.
 
-    Messages are added in reverse order of dropping, so dropped messages are not counted.
+    The messages that would be dropped last are added first, so most of the dropped messages are never counted.
 
     Args:
         items: All items.
@@ -207,7 +208,7 @@ class MessageMeter:
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the smallest number of units to drop for a cost of at most ``most``; None if the rest costs more."""
+        """Return the minimum number of units to drop to get to ``most`` tokens; None if the fixed items cost more."""
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -244,7 +245,7 @@ class WholeMeter:
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the smallest number of units to drop for a cost of at most ``most``; None if the rest costs more."""
+        """Return the minimum number of units to drop to get to ``most`` tokens; None if the fixed items cost more."""
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)

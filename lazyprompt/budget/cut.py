@@ -33,12 +33,12 @@ Cut: TypeAlias = Literal["end", "middle"]
 CUT_MARK = "[…]"
 """The marker that replaces the removed part of a truncated text."""
 
-# Matches the end of a sentence or line. A Latin full stop ends a sentence only before whitespace, unlike in 3.14.
+# Matches the end of a sentence or line. A Latin full stop ends a sentence only if whitespace follows.
 _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.!?;]++[\"')\]]*+(?=\s)|\n+")
 _WORDS = re.compile(r"\s+|[、，：]")
 # Matches an XML, HTML or custom tag. Groups: the slash of a closing tag, the name, the slash of a self-closing tag.
 _TAG = re.compile(r"<(/?)([^\W\d][\w.:-]*+)(?:\s[^<>]*?)?(/?)>")
-# Share of the token limit that may stay unused before a finer cut is tried.
+# If more than this share of the token limit stays unused, the text is also cut at smaller units.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _NOWHERE = (sys.maxsize, sys.maxsize)
@@ -163,7 +163,7 @@ _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Truncate an item like ``before``, which is the same item in another format and was truncated to ``after``."""
+    """Repeat the truncation from ``before`` to ``after`` on the same item in another format."""
     pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
     old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)
@@ -216,7 +216,7 @@ def _part(part: object, change: _Change) -> object:
 
 
 def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a content part, with changed texts."""
+    """Yield each field of a content part, with its texts changed by a function."""
     keys = _TEXT_KEYS.get(str(part.get("type")), ())
     for key, value in part.items():
         yield key, _content(value, change) if key in keys else value

@@ -61,8 +61,9 @@ class FitPlan(NamedTuple):
         item_reason: The reason that the report states for dropped list items.
         is_protected: A function that returns True for each item to keep.
         cut: The part to remove from text that is too long; None to never truncate text.
-        low: The number of tokens to drop down to in one step; None to drop as few messages as possible.
-        grid: The step size, in tokens, by which a summary covers more messages.
+        low: The low-water mark, in tokens, down to which messages are dropped; None to drop as few messages as
+            possible.
+        grid: The step, in tokens, to which the amount to drop is rounded up, so that a summary can be reused.
         summary: The maximum number of tokens in a summary; 0 for no summaries.
         counts: The cached token counts.
         summaries: The cached summaries.
@@ -99,8 +100,8 @@ def fit_steps(
         plan: The budget's settings.
         items: The messages and slot values, which are not modified.
         tools: The tools that are sent with the messages.
-        cost: A function that returns the cost of items in the format that is sent; None for OpenAI's format, which
-            drops tool results without a call.
+        cost: A function that returns the cost of items in the format that is sent. None counts the items in OpenAI's
+            format and drops tool results without a call.
         keep_newest: True if the items include the newest user turn.
         together: Additional groups of item indices to drop together.
         past: A function that returns the cost of items in an earlier request, without the latest input; by default,

@@ -1,4 +1,4 @@
-"""Messages passed to ``Budget.fit``: parsed, counted in the format that is sent, and returned in the format passed."""
+"""The input of ``Budget.fit``, which is counted in the format that is sent and returned in the caller's format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class BudgetInput(NamedTuple):
 
     Attributes:
         items: The items passed by the caller.
-        messages: The same items if each is a Msg or a message dict; otherwise the messages parsed from them.
+        messages: The items themselves if each is a Msg or a message dict; otherwise, the messages parsed from the
+            items.
         counted: The messages in the format that is sent, at the same indices.
         sources: The indices of the items from which each message was parsed; None if each item is a message.
         together: The groups of messages that were parsed from the same item.
@@ -60,7 +61,7 @@ class BudgetInput(NamedTuple):
         return cls(given, [*parsed.messages], counted, sources, together)
 
     def restore(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
-        """Return the fitted items, as the types that the caller passed, and the report."""
+        """Return the fitted items, in the types that the caller passed, and the report."""
         replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
         if self.sources is None:
             left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
@@ -69,7 +70,7 @@ class BudgetInput(NamedTuple):
         return [_copied(item) for item in left], fitted.report
 
     def _replaced(self, at: int, fitted: Fitted) -> Item:
-        """Return a truncated message, or a summary, as the type that the caller passed."""
+        """Return a truncated message or a summary in the type that the caller passed."""
         item, given = fitted.replaced[at], self.messages[at]
         if fitted.fates[at][0] == "cut":
             return with_cut_of(given, self.counted[at], item)

@@ -14,7 +14,8 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
 
     Args:
         count: The number of pieces.
-        cost: A function that maps the number of dropped pieces to the cost of the rest, which should never increase.
+        cost: A function that returns the cost of the remaining pieces after a number of pieces is dropped; the cost
+            should never increase with this number.
         target: The maximum cost.
 
     Returns:

@@ -57,7 +57,7 @@ def last_step(
     since, sent, done, newest = 0, beside, 0, -1
     # The index of the first unit that is not dropped, and the index of the newest dropped message.
     first, latest = 0, -1
-    # The tokens of the latest request before the last step, while estimates can't tell which request took that step.
+    # The request's size without the last step, or None if that size clearly exceeds the limit. Counts are estimates.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
         new = sum(tokens[done:end])

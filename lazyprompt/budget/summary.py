@@ -28,7 +28,7 @@ class Summarizer(Protocol):
     """A function that summarizes messages."""
 
     def __call__(self, messages: list[dict[str, Any]], /) -> str | Awaitable[str]:
-        """Return a summary of OpenAI message dicts, which are sorted oldest first; may be async."""
+        """Return a summary of OpenAI message dicts, oldest first; the function may be async."""
         ...
 
 
@@ -88,6 +88,6 @@ def checked_summary(made: object) -> str:
 
 
 def summary_message(text: str, like: Item) -> Message:
-    """Return a summary as a user message of the same type as another message; untrusted text can't be system text."""
+    """Return a summary as a message of the same type as ``like``, with the role user because the text is untrusted."""
     content = f"{SUMMARY}{text}"
     return message_of("", content, "user") if isinstance(like, Msg) else {"role": "user", "content": content}

@@ -121,7 +121,7 @@ def _in_units(
     for at in sorted(first_of):
         first = _root(at, first_of)
         groups[first] = (*groups.get(first, ()), at)
-    # Items that are not the first of a droppable unit.
+    # Items that don't start a unit: orphans, and all items of a group except the first.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
     kept = next((unit for unit in units if newest in unit), ())
