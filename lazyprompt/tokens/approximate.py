@@ -7,8 +7,8 @@ accents and non-Latin scripts. Chinese has no spaces, so the most common Chinese
 The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
 tested on 2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, and 4 % for
 code and Markdown. The mean error is 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for
-Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below 12 %, or below 22 % for other
-languages.
+Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below 12 %, except for other
+languages, where it is below 22 %.
 
 For the older cl100k_base encoding, the errors are the same for English, code and JSON. Other scripts need more tokens
 in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
@@ -45,7 +45,7 @@ _ASCII: Final = (
     ("t", "\t\v\f"),
     ("n", "\r\n"),
     ("'", "'"),
-    # Characters that form lines: a run of the same character is one token.
+    # Characters that are repeated to draw lines: a run of the same character is one token.
     ("-", "-=*#~+_./"),
 )
 # The letter for each range of first bytes in UTF-8. The other bytes of a character are removed.
@@ -67,14 +67,14 @@ _OTHERS: Final = (
     ("H", 0xEA, 0xED),  # Korean
     ("K", 0xEE, 0xEF),
     ("E", 0xF0, 0xF4),  # emoji
-    ("T", 0xFF, 0xFF),  # Thai, as a byte that never occurs in UTF-8
+    ("T", 0xFF, 0xFF),  # Thai; its replacement byte never occurs in UTF-8
 )
 # Byte prefixes of characters whose script depends on more than the first byte, with their replacements.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
     (b"\xe1\xbb", b"\xc6"),
-    (b"\xe0\xa4", b"\xd8"),  # Hindi is treated like Arabic
+    (b"\xe0\xa4", b"\xd8"),  # Hindi, which is treated like Arabic
     (b"\xe0\xa5", b"\xd8"),
     (b"\xe0\xb8", b"\xff"),  # Thai
     (b"\xe0\xb9", b"\xff"),

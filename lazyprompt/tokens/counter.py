@@ -22,7 +22,7 @@ _BLOCKS = get_args(Block)
 _CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
 # Keys for tool calls, in formats that separate calls from the content.
 _CALLS = ("tool_calls", "function_call", "arguments")
-# The kind of each media part, by the part's type or by one of its keys.
+# Maps the type of a media part, or one of its keys, to the kind of media.
 MEDIA_KINDS = {
     form.format(word): "file" if word == "document" else word
     for word in ("image", "audio", "video", "file", "document")
@@ -89,7 +89,7 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
         messages: The messages, as Msg or as dicts in any provider's format.
 
     Returns:
-        The dicts, in which all media have a part to count, even if the OpenAI format doesn't support the media.
+        The dicts, which contain a content part for all media, even for media that the OpenAI format doesn't support.
 
     Raises:
         FormatError: A message's metadata is not JSON-serializable.
@@ -177,7 +177,7 @@ def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
 
 
 def json_text(value: object, what: str) -> str:
-    """Serialize a value as the JSON that is sent to a model; strings are returned unchanged.
+    """Serialize a value as JSON, in the form in which models receive it; return strings unchanged.
 
     Args:
         value: The value to serialize.

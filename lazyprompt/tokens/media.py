@@ -3,8 +3,8 @@
 OpenAI publishes rules for images. All other estimates are safe for any model.
 
 Media are detected in content parts in any provider's format. The dimensions of an image are read from its bytes. The
-length of audio, video and documents is estimated from the number of bytes. For an image at a URL, the maximum of its
-rule applies; for other media at a URL, a typical length is assumed.
+length of audio, video and documents is estimated from the number of bytes. An image at a URL is counted with the
+maximum of the model's rule; other media at a URL are assumed to have a typical length.
 
 Source of the rules: the sections "Model sizing behavior" and "Calculating costs" in OpenAI's guide "Images and vision"
 (developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. Rules for models that the guide
@@ -49,7 +49,7 @@ class _Rate(NamedTuple):
 _RATES: Final = {
     # Gemini's guide "Understand and count tokens" states 32 tokens per second of audio, and 263 per second of video.
     # The rate for video includes its audio. OpenAI's audio rate is only 10 per second (Realtime API, "Managing costs").
-    # Assumed bit rates: at least 64 kbit/s for speech as MP3 or AAC, and at least 1 Mbit/s for video.
+    # The assumed bit rates are low, so counts are high: 64 kbit/s for speech (MP3 or AAC), and 1 Mbit/s for video.
     "audio": _Rate(32, 8_000, 60),
     # Assumed audio format: uncompressed, 16 kHz, mono, 16 bits.
     "wav": _Rate(32, 32_000, 60),
@@ -58,21 +58,21 @@ _RATES: Final = {
     # The assumed size of a page is that of printed text without embedded fonts.
     "file": _Rate(3_000, 20_000, 10),
 }
-# Assumed bytes per token in text documents. English has about 4 and Chinese about 2.5; a low number is safe.
+# Assumed bytes per token in text documents. English text has about 4 and Chinese about 2.5; a low number is safe.
 _TEXT_BYTES: Final = 2
 
-# Bytes to search for an image's dimensions. JPEG stores them after metadata; a few formats store them anywhere.
+# Numbers of bytes to search for an image's dimensions, which follow metadata in JPEG. A few formats need all bytes.
 _HEADS: Final = (1_024, 65_536, 1 << 40)
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Minimum length of base64 without a scheme. Shorter text is a path or file id, except for images.
+# Minimum length of base64 outside data: URLs. Shorter text is treated as a path or file id, except for images.
 _BASE64_LEAST: Final = 1024
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 
-# The kind of media for each key; a MIME type takes precedence. Ollama's format uses "images".
+# Maps the key of a media part to the kind of media; a MIME type takes precedence. Ollama's key is "images".
 _KINDS: Final = {**MEDIA_KINDS, "images": "image"}
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
-# Keys for the content or URL of a media object; content takes precedence.
+# Keys for the content or URL of a media object; keys for content come first, because content takes precedence.
 _HOLDERS: Final = (
     *("data", "bytes", "file_data", "content", "source"),
     *("url", "file_uri", "fileUri", "file_url", "image_url", "file_id"),
@@ -113,7 +113,7 @@ class Tiles(NamedTuple):
     each: int
 
     def tokens(self, size: Size, detail: str = "auto") -> int:
-        """Return the token count for an image; for an unknown size, the maximum."""
+        """Return the token count for an image, or the rule's maximum if the image's size is unknown."""
         if detail == "low":
             return self.base
         return self.base + self.each * (_MOST_TILES if size is None else tiles(*size))
@@ -150,7 +150,7 @@ class Patches(NamedTuple):
     auto: str = "high"
 
     def tokens(self, size: Size, detail: str = "auto") -> int:
-        """Return the token count for an image; for an unknown size, the maximum."""
+        """Return the token count for an image, or the rule's maximum if the image's size is unknown."""
         asked = detail if detail in {"low", "high", "original"} else self.auto
         limit = {"low": self.low, "original": self.original}.get(asked) or self.high
         most = limit.patches or min(_LARGE.patches, ceil((limit.side or _LARGE.side) / _PATCH) ** 2)
@@ -162,7 +162,8 @@ def tiles(width: int, height: int) -> int:
 
     The image is scaled down to fit 2048x2048 px, and then until its shorter side is 768 px. Images are never enlarged.
     The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Bills
-    confirm the rounding: 2049x513 px cost 8 tiles, and 2050x513 px cost 4 tiles (community.openai.com/t/1281361).
+    confirm the rounding: an image of 2049x513 px costs 8 tiles, and one of 2050x513 px costs 4
+    (community.openai.com/t/1281361).
 
     Args:
         width: The width in pixels.
@@ -240,10 +241,10 @@ _RULES: Final[Mapping[str, Tiles | Patches]] = {
     "gpt-5.6": Patches(1.2, _HIGH, _SMALL, Limit(65_535), auto="original"),
     "gpt-5.": _NEWEST,
     "gpt-6": _NEWEST,
-    # GPT-4 models are the only vision models that use this older encoding.
+    # The only vision models that use this older encoding are GPT-4 models.
     "cl100k_base": Tiles(85, 170),
 }
-# All rules except GPT-4o mini's, whose higher counts apply only to billing (pypi.org/project/pictoken).
+# All rules except that of GPT-4o mini, whose higher counts apply only to billing (pypi.org/project/pictoken).
 _KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is not _GPT_4O_MINI)
 
 

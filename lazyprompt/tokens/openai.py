@@ -49,7 +49,7 @@ _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoni
 # Keys for a function's parameters, in any provider's format.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
-# Schema keys that the cookbook's formula counts, or that the model doesn't receive.
+# Schema keys not counted as JSON: the cookbook's formula counts them, or the model doesn't receive them.
 _SCHEMA: Final = frozenset(
     {"type", "description", "enum", "properties", "items", "required", "title", "default", "additionalProperties"}
 )
@@ -152,7 +152,7 @@ class TiktokenCounter:
         return sum(map(self.count_text, texts))
 
     def _part(self, part: Form) -> int:
-        """Return the token count of a media part: by the model's rule for images, by an estimate for other media."""
+        """Return the token count of a media part: by the model's rule for an image, by an estimate for other media."""
         counted = 0
         for medium in media_in(part):
             if medium.kind == "image":
@@ -176,7 +176,7 @@ class TiktokenCounter:
 
     def _properties(self, schema: Form) -> int:
         """Return the token count of a schema's properties, including nested properties, which the cookbook omits."""
-        # Keys that the cookbook's formula omits, such as alternatives, definitions and limits.
+        # Count the schema keys that the cookbook's formula omits, such as alternatives, definitions and limits.
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
         properties = schema.get("properties")
