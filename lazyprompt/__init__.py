@@ -214,7 +214,7 @@ __all__ = [
     "restore",
 ]
 
-# The module of each public name. Names are imported on first access, so importing the package takes a millisecond.
+# The module that defines each public name. Names are imported on first access, so importing the package is fast.
 _HOMES = {
     "_version": "__version__",
     "answers.parser": "Delta ResponseParser ResponseStream",

@@ -1,3 +1,3 @@
-"""The package version, which the build reads without importing the package."""
+"""The package version, which the build tool reads without importing the package."""
 
 __version__ = "0.1.0"

@@ -131,11 +131,11 @@ class EngineError(ModuleError):
 
 
 class MissingExtraError(LazyPromptError, ImportError):
-    """Raised if an optional dependency is not installed; the message contains the extra to install."""
+    """Raised if an optional dependency is not installed; the message contains the name of the extra to install."""
 
 
 class LazyPromptWarning(UserWarning):
-    """The base class of all warnings, which report a less exact or less complete result than requested."""
+    """The base class of all warnings; each reports that a result is less exact or complete than requested."""
 
 
 class ApproximateCountWarning(LazyPromptWarning):
@@ -150,12 +150,12 @@ class SummaryWarning(LazyPromptWarning):
     """Issued if the oldest messages are dropped because they could not be summarized."""
 
 
-# Length of names, such as most Chinese names, that a single typo makes too dissimilar for difflib.
+# Number of characters in a short name, as in Chinese; difflib rejects such a name after a single typo.
 _SHORT = 2
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the most similar known name as a suffix for an error message.
+    """Return a suffix for an error message that suggests the most similar known name.
 
     Args:
         name: The unknown name.
@@ -170,7 +170,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most similar to a given name, ignoring case and full-width characters.
+    """Return the known name that is most similar to a given name, ignoring differences in case and character width.
 
     Args:
         name: The unknown name.
@@ -193,7 +193,7 @@ def _fold(name: str) -> str:
 
 
 def _differ_in_one_of_two(name: str, known: str) -> bool:
-    """Return True for two-character names that differ by one character or by a swap."""
+    """Return True if both names have two characters, of which only one or only the order differs."""
     if not len(name) == len(known) == _SHORT:
         return False
     return name == known[::-1] or any(a == b for a, b in zip(name, known, strict=True))

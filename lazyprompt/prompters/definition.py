@@ -1,4 +1,4 @@
-"""The base class of prompters, which stores their parts, fills slots and chooses a target."""
+"""The base class of prompters, which stores a prompter's parts, fills its slots and chooses its target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
-# The input, history, tools and label of a call.
+# The arguments of a call: input, history, tools and label.
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 

@@ -121,8 +121,8 @@ class _PromptParts(NamedTuple):
         values: The texts of all slots whose values are not lists, before truncation.
         items: The messages, the slot texts after truncation to slot limits, and the items of list values.
         limited: The indices of the items that slot limits truncated or dropped, with the outcome and its reason.
-        of_lists: The indices of the messages that a file fills from list items. Messages from list items are
-            dropped only with these items. The value is True if the message is filled from a single item.
+        of_lists: Maps the index of each message that a file fills from list items to True if the message is filled from
+            a single item. Such a message is dropped only with its list items.
     """
 
     budget: Budget
@@ -245,7 +245,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Return the indices of the messages that depend on list items; True if a message exists only with its item."""
+    """Map each message that depends on list items, by index, to True if the message exists only with its item."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)

@@ -29,7 +29,7 @@ class PromptMessages(NamedTuple):
 
     Attributes:
         messages: The prompt's messages.
-        own: The texts whose slots are known, by message index.
+        own: The texts that contain slot values at known positions, by message index.
     """
 
     messages: list[Msg]

@@ -42,7 +42,7 @@ class Prompter(PromptDefinition):
         prompt_template: The template for flat prompts, with fields and the text between them.
         system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
             system text.
-        tools: The tools for every call: dicts or Python functions. A call can't pass tools if this is set.
+        tools: The tools for every call: dicts or Python functions. If this argument is set, calls can't pass tools.
         history: The messages at the start of every conversation, in any supported format.
         show: True to print each prompt to stderr.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
@@ -454,7 +454,7 @@ class Prompter(PromptDefinition):
     ) -> RayMap:
         """Return arguments for Ray Data's ``map_batches``, as in ``data.map_batches(**prompter.ray_map())``.
 
-        The call adds the columns ``line`` and ``error`` to a dataset; see :mod:`lazyprompt.batch.adapters`.
+        ``map_batches`` adds the columns ``line`` and ``error`` to the dataset; see :mod:`lazyprompt.batch.adapters`.
 
         Args:
             format: See :meth:`render_batch`.
@@ -476,7 +476,7 @@ class Prompter(PromptDefinition):
 
         Args:
             output: The engine's output: the response, or the prompt followed by the response.
-            input: The prompt, if the output starts with it.
+            input: The prompt with which the output starts, if any.
 
         Returns:
             The response, without the prompt and the end marker.
@@ -488,7 +488,7 @@ class Prompter(PromptDefinition):
 
 
 def _made(budget: Budget, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
-    """Render a prompt within a budget, and attach the report to the payload, if any."""
+    """Render a prompt within a budget; if the result is a payload, attach the report to it."""
     from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
 
     _, report, made = fitted(budget, prompt, target)

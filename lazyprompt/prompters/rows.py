@@ -1,4 +1,4 @@
-"""Types for rendering rows in bulk."""
+"""Types for rendering many rows: the roles of columns, invalid rows, and arguments for Ray."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Columns:
         history: The column that contains the earlier messages, as a list or JSON text.
         tools: The column that contains the tools, as a list or JSON text.
         label: The column that contains the expected response, for training formats only.
-        id: The column that contains the row's name; without it, the name is ``row-<number>``.
+        id: The column that contains the row's name; if there is no such column, the name is ``row-<number>``.
     """
 
     input: Mapping[str, str] = field(default_factory=dict[str, str])
