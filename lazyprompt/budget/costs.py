@@ -50,7 +50,7 @@ class CountCache:
 
     @property
     def additive(self) -> bool:
-        """True if message counts add up to a total; a counter without the attribute ``additive`` is tested."""
+        """True if the cost of messages is the sum of their counts. A counter without ``additive`` is tested."""
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
@@ -208,7 +208,7 @@ class MessageMeter:
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to get to ``most`` tokens; None if the fixed items cost more."""
+        """Return the minimum number of units to drop to stay within ``most``; None if the fixed items cost more."""
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -245,7 +245,7 @@ class WholeMeter:
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to get to ``most`` tokens; None if the fixed items cost more."""
+        """Return the minimum number of units to drop to stay within ``most``; None if the fixed items cost more."""
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
