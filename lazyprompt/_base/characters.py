@@ -1,7 +1,7 @@
 r"""Detection and escaping of invisible characters and control characters.
 
 A control character can move a terminal's cursor, and a direction control can reverse text. Zero-width and tag
-characters are invisible. A model reads all of them, so every view must display them.
+characters are invisible. A model reads all of these characters, so every view must display them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Matches control characters except newline and tab, line separators, annotation controls and the blank Braille pattern.
+# Matches line separators, annotation controls, the blank Braille pattern, and control characters except \n and \t.
 # Also matches all characters with Unicode's Default_Ignorable_Code_Point property (DerivedCoreProperties.txt).
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
@@ -21,9 +21,9 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
-# Variation selectors that display the preceding character as text or as an emoji; most fonts ignore other selectors.
+# Variation selectors that make the preceding character a text symbol or an emoji; most fonts ignore all others.
 _STYLES = ("\ufe0e", "\ufe0f")
-# The flags of England, Scotland and Wales, the only ones encoded with tag characters
+# The flags of England, Scotland and Wales, the only flags encoded with tag characters
 # (https://www.unicode.org/Public/emoji/latest/emoji-sequences.txt).
 _BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000
 _FLAGS = tuple(
@@ -38,7 +38,7 @@ def find_hidden(text: str) -> Iterator[re.Match[str]]:
     """Find the hidden characters in a text, in order.
 
     Joiners between letters of a joining script or between emoji, and variation selectors after a symbol, have a visible
-    effect, so they are not hidden.
+    effect, so they don't count as hidden.
 
     Args:
         text: The text.
@@ -50,7 +50,7 @@ def find_hidden(text: str) -> Iterator[re.Match[str]]:
 
 
 def visible(text: str) -> str:
-    r"""Escape hidden characters as JSON does, such as ``\u001b``; newlines and tabs are unchanged.
+    r"""Escape hidden characters in JSON notation, such as ``\u001b``; keep newlines and tabs.
 
     Args:
         text: The text.
@@ -108,7 +108,7 @@ def _is_in_flag(text: str, at: int) -> bool:
 
 
 def _is_letter(character: str) -> bool:
-    """Return True for a letter or combining mark from a joining script, which excludes European and Chinese scripts."""
+    """Return True for a letter or mark of a script that uses joiners, unlike European and Chinese scripts."""
     return bool(character) and category(character) in ("Lo", "Mn", "Mc") and "\u0600" <= character < "\u2000"
 
 

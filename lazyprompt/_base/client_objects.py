@@ -14,7 +14,7 @@ from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, Fields, is_mapping, i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Maximum depth at which a response can nest tool-call arguments, which can be MAX_DEPTH levels deep themselves.
+# Maximum depth of tool-call arguments in a response; the arguments themselves can add MAX_DEPTH levels.
 _ENVELOPE_DEPTH = 20
 _ALREADY_PLAIN = frozenset((str, bool, float, type(None)))
 
@@ -45,19 +45,22 @@ def _snake_case(key: str) -> str:
 
 
 def json_or_text(value: object) -> str:
-    """Return encodable text: replace lone surrogates with U+FFFD, ``None`` with ``""``, and other values with JSON."""
+    """Convert a value to text that can be encoded as UTF-8.
+
+    ``None`` becomes ``""``. A string is unchanged, except that lone surrogates become U+FFFD. Other values become JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
         text = str.__str__(value)
         return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    # For lone surrogates, Python's backslash escape is also the JSON escape.
+    # Python's backslash escape for a lone surrogate is also valid in JSON.
     written = json.dumps(plain(value, _ENVELOPE_DEPTH), ensure_ascii=False)
     return written.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def standard_base64(value: object) -> str:
-    """Convert bytes or base64 in either alphabet to padded standard base64; return other text unchanged."""
+    """Convert bytes, or standard or URL-safe base64, to padded standard base64; return other text unchanged."""
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     text = json_or_text(value)
@@ -70,7 +73,7 @@ def standard_base64(value: object) -> str:
 
 def plain(value: object, depth: int = 0) -> object:
     """Convert a value to plain JSON data."""
-    # Nearly all values have these types or are pydantic objects; the remaining checks take ten times as long.
+    # Handle the most common types first, because the remaining checks take ten times as long.
     kind = type(value)
     if kind in _ALREADY_PLAIN:
         return value
@@ -85,7 +88,7 @@ def _plain_value(value: object, depth: int) -> object:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return inf  # Python can't convert the integer to text, but can write Infinity.
+        return inf  # Python can't convert an integer this large to text, so write Infinity instead
     if value is None or isinstance(value, str | int | float):
         return value
     return _plain_whole(value, depth)
@@ -107,10 +110,10 @@ def plain_fields(value: object, depth: int = 0) -> dict[str, object] | None:
 
 
 def members_of(value: object) -> dict[str, object] | None:
-    """Return the fields of a dict or pydantic object, as returned by nearly all clients, or None for other values.
+    """Return the fields of a dict or pydantic object, or None for other values.
 
-    ``model_dump`` is not called, because it warns about unexpected values, and Ollama's version opens any image path in
-    a response.
+    Nearly all clients return these two types. ``model_dump`` is not called, because it warns about unexpected
+    values, and Ollama's version opens any image path in a response.
     """
     if hasattr(type(value), "model_dump"):
         extra: object = getattr(value, "model_extra", None)

@@ -16,7 +16,7 @@ class Part(NamedTuple):
     """A named part of a prompt, such as an input, a setting, a section or a slot.
 
     Attributes:
-        name: The name. Several parts can share a name, such as all turns with the same role.
+        name: The part's name. Several parts can have the same name, as all turns with the same role do.
         text: The text.
     """
 
@@ -48,15 +48,16 @@ class Change(NamedTuple):
 def compare(before: Sequence[Part], after: Sequence[Part]) -> tuple[Change, ...]:
     """Compare the parts of two prompts.
 
-    Parts are matched by name. If a name repeats, equal parts are matched first, and the parts between them by name.
+    Parts are matched by name. If any name repeats, equal parts are matched first, and then the parts between them are
+    matched by name.
 
     Args:
         before: The parts of the first prompt.
         after: The parts of the second prompt.
 
     Returns:
-        The changes in the order of the first prompt, followed by the added parts. If a name repeats, an added part is
-        listed at its position instead.
+        The changes in the order of the first prompt, followed by the added parts. If any name repeats, each added part
+        is listed at its position in the second prompt instead.
     """
     if before == after:
         return ()

@@ -80,8 +80,8 @@ def open_nofollow(root: str, path: str) -> int:
     """Open a resolved path inside a root directory for reading, without following links.
 
     Each directory is opened relative to its parent, so a link that replaced a directory after resolution is not
-    followed. A pipe is opened without waiting for its other end. On Windows, which can't open a path step by step, the
-    opened file is compared with the file at the path.
+    followed. Opening a pipe doesn't wait for a writer. Windows can't open a path one directory at a time, so a check
+    confirms afterwards that the path still names the opened file.
 
     Args:
         root: The resolved root directory.
@@ -109,7 +109,7 @@ def open_nofollow(root: str, path: str) -> int:
 
 
 def names_other_machine(path: str, roots: Iterable[str]) -> bool:
-    r"""Return True if a path is on a different machine than its roots, such as ``\\host\share\name`` on Windows.
+    r"""Return True if a Windows path such as ``\\host\share\name`` is on a machine that none of the roots is on.
 
     Resolving a path on another machine sends the user's name and password hash to that machine.
 
@@ -124,10 +124,10 @@ def names_other_machine(path: str, roots: Iterable[str]) -> bool:
 def open_own(path: Path, flags: int = 0) -> int:
     """Open or create one of the package's own files for reading and writing.
 
-    The file name is predictable, so another user may have put a link there.
+    The file name is predictable, so another user may have created a link with this name.
 
     Args:
-        path: The file.
+        path: The path of the file, which is created if it is missing.
         flags: Additional flags for :func:`os.open`.
 
     Returns:
@@ -173,7 +173,7 @@ def make_own_directory(path: Path) -> bool:
     """Create one of the package's own directories with its parents, and return True if it is new.
 
     Args:
-        path: The directory. Another user may have created parts of a relative path.
+        path: The directory's path. If it is relative, another user may have created parts of it, so links are rejected.
 
     Raises:
         OSError: The directory can't be created, or a relative path contains a link.
@@ -191,14 +191,14 @@ def open_new(path: Path, mode: int = 0o666) -> int:
     """Create a new file and open it for reading and writing.
 
     Args:
-        path: The file.
+        path: The path of the new file.
         mode: The file permissions before the process's umask is applied.
 
     Returns:
         The file descriptor.
 
     Raises:
-        OSError: The file can't be created, or the name already exists, even as a link.
+        OSError: The file can't be created, or a file or link already exists at the path.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW"), mode)
 
@@ -206,11 +206,11 @@ def open_new(path: Path, mode: int = 0o666) -> int:
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Write a file atomically.
 
-    If the process ends while writing, the old file stays, and a hidden temporary file remains beside it. A device or
-    pipe is written to directly, never replaced.
+    If the process dies while writing, the old file is unchanged, and a hidden temporary file remains in its directory.
+    A device or pipe is written to directly, never replaced.
 
     Args:
-        path: The file, which is created if it is missing.
+        path: The file's path; the file is created if it is missing.
         data: The content.
         mode: The permissions of a new file; an existing file keeps its permissions.
 
@@ -229,7 +229,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     temporary = path.with_name(f".lazyprompt-{os.urandom(16).hex()}.tmp")
     try:
         with os.fdopen(open_new(temporary, mode), "wb") as file:
-            # Set the permissions before the content. On Windows a mode can only make a file read-only.
+            # Set the permissions before writing private content; on Windows, a mode can only make a file read-only.
             if status is not None and os.name == "posix":
                 temporary.chmod(S_IMODE(status.st_mode))
             file.write(data)
@@ -242,10 +242,10 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Check that a file to write is not a link, because another user may have put a link there.
+    """Check that the path of a file to write is not a link, which another user may have created.
 
     Raises:
-        OSError: The file is a link.
+        OSError: The path is a link.
     """
     if path.is_symlink():
         raise OSError(ELOOP, f"the file is a link; pass its target, {os.path.realpath(path)}, or remove the link")
@@ -256,7 +256,7 @@ def _drive(path: str) -> str:
 
 
 def _checked(descriptor: int, check: Callable[[os.stat_result], None]) -> int:
-    """Return a file descriptor if its status passes a check; otherwise close the descriptor."""
+    """Return a file descriptor if its status passes a check; otherwise, close it and raise the check's error."""
     try:
         check(os.fstat(descriptor))
     except OSError:
@@ -284,7 +284,7 @@ def _check_unmoved(path: str, status: os.stat_result) -> None:
 
 
 def _flags(*names: str) -> int:
-    """Combine the named flags, ignoring flags that this system lacks, with the flags used for all files."""
+    """Combine the named flags with the flags used for every file, ignoring flags that this system lacks."""
     flags = 0
     for name in ("O_CLOEXEC", "O_BINARY", *names):
         flags |= getattr(os, name, 0)
@@ -309,9 +309,9 @@ else:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock file, which only one process at a time can hold.
+    """Hold a lock until the ``with`` block ends; only one process at a time can hold it.
 
-    The operating system releases the lock when the process ends.
+    The operating system also releases the lock when the process ends.
 
     Args:
         path: The lock file, which is created empty and removed when the lock is released.
@@ -338,11 +338,11 @@ def _check_empty(status: os.stat_result) -> None:
 
 def _claimed(path: Path) -> int:
     while True:
-        # Child processes don't inherit the descriptor; one that outlives this process would keep the lock.
+        # Child processes don't inherit this descriptor, so a child that outlives this process can't keep the lock.
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # If the previous holder removed the file before this lock, other processes would lock a new file.
+            # If the previous holder removed the file before it was locked here, other processes could lock a new file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor

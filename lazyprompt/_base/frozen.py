@@ -32,10 +32,10 @@ def fill(value: DataclassInstance, given: Iterable[object]) -> None:
 
 
 def draft_of(cls: type) -> type[Any]:
-    """Return a mutable class with the slots of a frozen dataclass that has no frozen base.
+    """Return a mutable class with the same slots as a frozen dataclass whose base classes are not frozen.
 
-    Assigning ``draft.__class__ = cls`` freezes an instance. A factory that assigns already checked fields this way
-    takes a third of the constructor's time.
+    Assigning ``draft.__class__ = cls`` freezes an instance after its fields are set. For fields that are already
+    checked, this takes a third of the constructor's time.
     """
     return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 

@@ -15,16 +15,16 @@ JsonObject: TypeAlias = "dict[str, Json]"
 # A mapping whose values are unchecked.
 Fields: TypeAlias = "Mapping[str, object]"
 
-# Deeper than any real schema, and well below the interpreter's recursion limit.
+# Maximum nesting depth, which is deeper than any real schema and well below the interpreter's recursion limit.
 MAX_DEPTH = 200
-# By default, Python can't convert an integer of more than 4,300 digits to text.
+# Maximum bits of an integer, because Python by default can't convert more than 4,300 digits to text.
 MAX_INT_BITS = 14_000
 # Length below which encoding text as UTF-8 is faster than encoding it as UTF-32.
 _SHORT = 1_000
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Return True for a string; type checkers don't report this check as redundant."""
+    """Return True for a string. Type checkers may report ``isinstance`` as redundant, but not this function."""
     return isinstance(value, str)
 
 
@@ -35,7 +35,7 @@ def is_dict(value: object) -> TypeGuard[dict[str, object]]:
 
 def is_mapping(value: object) -> TypeGuard[Fields]:
     """Return True for a mapping; its keys and values are unchecked."""
-    # Checking isinstance with Mapping takes ten times as long as comparing the type.
+    # An isinstance check with Mapping takes ten times as long as comparing the type.
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -81,10 +81,10 @@ def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
     Args:
         value: The value.
         where: The value's name in the error message, such as ``tools[0].parameters``.
-        error: The class to raise.
+        error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The value is not JSON; the raised class is ``error``.
+        LazyPromptError: The value is not JSON. The exception is an instance of ``error``.
     """
     try:
         return _copied(value, 0)
@@ -178,10 +178,10 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
     Args:
         text: The text.
         where: The text's name in the error message.
-        error: The class to raise.
+        error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The text contains a lone surrogate; the raised class is ``error``.
+        LazyPromptError: The text contains a lone surrogate. The exception is an instance of ``error``.
     """
     if not text.isascii() and (surrogate := _surrogate(text)):
         raise error(f"{where} {surrogate}")
@@ -214,12 +214,12 @@ def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str
     """Check that a value is encodable text or None, and return the value.
 
     Args:
-        value: Text, or ``None``.
+        value: The value to check.
         where: The value's name in the error message.
-        error: The class to raise.
+        error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The value is not text or can't be encoded; the raised class is ``error``.
+        LazyPromptError: The value is not text or can't be encoded. The exception is an instance of ``error``.
     """
     if value is None:
         return None

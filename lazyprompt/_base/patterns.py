@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import regex
 
 SECONDS = 1.0
-"""The time limit for one text in seconds, 10,000 times what a pattern without nested repetitions needs."""
+"""The time limit in seconds for one text, 10,000 times as long as a pattern without nested repetitions takes."""
 
 
 class PatternTimeoutError(ValueError):
@@ -20,7 +20,7 @@ def compile_pattern(pattern: str, *, multiline: bool = False) -> regex.Pattern[s
 
     Args:
         pattern: The pattern.
-        multiline: True if ``^`` and ``$`` match at each line.
+        multiline: True if ``^`` and ``$`` match at the start and end of each line.
 
     Raises:
         ValueError: The pattern is not a valid regular expression.

@@ -13,12 +13,12 @@ from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 SHOWN = "***"
 # Minimum length of a value to mask; shorter values occur in many texts by chance.
 _SHORTEST = 4
-# Minimum length of a value to mask in escaped or encoded variants as well as verbatim.
+# Minimum length of a value whose escaped and encoded variants are also masked.
 _SHORTEST_ECHO = 8
-# Plain or escaped whitespace where a server wrapped a quoted value.
+# Percent-encodings of whitespace, and a pattern for any whitespace that a server inserts to wrap a quoted value.
 _WRAP_CODES = "09|0a|0d|20"
 _WRAP = rf"(?>(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*)"
-# Characters that differ between standard and URL-safe base64.
+# Maps each base64 character that differs in URL-safe base64 to both variants.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
@@ -111,12 +111,12 @@ def _echoes(value: str) -> Iterator[str]:
 
 
 def _base64_forms(character: str) -> str:
-    """Return a pattern that matches a base64 character in both alphabets."""
+    """Return a pattern that matches a base64 character in the standard and the URL-safe alphabet."""
     return f"(?:{'|'.join(map(_forms, _ALIKE[character]))})" if character in _ALIKE else character
 
 
 def _forms(character: str) -> str:
-    """Return a pattern that matches a character, plain or repeatedly escaped as JSON, percent-encoding or HTML."""
+    """Return a pattern for a character that is unescaped, or escaped one or more times in JSON, URLs or HTML."""
     code, escaped = ord(character), re.escape(character)
     percent = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in character.encode())
     units = character.encode("utf-16-be").hex()
@@ -128,7 +128,7 @@ def _forms(character: str) -> str:
 
 
 class SecretText(_Unshown, str):
-    """Text from environment variables that clients send unchanged and that is displayed as ``***``.
+    """Text that contains values of environment variables. Clients send it unchanged, but it is displayed as ``***``.
 
     A pickle contains only the reference, which is resolved again when the pickle is loaded.
 
@@ -197,7 +197,7 @@ class HiddenEnvironment(Mapping[str, str]):
 
 
 class SecretAddress(str):
-    """A URL with a user or password, which appears as ``***`` in reprs and can't be pickled."""
+    """A URL that contains a user name or password; its repr is ``***``, and it can't be pickled."""
 
     __slots__ = ()
 
@@ -215,7 +215,7 @@ class SecretAddress(str):
 
 
 def address_of(url: str) -> str:
-    """Convert a URL with a user or password to a :class:`SecretAddress`; return any other URL unchanged."""
+    """Convert a URL with a user name or password to a :class:`SecretAddress`; return any other URL unchanged."""
     return SecretAddress(url) if "@" in url.partition("//")[2].partition("/")[0] else url
 
 
@@ -290,7 +290,7 @@ def secrets_within(value: object) -> Iterator[SecretText]:
 
 
 def revealed(value: object) -> object:
-    """Return a JSON value for sending, with its secret texts revealed."""
+    """Return a JSON value with its secret texts revealed, ready to send."""
     if is_list(value):
         return [*map(revealed, value)]
     if is_dict(value):

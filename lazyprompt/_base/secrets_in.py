@@ -1,4 +1,4 @@
-"""Detection and masking of secrets in a text, by their pattern or by their field name.
+"""Detection and masking of secrets in a text. Secrets are found by a pattern or by a field name.
 
 Masking preserves all positions, so that other rules can check and quote the masked text.
 """
@@ -31,8 +31,8 @@ _NAMES = (
     *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
     *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),
 )
-# Matches a secret field and its value, which is a block of text, a quoted text or the rest of the line.
-# A nested mapping (``password: {kind: string}``) is not a value.
+# Matches a secret field's name and value; the value is a YAML block, a quoted string or the rest of the line.
+# Doesn't match a field that contains a nested mapping, such as ``password: {kind: string}``.
 _FIELD = re.compile(
     rf"(?<![\w-])[\"']?(?P<name>{'|'.join(_NAMES)})[\"']?[ \t]*:[ \t]+"
     r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
@@ -41,10 +41,10 @@ _FIELD = re.compile(
     r"|(?P<plain>[^\s\"'{\[|>#&*!](?:\{[^{}\r\n]*\}|[^\r\n,}\]#])*))",
     re.IGNORECASE,
 )
-# A field name must start its line or be in a flow mapping; anywhere else it is part of ordinary text.
+# Matches the text before a field name, which must start its line or be in a flow mapping.
 _KEY_BEHIND = re.compile(r"(?:^|[\r\n])[ \t]*(?:-[ \t]+)*\Z|\{(?:[^\r\n]*,)?[ \t]*\Z")
 _BEFORE = 1000
-# Values that are not secrets, such as references and placeholders.
+# Matches values that are not secrets, such as references and placeholders.
 _NO_SECRET = re.compile(
     r"\$\{(?:env|file|params):[^{}]*\}|\$\{?\w+\}?|\{\{.*\}\}|<[^<>]*>|[*x.…-]*|null|~|true|false|string|your[-_ ].*"
     r"|change[-_ ]?me|todo|dummy|example|none",
@@ -59,7 +59,7 @@ class FoundSecret(NamedTuple):
         begin: The index of the secret's first character.
         end: The index after the secret's last character.
         what: A description of the kind of secret.
-        field: The name of the secret's field, or ``""`` if a known pattern matched.
+        field: The name of the secret's field, or ``""`` if the secret was found by a known pattern.
         shown: The secret's first characters, which may be displayed.
     """
 
@@ -95,10 +95,10 @@ def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         if group == "plain":
-            # The value may be at the end of a quoted text, so exclude the closing quote.
+            # If the field is inside a quoted string, exclude the string's closing quote from the value.
             value = value.rstrip("\"'")
         end = begin + len(value)
-        # Only the last known secret that begins before this value's end can overlap it.
+        # Only the last secret found by a pattern before this value's end can overlap the value.
         before = bisect_left(begins, end)
         is_known = before > 0 and known[before - 1].end > begin
         if not is_known and not _NO_SECRET.fullmatch(value):
@@ -130,7 +130,7 @@ def masked(text: str, secrets: Sequence[FoundSecret]) -> str:
     at = 0
     for each in secrets:
         begin = each.begin + len(each.shown)
-        # Mask with a letter, because an asterisk has a meaning in YAML.
+        # Mask with a letter, because an asterisk starts an alias in YAML.
         pieces += (text[at:begin], re.sub(r"[^\s\\]", "x", text[begin : each.end]))
         at = each.end
     return "".join([*pieces, text[at:]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Trusted(str):
-    """Text that the developer wrote, passed as a value; its control sequences are kept.
+    """Text that the developer wrote and passes as a value; its control sequences are kept.
 
     Concatenating, slicing or formatting trusted text returns plain, untrusted text.
     """
