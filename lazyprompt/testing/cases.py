@@ -52,11 +52,11 @@ class Case(NamedTuple):
         file: The path of the test file.
         line: The line number in the file, counted from 1.
         name: The test case's name; by default, its number.
-        arguments: The inputs, the history and the tools, which are None for a table row.
+        arguments: The inputs, the history and the tools; for a table row, all three are None.
         prompt: The checks to run on the prompt.
         answer: The checks to run on the model's response.
-        row: The table row, which includes history and tools columns; None for a test case in YAML.
-        fault: The error message if the row can't be read.
+        row: The table row, including its history and tools columns; None for a test case in YAML.
+        fault: The error message if the row can't be read, otherwise ``""``.
     """
 
     file: Path
@@ -70,7 +70,7 @@ class Case(NamedTuple):
 
     @property
     def inputs(self) -> object:
-        """The inputs, which are all columns for a table row."""
+        """The inputs; for a table row, all of its columns."""
         return self.arguments[0] if self.row is None else self.row
 
 
@@ -83,7 +83,7 @@ class CaseFile:
         prompt: The prompt file.
         params: The values for ``${params:name}`` references.
         listed: The test cases that the file itself contains.
-        rows: The row file whose rows are additional test cases, with links already resolved.
+        rows: A file whose rows are additional test cases; links in its path are already resolved.
         prompt_checks: The checks to run on the prompt for each row.
         answer_checks: The checks to run on the model's response for each row.
     """
@@ -102,7 +102,7 @@ class CaseFile:
 
         Args:
             path: The file's path.
-            roots: Additional directories that the test file may refer to.
+            roots: Additional directories that contain files to which the test file may refer.
 
         Raises:
             PromptFileError: The file is invalid, has no prompt, or refers to a file outside the allowed directories.
@@ -189,7 +189,7 @@ def _prompt(source: SourceText, node: Node, path: Path, given: str, places: Refe
         raise source.fault_at(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
         raise source.fault_at(node.at, f"prompt file {given!r} doesn't exist")
-    # The prompt file's references are relative to the directory of the link's target.
+    # If the path leads through a link to another directory, the file's references are relative to that directory.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 
@@ -224,7 +224,7 @@ def _check_names(source: SourceText, fields: Mapping[str, Node], known: tuple[st
 
 
 def _beside(path: Path, ends: tuple[str, ...]) -> Path:
-    """Return the prompt file with the same name as a test file in the same directory."""
+    """Return the prompt file in a test file's directory that has the same base name."""
     found = _prompts_beside(path, ends)
     if len(found) == 1:
         return found[0]
@@ -238,7 +238,7 @@ def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
 
 
 def is_case_file(path: Path) -> bool:
-    """Return True if a file contains prompt test cases, because other tools use the same file names."""
+    """Return True if a file contains prompt test cases; other tools use the same file names."""
     beside = _prompts_beside(path, YAML_ENDS)
     if any(each.suffix not in YAML_SUFFIXES for each in beside):
         return True
@@ -253,8 +253,8 @@ def case_files(place: Path) -> Iterator[Path]:
     """Find the test files at a path.
 
     Args:
-        place: A directory, whose hidden files are skipped, a test file, or a prompt file with test files in its
-            directory.
+        place: A test file, a prompt file with test files in its directory, or a directory to search. Hidden files in
+            the directory are skipped.
     """
     if place.is_dir():
         for path in visible_files(place):
@@ -268,7 +268,7 @@ def case_files(place: Path) -> Iterator[Path]:
 
 
 class PromptChecks(TypedDict, total=False):
-    """The checks that :func:`assert_prompt` accepts, which are the same as in test files."""
+    """The checks that :func:`assert_prompt` accepts, named as in test files."""
 
     contains: str | Sequence[str]
     not_contains: str | Sequence[str]
@@ -291,7 +291,7 @@ def render_cases(
     Args:
         prompt: A prompt file with test files in its directory, or a test file.
         params: The values for ``${params:name}`` references, which override the values in test files.
-        allowed_roots: Additional directories that the prompt file may refer to.
+        allowed_roots: Additional directories that contain files to which the prompt file may refer.
 
     Raises:
         PromptFileError: A file is invalid, or no test cases are found.
@@ -318,14 +318,14 @@ def assert_prompt(
     tools: ToolsLike = None,
     **checks: Unpack[PromptChecks],
 ) -> RenderedCase:
-    """Run checks on a prompt, as in a test file.
+    """Fill a prompt, and run the given checks on it as in a test file.
 
     Args:
         prompt: A test case from :func:`render_cases`, or a prompter or prompt file to fill with the arguments.
         inputs: The inputs.
         history: The history.
         tools: The tools for this call.
-        checks: The checks, passed by the names that test files use.
+        checks: The checks as keyword arguments, named as in test files.
 
     Returns:
         The rendered prompt.

@@ -34,7 +34,7 @@ PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
 _MOST: Final = 80
 _MOST_FAULTS: Final = 100
-# Time limit in seconds for validating one response, because mutual references can take exponential time.
+# Time limit in seconds for validating one response; schemas with mutual references can take exponential time.
 _SCHEMA_SECONDS: Final = 5.0
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
@@ -57,13 +57,13 @@ class Check(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A failed check with the reason.
+    """A failed check and the reason for the failure.
 
     Attributes:
         check: The check's name.
         message: The message, which includes the expected and the actual value.
-        slot: The slot that caused the failure, ``instruction`` for the prompt's own text, or ``""`` if no slot caused
-            it.
+        slot: The slot that caused the failure, ``instruction`` if the prompt's own text caused it, or ``""`` if neither
+            did.
         text: The part of the text to display.
     """
 
@@ -124,7 +124,7 @@ def _check_schema_part(part: Mapping[str, Json]) -> None:
 
 
 def _mappings_in(value: Json) -> Iterator[dict[str, Json]]:
-    """Yield each mapping inside a value."""
+    """Yield every mapping within a value, including the value itself."""
     waiting: list[Json] = [value]
     while waiting:
         found = waiting.pop()
@@ -302,7 +302,7 @@ class _SchemaTimeoutError(Exception):
 
 
 def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may be missing
-    """Return a validator class that applies a time limit to schemas and their patterns."""
+    """Return a validator class that limits the time for validation and for each pattern search."""
     end = time.thread_time() + _SCHEMA_SECONDS
 
     def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
@@ -319,7 +319,7 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
 
 
 def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
-    """Return JSON Schema keywords whose patterns have a time limit, unlike the keywords in the jsonschema package."""
+    """Return the validation functions of pattern keywords, with a time limit that the jsonschema package lacks."""
 
     def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
         if isinstance(text, str) and not _is_found(given, text):
@@ -363,7 +363,7 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
         yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
 
 
-# For each check, the function that parses the check's value and the function that returns failures.
+# Maps each check to the function that parses its value and the function that yields its failures.
 _PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
     "roles": (_texts, _check_roles),
     "max_tokens": (_count, _check_tokens),
@@ -386,7 +386,7 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
         kind: The check's name.
         value: The check's value, as in a test file.
         role: The role of the messages to check.
-        counter: The token counter.
+        counter: The name of the token counter.
 
     Raises:
         ValueError: The check is unknown, its value is invalid, or it doesn't support a role or counter.
@@ -468,7 +468,7 @@ def answer_failures(answer: str, checks: Iterable[Check], inputs: object) -> lis
     """Run checks on a model's response, and return the failures.
 
     Args:
-        answer: The answer.
+        answer: The response.
         checks: The checks.
         inputs: The test case's inputs, which are passed to check functions.
 

@@ -1,4 +1,4 @@
-"""Comparison of test case requests with another prompt version in git or in a directory."""
+"""Comparison of test case requests with the requests of another prompt version, from git or a directory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CaseChange(NamedTuple):
             ``parameters``, ``answer form`` or ``safety``. ``error`` means that one version can't be rendered, and
             ``new`` that the file exists only in the tested version.
         tokens: The approximate number of added tokens.
-        size: The number of differing characters, which determines the sort order.
+        size: The number of differing characters, by which reports sort the changes.
         before: The prompt from the other version, or its error message.
         after: The prompt from the tested version, or its error message.
     """
@@ -56,7 +56,7 @@ class CaseChange(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The texts of both prompt versions."""
+        """The text of the other version and the text of the tested version."""
         return _text(self.before), _text(self.after)
 
 
@@ -79,7 +79,7 @@ class Comparison:
         self._controls = controls_of(DEFAULT_MARKERS)
 
     def change(self, before: RenderedCase | str, after: RenderedCase | str) -> CaseChange | None:
-        """Compare both versions of a test case's prompt.
+        """Compare a test case's prompt in the two versions.
 
         Args:
             before: The prompt from the other version, or its error message.
@@ -115,7 +115,7 @@ class Comparison:
         return CaseChange(tuple(kinds) or ("form",), tokens, size, before, after)
 
     def _is_forged_in_one(self, change: Change) -> bool:
-        """Return True if only one of the two texts contains a control sequence of any model."""
+        """Return True if exactly one version of a slot contains a control sequence of any model."""
         before, after = change.before, change.after
         if self._controls.is_clean(f"{before}\n{after}"):
             return False
@@ -123,7 +123,7 @@ class Comparison:
 
 
 def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
-    """Return True if the text of any turn differs, in which case comparing requests is unnecessary."""
+    """Return True if the text of any turn differs, which makes comparing requests unnecessary."""
     old, new = before.turns, after.turns
     is_chat = before.source.is_chat and after.source.is_chat
     if not is_chat or [turn.role for turn in old] != [turn.role for turn in new]:
@@ -133,19 +133,19 @@ def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
 
 
 def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> bool:
-    """Return True if any request differs, including in the order of its fields."""
+    """Return True if the requests to any provider differ, even if only in the order of their fields."""
     first, *others = PROVIDERS
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # OpenAI's request also reveals the order of fields, which an equality comparison ignores.
+    # If the prompts are equal, only the order of fields can differ, and OpenAI's request already reveals it.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )
 
 
 def _has_calls(value: Prompt | FilledFile) -> bool:
-    """Return True if the prompt may contain tool calls, for which equality ignores the order of fields."""
+    """Return True if a prompt may contain tool calls, whose field order an equality comparison ignores."""
     if not isinstance(value, FilledFile):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
@@ -166,7 +166,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return the kinds of changes to roles, the prompt's own text and order, ignoring slot values."""
+    """Return which of the roles, the prompt's own text and the order changed, ignoring slot values."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []
@@ -182,7 +182,7 @@ def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[
 
 
 def _own_text(turn: TurnText, mark: str = "") -> str:
-    """Return a turn's text with slot values omitted, or with each slot replaced by its marked name."""
+    """Return a turn's text without slot values; with a mark, slot names between marks replace the values."""
     return "".join(f"{mark}{slot}{mark}" * bool(mark) if slot else text for slot, text in turn.pieces)
 
 
@@ -203,7 +203,7 @@ def _text(case: RenderedCase | str) -> str:
 
 
 def _distance(before: str, after: str) -> int:
-    """Return the number of characters that remain in two texts without their common prefix and suffix."""
+    """Return the combined length of two texts without their common prefix and suffix."""
     if after.startswith(before):
         return len(after) - len(before)
     begin = shared_length(before, after)
@@ -213,7 +213,7 @@ def _distance(before: str, after: str) -> int:
 
 @contextmanager
 def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[Path], Path]]:
-    """Yield a function that maps a file's path to the path of its other version.
+    """Yield a function that maps the path of a tested file to the path of its other version.
 
     Args:
         against: A directory with the same structure as the tested one, or a git revision.
@@ -235,7 +235,7 @@ def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[P
 
 
 def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
-    """Write a commit's files from git objects, because a checkout would run the repository's filters and hooks.
+    """Write a commit's files from its git objects, because a checkout would run the repository's filters and hooks.
 
     Symbolic links are skipped. Git rejects file names with "..".
     """
@@ -243,7 +243,7 @@ def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
     found = (
         (head.split(), name) for head, _, name in (entry.partition(b"\t") for entry in listed.split(b"\0")) if head
     )
-    # Skip larger files, which are not supported as prompt files.
+    # Skip files that are too large to be prompt files.
     blobs = [(head[2], os.fsdecode(name)) for head, name in found if _is_file(head) and int(head[3]) <= MAX_BYTES]
     for begin in range(0, len(blobs), _AT_ONCE):
         _write_blobs(top, blobs[begin : begin + _AT_ONCE], against, tree)
@@ -281,7 +281,7 @@ def _finder(root: Path, bases: Sequence[Path]) -> Callable[[Path], Path]:
     return find
 
 
-# Options that disable git settings that run programs, because the repository may be untrusted.
+# Git options that disable hooks and other ways to run programs, because the repository may be untrusted.
 _NO_PROGRAMS: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 
 

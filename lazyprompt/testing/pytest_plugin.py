@@ -1,7 +1,7 @@
 """A pytest plugin that collects ``*.test.yaml`` files.
 
-pytest imports this module at every start, before coverage measurement begins. Other modules of the package are imported
-only when a test file is collected.
+pytest imports this module at every start, before coverage measurement begins. The module therefore imports the rest of
+the package only when a test file is collected.
 """
 
 # pytest's own type annotations are incomplete.
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a test file; skip files without prompts, which belong to other tools."""
+    """Collect a test file; skip files of other tools that use the same suffix."""
     if not file_path.name.endswith((".test.yaml", ".test.yml")):
         return None
     from lazyprompt.testing.cases import is_case_file
@@ -52,7 +52,7 @@ class PromptCases(pytest.File):
 
 
 class PromptCase(pytest.Item):
-    """A test case, as a pytest item."""
+    """A pytest item for one test case."""
 
     def __init__(self, *, result: Result, **more: Any) -> None:
         super().__init__(**more)

@@ -1,4 +1,4 @@
-"""Prompts under test, and test cases rendered as turns, requests, token counts and control sequences."""
+"""Prompts under test, and the turns, requests, token counts and control sequences of their test cases."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LoadedPrompt:
 
     Args:
         prompter: The prompter.
-        file: The parsed prompt file, if the prompt is a ``.prompty`` file.
+        file: The parsed ``.prompty`` file, or None for any other prompt.
         settings: The request settings besides messages, which are the model, parameters, tools and response format.
         sent: The same prompt with resolved environment variables, to send to a model; None to send this prompt.
     """
@@ -101,11 +101,11 @@ class LoadedPrompt:
         Args:
             path: The prompt file's path.
             params: The values for ``${params:name}`` references.
-            roots: Additional directories that the prompt file may refer to.
-            text: The file's text, if already read.
+            roots: Additional directories that contain files to which the prompt file may refer.
+            text: The file's text; by default, the text is read from the path.
             environment: The values for ``${env:NAME}`` references; None uses the process's environment. By default,
                 references are not resolved, because tests print prompts.
-            named: The environment variables allowed outside connection settings; None allows all variables.
+            named: The names of the environment variables allowed outside connection settings; None allows all names.
 
         Raises:
             PromptFileError: The file is invalid or doesn't exist.
@@ -153,7 +153,7 @@ class LoadedPrompt:
 
     @cached_property
     def counter(self) -> tuple[str, TokenCounter]:
-        """The token counter for the prompt's model and its name; without a vocabulary, counts are approximate."""
+        """The name of a token counter and the counter, which is approximate if the prompt's model has no vocabulary."""
         model = self.settings.get("model")
         name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
         try:
@@ -228,7 +228,7 @@ class RenderedCase:
         return self.source.prompter.fill(*self.call) if isinstance(self.value, FilledFile) else self.value
 
     def payload(self, provider: str = "openai") -> Payload:
-        """Return the request for a provider, with only messages and tools if the prompt file defines no settings.
+        """Return the request for a provider, or only the messages and tools if complete requests are not supported.
 
         Args:
             provider: The provider's name.
@@ -266,7 +266,7 @@ class RenderedCase:
 
     @property
     def slots(self) -> dict[str, str]:
-        """The text of each slot, with the prompt's own text under ``""``."""
+        """The text of each slot, keyed by name; the key ``""`` contains the prompt's own text."""
         found: dict[str, str] = {}
         for turn in self.turns:
             for slot, text in turn.pieces:
@@ -275,7 +275,7 @@ class RenderedCase:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens in messages and tools, counted for the prompt's model."""
+        """The number of tokens in messages and tools, as counted by the counter for the prompt's model."""
         return self.count(self.source.counter[1])
 
     def count(self, counter: TokenCounter) -> int:
@@ -288,7 +288,7 @@ class RenderedCase:
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
-        """The control sequences in values that flat text neutralises."""
+        """The control sequences in values, which are neutralised in flat text."""
         prompter = self.source.prompter.with_safety("neutralize")
         shown = prompter.text_target().segments(self.prompt)
         return marks_of(shown, shown)[0]
@@ -338,7 +338,7 @@ def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
 
 
 def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
-    """Return the slots and texts in an instruction, where parts with even indices are the prompt's own text."""
+    """Return pairs of a slot and its text; the slot is ``""`` for the prompt's own text, at even indices."""
     return [
         (slot if at % 2 else "", part)
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))

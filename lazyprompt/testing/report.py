@@ -41,7 +41,7 @@ class ChangedCase(NamedTuple):
     tokens: int
 
 
-# The size of a change, its negated sequence number, the test case and the change.
+# A heap entry: the size of a change, its negated sequence number, the test case and the change.
 _Ranked: TypeAlias = "tuple[int, int, ChangedCase, CaseChange]"
 
 
@@ -66,11 +66,11 @@ class Group(NamedTuple):
 
 @dataclass
 class Report:
-    """The results collected so far. For passed test cases, only the number is kept.
+    """A report of the results added so far. Passed test cases are counted but not kept.
 
     Args:
         compares: True if the prompts are compared with another version.
-        keeps_names: True to keep the names of all test cases.
+        keeps_names: True to keep the names of all test cases, which JUnit XML requires.
     """
 
     compares: bool = False
@@ -98,7 +98,7 @@ class Report:
             row = ChangedCase(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
             if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
-                # The sequence number breaks ties in favor of earlier test cases.
+                # The negated sequence number breaks ties in favor of earlier test cases.
                 heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
                 if len(self._largest) > _MOST_SHOWN:
                     heapq.heappop(self._largest)
@@ -160,7 +160,7 @@ def table_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the lines that describe a failed test case, each as plain text followed by colored text.
+    """Yield the lines that describe a failed test case, as pairs of plain text and text to color.
 
     Control characters are escaped, because logs may be displayed in terminals.
     """

@@ -1,4 +1,4 @@
-"""Execution of test cases, which includes checks, snapshots, version comparisons and model calls."""
+"""Execution of test cases: checks, snapshots, version comparisons and model calls."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Answers:
     Args:
         path: The SQLite file that stores the responses.
         module: The module that calls the model.
-        name: The name of the source and the model, which is part of each storage key.
+        name: The name of the model and its source, which is part of each storage key.
         params: A function that returns the model parameters for a prompt.
 
     Raises:
@@ -227,11 +227,11 @@ class Runner:
 
     Args:
         params: The values for ``${params:name}`` references, which override the values in test files.
-        roots: Additional directories that prompt files may refer to.
+        roots: Additional directories that contain files to which prompt files may refer.
         update: True to replace the snapshots with the current prompts.
         older: A function that returns the path of a prompt file's other version; None to skip the comparison.
         answers: The store of model responses; None to call no model.
-        concurrency: The number of parallel requests.
+        concurrency: The maximum number of parallel requests.
         env: The environment variables that prompts may contain outside connection settings.
         allow_code: True to allow ``python`` checks, which run arbitrary code.
     """
@@ -275,13 +275,13 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
 
     def _ask(self, answers: Answers, result: Result) -> str | None:
-        """Return the stored response, calling the model only for new or changed prompts."""
+        """Return the response for a result, calling the model only for prompts that are new or changed."""
         if result.rendered is None:
             return None
         return answers.answer(result.rendered, ask=self.older is None or result.change is not None)
 
     def _checked(self, file: CaseFile) -> Iterator[Result]:
-        """Yield the results of a test file without model responses."""
+        """Yield the results of a test file's prompt checks, without model calls."""
         loaded = self._loaded(file, file.prompt)
         if self.answers is not None and isinstance(loaded, LoadedPrompt):
             sent = self._loaded(file, file.prompt, is_sent=True)
@@ -316,7 +316,7 @@ class Runner:
                 path, {**file.params, **self.params}, self.roots, environment=environment, named=named
             )
         except LazyPromptError as error:
-            # The other version is in a temporary directory, so replace its path in the message.
+            # The other version may be in a temporary directory, so replace its path in the message.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
