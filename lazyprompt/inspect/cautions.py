@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 
 
 def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """Return the neutralised and the unchanged control sequences in a prompt, each in order.
+    """Return the control sequences that a prompt neutralises, and those that it sends unchanged, each in order.
 
     Args:
         shown: The rendered prompt.
@@ -47,7 +47,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     for place, (part, slot) in enumerate(zip(shown.parts, shown.slots, strict=True)):
         if isinstance(part, Neutralised):
             marks += (Mark(slot, at + start, at + end, raw, part[start:end]) for start, end, raw in part.marks)
-        # A chat template may render different parts if a text changes.
+        # The parts correspond only if the slots match, because a chat template may render a changed text differently.
         harmless = safe.parts[place] if shown.slots == safe.slots else part
         if isinstance(harmless, Neutralised) and harmless != part:
             grown = 0
@@ -60,7 +60,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
 
 
 def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Split segments at the boundaries of marks, and yield each piece with True if the piece is a mark."""
+    """Split segments at the boundaries of marks, and yield pairs of a piece and True if the piece is a mark."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:
@@ -70,7 +70,7 @@ def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterat
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # Keep the type of an unsplit text, which may be a secret.
+        # Yield an unsplit segment as it is, because slicing would lose the type of a secret text.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 
@@ -79,10 +79,10 @@ Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", 
 
 # Fraction of the context window above which the response may not fit.
 _NEAR = 0.9
-# Minimum number of tokens worth moving, which equals the increment of OpenAI's prompt cache
+# Minimum number of constant tokens worth moving before a slot, which is the step of OpenAI's prompt cache
 # (https://platform.openai.com/docs/guides/prompt-caching).
 _CACHED = 128
-# Maximum number of kinds of hidden characters to list.
+# Maximum number of different hidden characters to list in a caution.
 _NAMED = 4
 
 TEMPLATES: Final[Mapping[Kind, str]] = {
@@ -97,7 +97,7 @@ TEMPLATES: Final[Mapping[Kind, str]] = {
     "origin": "chat template: {note}",
     "refused": "{where}: {form} would reject this: {reason}",
 }
-"""The message template for each kind of caution. The studio contains translations."""
+"""The message template for each kind of caution. The studio contains translations of these templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Caution:
 
     Attributes:
         kind: The kind of problem.
-        values: The values for the message's placeholders, with control characters escaped so that they can be printed.
+        values: The values for the message's placeholders, with control characters escaped for printing.
     """
 
     kind: Kind
@@ -117,7 +117,7 @@ class Caution:
 
 
 class PromptPiece(NamedTuple):
-    """A piece of a prompt, in the order in which it is sent.
+    """A piece of a prompt that comes from one slot.
 
     Attributes:
         slot: The slot that the text comes from.
@@ -143,7 +143,7 @@ class Facts(NamedTuple):
         total: The number of tokens in the prompt.
         window: The size of the model's context window in tokens, or None if unknown.
         report: The payload's report.
-        note: A note from rendering: why text origins are unknown, or which roles the chat template omits.
+        note: The renderer's note on why text origins are unknown or which roles the chat template omits.
         tokens_of: The function that counts the tokens in a text.
     """
 
@@ -171,7 +171,7 @@ def cautions_of(facts: Facts) -> tuple[Caution, ...]:
 
 
 def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
-    """Yield one caution for each slot, which describes the slot's first mark."""
+    """Yield one caution for each slot, which quotes the slot's first mark."""
     by_slot: dict[str, list[Mark]] = {}
     for mark in marks:
         by_slot.setdefault(mark.slot, []).append(mark)
@@ -211,7 +211,7 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     if first is None:
         return
     behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
-    # Count each piece separately, because the counts for slots are cached per piece.
+    # Count each piece separately, because counts are cached by text and slot counts use the same pieces.
     tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})

@@ -22,7 +22,7 @@ def unit_of(counter: TokenCounter) -> str:
     return _UNITS.get(type(counter), "tokens")
 
 
-# Argument name (empty if the counter accepts none), module and class for each counter.
+# Maps each counter's name to its argument (empty if it accepts none), its module and its class.
 _COUNTERS: Final = {
     "approximate": ("", "tokens.approximate", "ApproximateTokenCounter"),
     "chars": ("", "tokens.counter", "CharTokenCounter"),
@@ -91,9 +91,9 @@ class CountedOnce:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.count_text = cache(counter.count_text)
-        # A value of None is equivalent to a missing attribute.
+        # Users of the counter treat None like a missing attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """Return the tokens of messages and tools."""
+        """Count the tokens in messages and tools."""
         return self._counter.count(messages, tools) if tools else self._counter.count(messages)

@@ -1,7 +1,7 @@
-"""Computation of the data that views of a prompt display, and comparison of two prompts slot by slot.
+"""Computation of the data that a prompt's views display, and comparison of two prompts slot by slot.
 
 Views display exactly what ``generate_prompt`` returns for the same arguments, except for the values of environment
-variables. Views perform no computation of their own.
+variables. Views only display this data; they compute nothing themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# Name used in budget reports for tokens outside slots, which are the markers in flat text.
+# Name in budget reports for the tokens outside slots; in flat text, these are the markers.
 FRAMING = "framing"
 
 
@@ -63,10 +63,10 @@ class SlotTokens(NamedTuple):
     """The text and token count of a slot in a prompt.
 
     Attributes:
-        name: The slot's name; for text outside slots, ``markers`` in flat text or ``framing`` in a payload.
+        name: The slot's name. Text outside slots is named ``markers`` in flat text and ``framing`` in a payload.
         tokens: The number of tokens.
-        text: The slot's text from all its positions. For history and tools, the text contains one line of JSON for each
-            message or tool. For ``framing``, the text is empty.
+        text: The slot's text, joined from all places where it appears. For history and tools, the text contains one
+            line of JSON for each message or tool. For ``framing``, the text is empty.
     """
 
     name: str
@@ -129,7 +129,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Compute the data that views of a prompt display. References to environment variables are not resolved.
+    """Compute the data that a prompt's views display, without resolving references to environment variables.
 
     Args:
         prompter: The prompter.
@@ -158,7 +158,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     target = limited.target(form, model)
     prompt = limited.fill(*call)
     fitted, trim = limited.fitted(prompt, target)
-    trim = cast("TrimReport", trim)  # with a budget, fitted() always returns a report
+    trim = cast("TrimReport", trim)  # fitted() always returns a report if the prompter has a budget
     sent = target.render(fitted)
     segments: tuple[Segment, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -222,7 +222,7 @@ def _of_text(text: Text) -> Iterable[PromptPiece]:
 
 
 def _of_history(messages: Sequence[Msg]) -> Iterator[PromptPiece]:
-    """Yield the parts of the prompter's own texts in a history, and all other messages as JSON."""
+    """Yield the parts of history messages that were filled from templates, and all other messages as JSON."""
     for filled, group in groupby(messages, lambda each: tuple(filled_texts(each))):
         if filled:
             yield from (piece for text in filled for piece in _of_text(text.origins))
@@ -237,7 +237,7 @@ def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> Promp
 
 
 def _slots(trim: TrimReport, pieces: Sequence[PromptPiece], *, flat: bool) -> tuple[SlotTokens, ...]:
-    """Return the slots in prompt order, followed by an entry for the text outside slots."""
+    """Return each slot's text and tokens in prompt order, followed by an entry for the text outside slots."""
     texts: dict[str, list[str]] = {}
     for slot, text, *_ in pieces:
         texts.setdefault(slot, []).append(text)
@@ -306,7 +306,7 @@ class SlotChange(NamedTuple):
             count for ``framing``, which has no text.
         before: The slot's token count in the first prompt, or 0 if that prompt lacks the slot.
         after: The slot's token count in the second prompt, or 0 if that prompt lacks the slot.
-        lines: A unified diff of the texts without file names, which is empty for equal texts.
+        lines: A unified diff of the slot's texts without file names; empty if the texts are equal.
     """
 
     name: str
@@ -346,7 +346,8 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
         after: The second prompt.
 
     Returns:
-        The prefix, with its end in the second prompt. For payloads, slots are compared in order, without framing.
+        The prefix, and where it ends in the second prompt. For payloads, slots are compared in order and framing is
+        ignored.
     """
     parts = _parts(after)
     one, other = ("".join(text for _, text in each) for each in (_parts(before), parts))
@@ -367,7 +368,7 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
 
 
 def _parts(look: Look) -> list[tuple[str, str]]:
-    """List a prompt's slots and texts in sending order; in a payload, the tools come first."""
+    """List the slots of a prompt with their texts, in sending order; in a payload, the tools come first."""
     given = [(slot, text) for text, slot, _ in look.segments]
     given = given or sorted(((slot.name, slot.text) for slot in look.slots), key=lambda part: part[0] != "tools")
     return [(slot, text) for slot, text in given if text]
@@ -395,7 +396,7 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
     for name in (*names, *dict.fromkeys(around)):
         change = changes.get(name)
         spent, spends = (side[name].tokens if name in side else 0 for side in (one, other))
-        # Framing has no text, so compare the token counts.
+        # Framing has no text, so compare its token counts.
         is_same = change is None and (bool(one[name].text) or spent == spends)
         state: State = "same" if is_same else "changed" if change is None else change.state
         found.append(SlotChange(name, state, spent, spends, () if change is None else change.lines))

@@ -3,7 +3,7 @@
 The templates in ``views/`` define the views, and their Jinja environment escapes all output. This module provides
 filters that make hidden characters visible, and the class :class:`Room`, which limits the size of a view.
 
-Any notebook displays prompts, messages, reports and replies as HTML. To display lists of messages as conversations,
+Notebooks display prompts, messages, reports and replies as HTML. To display lists of messages as conversations,
 load the extension with ``%load_ext lazyprompt.inspect.notebook``; other lists are not affected. This module never
 imports IPython.
 """
@@ -42,21 +42,21 @@ from lazyprompt.tokens.media import CountedMedia, image_size
 
 _T = TypeVar("_T")
 
-# Maximum length of the unfolded start of a text in characters and in lines, and minimum length of a folded rest.
+# Maximum characters and lines of a text to show unfolded, and minimum characters worth folding.
 _OPEN: Final = 4_000
 _OPEN_LINES: Final = 60
 _NOT_FOLDED: Final = 400
-# Costs of a hidden character, an HTML element and a table row, in characters.
+# Characters deducted from the remaining space for a hidden character, an HTML element and a table row.
 _SIGN: Final = 20
 _ELEMENT: Final = 15
 _ROW: Final = 12 * _ELEMENT
 # Maximum length of a displayed name.
 _NAME: Final = 80
-# Number of different colors for slots.
+# Number of slot colors in the stylesheet.
 _HUES: Final = 8
-# Image types without executable content.
+# Image types that can't contain scripts.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-# Maximum number of pixels, because a small file may encode an image that is too large for a browser.
+# Maximum number of pixels in an image; a small file can contain more pixels than a browser can handle.
 _MOST_PIXELS: Final = 40_000_000
 # The last two code points of each Unicode plane, which are noncharacters.
 _LAST_OF_PLANES: Final = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
@@ -128,7 +128,7 @@ class Flow(NamedTuple):
         head: The runs that are always visible.
         rest: The folded runs, which become visible after a click.
         more: The length of the folded runs.
-        left: The length of the truncated text.
+        left: The length of the omitted end of the text.
     """
 
     whole: int
@@ -143,7 +143,7 @@ class Room:
     """The remaining space in a view, which limits the size of a notebook.
 
     Attributes:
-        signs: The remaining number of characters, from which HTML elements also deduct a cost.
+        signs: The remaining number of characters; each HTML element also counts as several characters.
         pictures: The remaining number of image bytes.
     """
 
@@ -162,7 +162,7 @@ class Room:
         return Flow(whole, head, rest, more, whole - shown - more)
 
     def fill(self, items: Iterable[_T], macro: Callable[[_T], Markup], cost: int) -> list[Markup]:
-        """Render each item with a macro until the space is used up."""
+        """Render items with a macro until no space remains, deducting a cost for each item."""
         shown: list[Markup] = []
         for item in items:
             if self.signs <= 0:
@@ -188,7 +188,7 @@ class Room:
         kind = sniff_type(content[:64])
         try:
             size = image_size(CountedMedia("image", data=content)) if kind in _PICTURES else None
-        except MissingExtraError:  # an image with unknown dimensions could freeze the page
+        except MissingExtraError:  # the image's dimensions are unknown, and a large image could freeze the page
             return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
@@ -215,7 +215,7 @@ def _length(runs: Iterable[Run]) -> int:
 
 
 def _fold(text: str) -> int:
-    """Return the index where a text should be folded, or the text's length if the rest is short."""
+    """Return the index at which a text is folded, or the text's length if the rest is too short to fold."""
     beginning = text[:_OPEN]
     lines = beginning.split("\n", _OPEN_LINES)
     place = len(beginning) - len(lines[-1]) if len(lines) > _OPEN_LINES else _OPEN
@@ -232,7 +232,7 @@ def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Split a text into pieces, and yield each piece with True if it is a character to escape."""
+    """Split a text, and yield pairs of a piece and True if the piece is a single character to escape."""
     for piece, is_sign in split_hidden(text):
         if is_sign or piece.isascii():
             yield piece, is_sign
@@ -269,7 +269,7 @@ def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequen
             look, title = f"{look} lp-open", f"{title}, not trusted"
         if is_mark:
             look, title = f"{look} lp-mark", f"{title}; neutralised"
-        # Display a slot's number only once per occurrence.
+        # Omit the slot's number for pieces of the same segment after the first.
         yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
         is_behind_mark = is_mark
 
@@ -289,7 +289,7 @@ def _environment() -> Environment:
         "joined": Markup().join,
         "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
-        # Returns one line of text with hidden characters escaped.
+        # Puts a text on one line and escapes its hidden characters.
         "plain": lambda value: _NO_TEXT.sub(lambda sign: code_point(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
@@ -311,7 +311,7 @@ class Formatter(Protocol):
     """IPython's HTML formatter."""
 
     def for_type(self, typ: type, func: Shows | None = None, /) -> Shows | None:
-        """Register a function for a type, and return the function registered before."""
+        """Register a function for a type, and return the previously registered function."""
         ...
 
     def pop(self, typ: type, default: None, /) -> Shows | None:
@@ -342,7 +342,7 @@ _TYPES: Final = (list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class _Conversations:
-    """Displays lists of messages as conversations, and passes other lists to the previously registered function."""
+    """A display function for lists of messages, which passes other lists to the previously registered function."""
 
     before: Shows | None
 
@@ -351,7 +351,7 @@ class _Conversations:
             try:
                 return messages_html(cast("list[Msg]", [*given]))
             except HistoryError:
-                # A list of dicts with roles that are not valid messages is displayed like any other list.
+                # These dicts have roles but are not valid messages, so display them like any other list.
                 pass
         return self.before(given) if self.before else None
 

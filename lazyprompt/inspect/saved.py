@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
-# Keys that contain the payload in batch file lines and in DashScope's native requests.
+# The keys of the payload within batch file lines and DashScope's native requests.
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
-# Keys that identify a single provider's payloads.
+# Maps a payload key to the provider to try first if the payload contains the key.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}
-# Keys that contain a separate system text, in the order used by `countable`.
+# Payload keys for a separate system prompt, in the order that `countable` uses.
 _APART: Final = ("system", "instructions", "system_instruction")
 _KINDS: Final[dict[type, str]] = {str: "a text", int: "a number", float: "a number", bool: "a boolean"}
 
@@ -102,7 +102,7 @@ def _parsed(text: str) -> object:
 
 
 def _payload_in(given: object) -> JsonObject | list[object]:
-    """Return the payload within a JSON value.
+    """Return the payload from a JSON value, which can be a batch file line.
 
     Raises:
         FormatError: The value is neither an object nor a list.
@@ -121,7 +121,7 @@ def _payload_in(given: object) -> JsonObject | list[object]:
 
 
 def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, JsonObject]:
-    """Convert a value to a payload for a provider, together with the provider's profile.
+    """Return a provider's profile, and a value converted to this provider's payload.
 
     Raises:
         FormatError: The value is not a payload for this provider.
@@ -136,7 +136,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 
 
 def _countable(payload: JsonObject) -> JsonObject:
-    """Return the payload without invalid tools, with the system text under its canonical key."""
+    """Return the payload without invalid tools, and with the system prompt under a key that `countable` reads."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
     # Google's API accepts both spellings of the key.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
@@ -147,7 +147,7 @@ def _are_objects(value: object) -> bool:
 
 
 def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
-    """Return the first provider whose rules a payload meets.
+    """Return the profile of the first provider whose rules a value meets, and the value as its payload.
 
     Raises:
         FormatError: The payload meets no known provider's rules.

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-# Standard terminal colors, which users can configure, in order of assignment to slots.
+# Colors in the order in which slots get them; users can configure these standard terminal colors.
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
-# Symbols used without color for the start of a line, a continued line and untrusted text.
+# Symbols in uncolored output for the start of a line, a continued line and untrusted text.
 _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
-# Maximum width in columns of a bar, and of a line in a pipe.
+# Maximum widths, in columns, of a bar and of a line in output that is not a terminal.
 _BAR = 24
 _PIPE = 100_000
 # Styles for neutralised or escaped characters, and for untrusted text.
@@ -48,7 +48,7 @@ _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
-    """Return the printable text of a flat prompt, which is byte-exact unless the output is a terminal or colored.
+    """Return the text to print for a flat prompt, unchanged if the output is neither a terminal nor colored.
 
     In a terminal, control characters are escaped. With color, each slot is colored, untrusted text is underlined, and a
     legend is appended.
@@ -141,7 +141,7 @@ def _styles(slots: Iterable[str]) -> Mapping[str, str]:
 
 
 def _title(look: Look) -> Text:
-    """Return the title line with the prompt's title, format, model and size."""
+    """Return a heading with the prompt's title, format, model and size."""
     tokens = f"{look.total:,} {look.unit}"
     if look.window is not None:
         tokens = f"{look.total:,} of {look.window:,} {look.unit}, {look.total / look.window:.0%}"
@@ -160,7 +160,7 @@ def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[
 
 
 def _by_line(segments: Iterable[Segment]) -> Text:
-    """Return a flat prompt without color, where each line of output contains text from one slot only."""
+    """Return a flat prompt without color, split into lines that each contain text from only one slot."""
     found = [*segments]
     width = max((cell_len(visible(slot)) for _, slot, _ in found), default=0)
     lines: list[str] = []
@@ -211,7 +211,7 @@ def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
 
 
 def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
-    """Return a table with the tokens in the training sample, which marks the trained tokens."""
+    """Return a table of the tokens in the training sample, with a column that marks the trained tokens."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("#", "ID", "MESSAGE"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -227,7 +227,7 @@ def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
 
 
 def _changes(look: Look) -> Text:
-    """Return the budget's report and the payload's report, excluding losses because they are listed as cautions."""
+    """Return the reports of the budget and the payload, without losses, which are already listed as cautions."""
     lines: list[str] = []
     if look.trim is not None:
         lines.append(f"budget: {look.trim}")
@@ -276,11 +276,11 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         no_color=not colored,
         legacy_windows=False,
         highlight=False,
-        # rich keeps the environment from its import, which the datasets package replaces with a copy.
+        # By default, rich uses the os.environ from its own import, which the datasets package replaces with a copy.
         _environ=os.environ,
     )
     for part in parts:
-        # With soft_wrap, the terminal wraps long lines, so that copying a line doesn't insert line breaks.
+        # With soft_wrap, the terminal wraps long lines instead of rich, so a copied line contains no line breaks.
         text = part.plain if isinstance(part, Text) else None
         console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
     return file.getvalue()
