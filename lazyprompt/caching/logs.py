@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     Object = dict[str, Any]
 
-# Keys that contain the payload in CallLog lines and in OpenAI, Anthropic and Gemini batch files.
+# The keys of the payload within CallLog lines and within OpenAI, Anthropic and Gemini batch files.
 _PAYLOADS = ("payload", "body", "params", "request")
 _NANOSECONDS = 1e9
-# Maximum time that is read as seconds; larger values are nanoseconds.
+# Maximum value of a time in seconds; larger values are in nanoseconds.
 _MOST_SECONDS = 1e14
 # Keys of OTLP values that need no conversion.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
@@ -30,8 +30,8 @@ def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptC
     """Read the calls in a log lazily.
 
     Each line is a JSON object: a line from :class:`lazyprompt.CallLog`, a payload, an OpenAI, Anthropic or Gemini batch
-    request, or an OpenTelemetry span. An object can also span several lines, alone, in sequence, in a list or in OTLP's
-    structure. Spans for operations other than model calls are skipped.
+    request, or an OpenTelemetry span. The log can also contain objects that span several lines: a single object,
+    several in sequence, a list, or OTLP's structure. Spans for operations other than model calls are skipped.
 
     Args:
         file: The path of the log, or an iterable of its lines.
@@ -150,7 +150,7 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
 
 
 def _content(message: Object) -> str | list[Object]:
-    """Return a message's parts as content, with a single text part as a string."""
+    """Convert a message's parts to OpenAI content; a single text part becomes a string."""
     parts: list[Object] = message.get("parts") or []
     blocks = [
         {"type": "text", "text": str(part.get("content", ""))} if part.get("type") == "text" else part for part in parts
@@ -166,7 +166,7 @@ def _parse_list(value: Any) -> list[Object]:  # noqa: ANN401 - a span attribute
 
 
 def _attributes(given: Object | list[Object]) -> Object:
-    """Return attributes as a dict, converting the key-value pairs used by OTLP."""
+    """Return attributes as a dict, converting OTLP's list of key-value pairs."""
     if isinstance(given, dict):
         return given
     return {each["key"]: _value(each.get("value") or {}) for each in given}
@@ -184,7 +184,7 @@ def _value(value: Object) -> object:
 
 
 def _time(value: object) -> float | None:
-    """Return a time in seconds, converted from seconds, nanoseconds or ISO 8601."""
+    """Convert a time in seconds, nanoseconds or ISO 8601 to seconds; return None for any other value."""
     if isinstance(value, str):
         value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
     if not isinstance(value, int | float):

@@ -26,10 +26,10 @@ class PrefixChange(NamedTuple):
     Attributes:
         message: The message index in the later prompt, or None if the difference is outside the messages, such as in
             the tools.
-        slot: The slot, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal the slot.
+        slot: The slot that changed, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal it.
         reason: The cause of the difference, which is the budget, a provider rule or the caller.
-        thoughts: The number of signed reasoning blocks after the difference, which become invalid. Anthropic may reject
-            a request with invalid blocks, whereas OpenAI ignores them.
+        thoughts: The number of signed reasoning blocks that the difference invalidates, because they follow it.
+            Anthropic may reject a request with invalid blocks, whereas OpenAI ignores these blocks.
     """
 
     message: int | None
@@ -52,8 +52,8 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     Args:
         previous: The earlier prompt, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record or a
             :class:`PromptCall`.
-        next: The later prompt in the same conversation. A payload from a formatter includes a report that reveals more
-            causes.
+        next: The later prompt in the same conversation. If it is a payload from a formatter, its report helps to find
+            the cause.
 
     Returns:
         The first difference, or None if the prompt extends the earlier prompt. Cache breakpoints are ignored.
@@ -67,7 +67,7 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     if shared == len(before.text):
         return None
     at = min(shared, len(after.text) - 1)
-    # If a part was removed, the later prompt ends there or continues with a message.
+    # Prefer a part outside the messages: if it was removed, only the earlier prompt contains it.
     parts = (before.part_at(shared), *([after.part_at(at)] if at == shared else []))
     part = min(parts, key=lambda each: each.message is not None)
     slots = [slot for start, slot in after.slots if start <= at]

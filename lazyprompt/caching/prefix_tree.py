@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEP = 1_000
-# Maximum length of a word whose first letters two texts may share by chance.
+# Maximum length of a word that is compared from its start, because two words may share first letters by chance.
 _WORD = 30
-# Number of characters to compare in a later call.
+# Number of characters to compare with a later call, starting at the word that differs.
 _BEHIND = 2_000
 
 
@@ -24,8 +24,8 @@ class Edge:
         text: The edge's text.
         call: The index of the last call that contains the whole edge.
         time: The time of the last call that contains the whole edge.
-        ends: The calls whose text ends in this edge, keyed by text length.
-        tokens: The token counts up to the end of each part, keyed by index in the whole text.
+        ends: The indices of the calls whose text ends in this edge, keyed by text length.
+        tokens: The token count up to the end of each part, keyed by the part's end index in the whole text.
         children: The child edges, keyed by first character.
     """
 
@@ -41,7 +41,7 @@ class Edge:
         """Split the edge in two.
 
         Args:
-            at: The index in the edge's text.
+            at: The index in the edge's text where the edge is split.
             index: The index of the same position in the whole text.
         """
         rest = Edge(self.text[at:], self.call, self.time)
@@ -60,7 +60,7 @@ class PrefixMatch(NamedTuple):
         length: The length of the prefix in characters.
         path: The edges that make up the prefix.
         call: The index of the last call with this prefix, or None if no call has it.
-        behind: The text of the last call after the prefix, which is empty if the whole call is shared.
+        behind: The text that follows the prefix in that call; empty if the whole call is shared.
     """
 
     length: int
@@ -69,7 +69,7 @@ class PrefixMatch(NamedTuple):
     behind: str
 
     def tokens_at(self, index: int) -> int | None:
-        """Return the token count up to an index if an earlier call counted it, or None."""
+        """Return the token count up to an index, or None if no earlier call was counted up to this index."""
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
@@ -112,7 +112,7 @@ class PrefixTree:
 
         Args:
             text: The text.
-            now: The time of the text's call.
+            now: The time of the call that contains the text.
             lifetime: The number of seconds after which an unused text no longer matches; None means no limit.
         """
         edge, at, path = self._root, 0, list[Edge]()
@@ -144,14 +144,13 @@ class PrefixTree:
             text: The text.
             call: The call's index.
             now: The call's time.
-            tokens: The number of tokens up to each index.
+            tokens: The token counts up to the end of each part, keyed by end index.
         """
         self.time = _later(self.time, now)
         edge, at, path = self._root, 0, list[Edge]()
         while at < len(text):
             child = edge.children.get(text[at])
             if child is None:
-                # Extend an edge that has no children; otherwise, add a child.
                 if path and not edge.children:
                     edge.text += text[at:]
                 else:
@@ -193,5 +192,5 @@ def _later(one: float | None, other: float | None) -> float | None:
 
 
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
-    """Return True if a lifetime has expired, or False if any value is unknown."""
+    """Return True if a lifetime has expired; if any of the values is unknown, return False."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime

@@ -1,4 +1,4 @@
-"""Conversion of a call to one text in the order in which a cache reads it."""
+"""Conversion of a call to a single text, with its parts in the order in which a cache reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# Control characters that separate the parts of a call and don't occur in prompts.
+# Control characters that mark the parts of a call in its text; prompts don't contain these characters.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
@@ -114,7 +114,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # OpenAI's format is the same for all models, and passing a model would require a known family.
+            # OpenAI's format doesn't depend on the model, and a model of an unknown family would raise an error.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
@@ -138,7 +138,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
 
 
 def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
-    """Return the texts and slots in the system part, followed by the texts and slots in the user turn."""
+    """Return two lists of pairs of a text and its slot: one for the system part and one for the user turn."""
     system = prompter.made_of.system if prompt.system is None else prompt.system
     own = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
     joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
@@ -156,7 +156,7 @@ class CallText:
 
     Attributes:
         parts: The parts of the text, in order.
-        slots: The slots, each with the index of its first character; empty if unknown.
+        slots: Pairs of a slot's start index and the slot, in order; empty if the slots are unknown.
         past: The index after the last response or tool result in the conversation.
         messages: The number of messages.
         overhead: The number of tokens in a call without messages.
@@ -196,7 +196,7 @@ class CallText:
 
         Args:
             payload: The payload.
-            spans: The texts and slots in the payload's system text and last turn, if known.
+            spans: The pairs of a text and its slot in the payload's system text and in its last turn, if known.
         """
         counter = self._counter
         self.overhead = counter.count([])
@@ -280,7 +280,7 @@ class CallText:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield all slots, locating known texts at the start of the system text or at the end of the whole text."""
+        """Yield each slot's start index and name; known texts start the system text or end the whole text."""
         system, user = spans
         last = len(self.parts) - 1
         first = next((at for at, part in enumerate(self.parts) if part.slot == "system"), None)

@@ -17,9 +17,9 @@ class CachedCall(NamedTuple):
     Attributes:
         total: The number of tokens in the call.
         read: The number of tokens read from the cache.
-        shared: The number of tokens shared with the compared earlier call, which is also the index of the first
+        shared: The number of tokens shared with the earlier call in ``compared``, which is also the index of the first
             differing token.
-        compared: The index of the compared earlier call, or None if there is none.
+        compared: The index of the earlier call used for comparison, or None if there is none.
         conversation: The id of the call's conversation, if known.
     """
 
@@ -36,7 +36,7 @@ class CachedCall(NamedTuple):
 
 
 class Break(NamedTuple):
-    """A difference between a call and an earlier call that invalidated cached tokens.
+    """A cache break: a difference from an earlier call that invalidated cached tokens.
 
     Attributes:
         call: The index of the call.
@@ -48,7 +48,7 @@ class Break(NamedTuple):
         after: The current call's text around the difference, with secrets masked.
         lost: The number of cached tokens that must be computed again.
         advice: Advice for avoiding the break.
-        thoughts: The number of signed reasoning blocks after the difference, which become invalid.
+        thoughts: The number of signed reasoning blocks that the difference invalidates, because they follow it.
     """
 
     call: int
@@ -101,7 +101,7 @@ class CacheReport:
 
     @property
     def slots(self) -> dict[str, int]:
-        """The number of tokens lost by slot, largest first, with ``message N`` where the slot is unknown."""
+        """The number of lost tokens, keyed by slot, or by ``message N`` if the slot is unknown; largest first."""
         lost: dict[str, int] = {}
         for each in self.breaks:
             lost[each.where] = lost.get(each.where, 0) + each.lost

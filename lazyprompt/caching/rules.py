@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     _T = TypeVar("_T")
-    # Values keyed by model-name pattern; the first match applies.
+    # Pairs of a model-name pattern and a value; the first pattern that matches applies.
     ByModel: TypeAlias = "tuple[tuple[str, _T], ...]"
 
 _MINUTES = 60.0
@@ -29,15 +29,15 @@ class CacheRules:
     """A provider's rules for caching prompt prefixes. Create variants with ``dataclasses.replace``.
 
     Args:
-        name: The provider or server.
+        name: The name of the provider or server.
         source: The URL of the provider's documentation.
         date: The date when the documentation was last checked.
-        form: The provider's ``format`` argument for ``generate_prompt``.
-        least: The minimum number of cached tokens, keyed by model-name pattern; the first match applies.
+        form: The ``format`` argument of ``generate_prompt`` for this provider.
+        least: Pairs of a model-name pattern and the minimum number of cached tokens; the first match applies.
         step: The increment in tokens by which a cached prefix grows.
         lifetime: The number of seconds that an unused prefix stays cached, or None if unpublished.
         unknown: The rules that are unpublished or not simulated, each with the assumption made instead.
-        others: Separate rules for specific models, keyed by model-name pattern.
+        others: Pairs of a model-name pattern and separate rules for these models.
     """
 
     name: str

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import TokenCounter
 
-# Numbers of characters around a change to display, and to search for secrets.
+# Numbers of characters to display before and after a difference.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
+# Numbers of characters to search for secrets before and after a difference.
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# Maximum number of characters in a token on each side of an index.
+# Number of characters on each side of an index in which to look for a token that crosses the index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
-# Descriptions of the parts of a call besides messages, and the slots that contain no runtime value.
+# Maps the parts of a call besides messages to their descriptions in advice.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
+# Slots that advice never suggests moving after the history.
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
 _TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
 
@@ -45,8 +47,8 @@ def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCou
     """Simulate a prompt cache and report each change that caused a cache miss.
 
     Each call is compared with the earlier call that shares the longest prefix within the lifetime. If calls have
-    conversation ids, only calls in the same conversation are compared. The first call in a conversation is never a
-    break. Without ids, a call that differs only after its last response is treated as a first call.
+    conversation ids, only calls in the same conversation are compared. The first call in a conversation never counts
+    as a break. Without ids, a call that differs only after its last response is treated as a first call.
 
     Args:
         calls: Payloads, :class:`~lazyprompt.Rendered` prompts, module records, or :class:`PromptCall` objects for
@@ -153,7 +155,7 @@ def _break(at: int, reading: CallText, own: PrefixMatch, earlier: _Cached, lost:
 
 
 class _Tokens:
-    """Token counts up to each index in a call's text, which reuse the counts of shared parts."""
+    """The token counts up to any index in a call's text; parts shared with an earlier call reuse its counts."""
 
     def __init__(self, reading: CallText, match: PrefixMatch, counter: TokenCounter) -> None:
         self._reading, self._counter = reading, counter
@@ -214,7 +216,7 @@ def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
 
 
 def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
-    """Return one line each from the earlier and the current text, around the first difference."""
+    """Return the lines of the earlier and the current text around the first difference, with secrets masked."""
     begin = max(part.begin, own.length - _SEARCHED, 0)
     key = text.rfind(_PRIVATE_KEY, part.begin, begin)
     begin = begin if key < 0 else key
