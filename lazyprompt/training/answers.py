@@ -1,4 +1,4 @@
-"""Locates the response in a training sample, which is the label, a message or the last turn in the history."""
+"""Location of the response in a training sample: the label, a message or the last turn in the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Split the last turn off a history if it is an assistant message without tool calls."""
+    """Split the response off a history that ends with an assistant message without tool calls."""
     past = History.of(history)
     if not _is_answered(past):
         return history, None
@@ -24,7 +24,7 @@ def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg |
 
 
 def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
-    """Split a prompt with a response into the prompt alone and the response.
+    """Separate the response from a prompt that contains it, and return the prompt and the response.
 
     Args:
         prompt: The prompt.

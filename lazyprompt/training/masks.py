@@ -1,4 +1,4 @@
-"""Masks that exclude text inside a response from the loss, selected by patterns or a function."""
+"""Masks, which are patterns or functions that select text inside a response to exclude from the loss."""
 
 from __future__ import annotations
 

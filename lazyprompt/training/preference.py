@@ -1,4 +1,4 @@
-"""Preference pairs, which contain two responses to the same prompt, exported for TRL's trainers.
+"""Preference pairs of two responses to the same prompt, and their export for TRL's trainers.
 
 TRL documents the formats in "Dataset formats and types". The ids are compatible with the collators
 ``DataCollatorForPreference`` in ``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py``, and
@@ -41,14 +41,14 @@ class UnpairedFeatures(TypedDict):
 
 
 class RewardFeatures(TypedDict):
-    """The input for TRL's reward-model collator, with the ids of the prompt followed by each response."""
+    """The input for TRL's reward-model collator; each list contains the ids of the prompt and one response."""
 
     chosen_ids: list[int]
     rejected_ids: list[int]
 
 
 class _Ids(NamedTuple):
-    """The token ids of a sample, with the range that is included in the loss."""
+    """The token ids of a sample, and the range of ids that is included in the loss."""
 
     ids: list[int]
     start: int

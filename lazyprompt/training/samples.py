@@ -1,4 +1,4 @@
-"""Fine-tuning samples with the flat text of a conversation, the parts to train on, and exports for trainers.
+"""Fine-tuning samples, which contain a conversation's flat text and the parts to train on, and their exports.
 
 The trained text consists of the assistant's text and the markers that end each assistant turn. Rendering records these
 parts, so the text is never searched for them.
@@ -41,7 +41,7 @@ IGNORED = -100
 _SPACE = "\u0120"
 
 
-# Responses to train on; a function receives each message with its index and returns True to include it.
+# Responses to train on. A function receives a message's index and the message, and returns True to include it.
 Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
@@ -114,7 +114,7 @@ class TrainingSample:
         tools: The tools as OpenAI dicts.
         masked: The character ranges in trained parts that are excluded from the loss.
         unmatched: The mask's patterns that match in no response.
-        part_messages: For each part, the index of its message, or None for markers, for tools and if it is unknown.
+        part_messages: For each part, the index of its message, or None for markers, tools and unknown messages.
     """
 
     parts: tuple[str, ...]
@@ -178,7 +178,7 @@ class TrainingSample:
             tokenizer: A tokenizer from the tokenizers or tiktoken package, or a fast tokenizer from transformers.
 
         Returns:
-            The ids, the labels, and the tokens that cross a boundary of trained text.
+            The ids, the labels, and the indices of tokens that cross a boundary of trained text.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
@@ -291,11 +291,11 @@ def _places(encoded: Encoded, text: str, tokenizer: TokenizerLike) -> Iterator[S
         done = max(done, end)
 
 
-# Advice for formats that include either every response in the loss or none.
+# Alternatives that error messages suggest if a format can't express a sample.
 _TRAIN_ALL = 'pass train="all"; with mask_history set, LLaMA-Factory then trains on the last response only'
 _SHAREGPT = "export it as sharegpt"
 _OPENAI = "export it as openai; with assistant_only_loss=True, TRL trains on the assistant messages in this format"
-# Message keys that LLaMA-Factory's formats can express; tool results are matched to calls by order.
+# Message keys that LLaMA-Factory's formats can express or, like tool_call_id, don't need.
 _KEYS = {"role", "content", "weight", "tool_calls", "tool_call_id"}
 _SPEAKERS = {"user": "human", "assistant": "gpt", "tool": "observation"}
 
@@ -305,7 +305,7 @@ def _refuse(form: str, what: str, instead: str) -> NoReturn:
 
 
 def _copies(sample: TrainingSample) -> list[JsonObject]:
-    """Return copies of the messages without weights, because ``trained_messages`` replaces them."""
+    """Return copies of the messages without the key ``weight``, which ``trained_messages`` replaces."""
     return [
         checked_object({key: value for key, value in message.items() if key != "weight"}, "messages", FormatError)
         for message in sample.messages
@@ -336,7 +336,7 @@ def _alpaca(sample: TrainingSample) -> JsonObject:
     values: list[Json] = [turn.value for turn in turns]
     *history, (instruction, output) = zip(values[0::2], values[1::2], strict=True)
     if not instruction and not history:
-        # AlpacaPrompter's documented output has an empty user turn and puts the instruction in the system text.
+        # In AlpacaPrompter's documented output, the user turn is empty and the instruction is the system text.
         system, instruction = "", system
     pairs: list[Json] = [[*pair] for pair in history]
     return {"instruction": instruction, "input": "", "output": output, "system": system, "history": pairs}
@@ -375,7 +375,7 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
             system = _text(message, form, where)
             continue
         if role == "assistant" and not turns and index + 1 == len(sample.messages):
-            # If the prompt has no other text, the instruction becomes the user turn.
+            # If only a system message precedes the response, the system text becomes the user turn.
             system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
             _refuse(form, f"the role {role!r} of {where} in this position", "alternate between user and assistant")
@@ -444,7 +444,7 @@ def _trl_text(sample: TrainingSample) -> JsonObject:
     if not spans:
         _refuse(form, "a conversation without trained text", "omit this sample")
     (start, end), *others = spans
-    # If whitespace follows the response, TRL doesn't recognise the end-of-text token at its end.
+    # Omit whitespace after the response; otherwise, TRL wouldn't recognise the end-of-text token before it.
     if others or text[end:].strip():
         _refuse(form, "untrained text after trained text", "use features()")
     return {"prompt": text[:start], "completion": text[start:end]}
@@ -470,7 +470,7 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
         For each message, True if it is included in the loss.
 
     Raises:
-        FormatError: The selection is unknown.
+        FormatError: ``train`` is neither a known value nor a function.
     """
     known = ("last", "all")
     if not callable(train) and train not in known:
