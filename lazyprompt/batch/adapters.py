@@ -1,13 +1,14 @@
-"""Functions that render the rows of Ray Data and Hugging Face datasets as columns.
+"""Functions that render Ray Data and Hugging Face datasets by adding columns for the lines and errors.
 
-Rendering adds two columns to a table: ``line``, a row's output line without its newline, and ``error``, the reason why
-the row has no line. An invalid row never stops the job. The plan is pickled and sent to each worker once.
+Rendering adds the columns ``line`` (a row's output line without its newline) and ``error`` (the reason why the row has
+no line). An invalid row never stops the job. The plan is pickled and sent to each worker once.
 
 A worker receives a block of the table and doesn't know the row numbers in the whole table. If the line format includes
-row names, each row therefore needs a value in the id column. Only Hugging Face datasets pass row indices.
+row names, each row therefore needs a value in the id column. Hugging Face datasets are the exception, because they can
+pass row indices.
 
-Ray Data passes blocks as Arrow tables instead of pandas frames: pandas converts an integer column with a missing value
-to floats, and 7 would be rendered as 7.0.
+Ray Data is configured to pass blocks as Arrow tables, because pandas converts an integer column with a missing value to
+floats, so that 7 would be rendered as 7.0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NEW_COLUMNS = ("line", "error")
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _NewColumns: TypeAlias = "dict[str, list[str | None]]"
-# A pyarrow table or record batch; pyarrow is not imported in this module.
+# A pyarrow table or record batch; its type is Any because this module doesn't import pyarrow.
 _Frame: TypeAlias = Any
 
 
@@ -116,7 +117,7 @@ def columns_map(plan: RowPlan) -> ColumnLines:
 
 
 def _render_without_index(plan: RowPlan, columns: _Table) -> _NewColumns:
-    """Render rows without default names: row numbers would repeat in each block of a table."""
+    """Render rows without default names, because row numbers would start at 1 again in each block of a table."""
     made = render_columns(plan, columns)
     for at, error in enumerate(made["error"]):
         if error is not None:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
-# The parts of a row other than slot values.
+# The parts of a row other than slot values and the user's text.
 _ROLES = ("history", "tools", "label", "id")
 _NO_SLOTS = "the prompt has no slots, so each row needs an input"
 # Column names for conversations in common training datasets.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
-# The types of prompt file inputs that never accept text.
+# The types of prompt file inputs whose values are never text.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
 # The type names of pandas.NA and pandas.NaT, pandas' missing values other than NaN.
 _MISSING_TYPES = frozenset({"NAType", "NaTType"})
@@ -46,9 +46,9 @@ class Cells:
         tools: The column that contains the tools; None if a slot uses that column.
         label: The column that contains the target response.
         id: The column that contains the row's name.
-        has_defaults: True if slots may be missing, as in prompt files, which check their inputs themselves.
-        typed: The slots whose values are not text; a text value, as in CSV, is parsed as JSON.
-        named: The parts whose column the caller set, each with its column.
+        has_defaults: True if slots may be missing; a prompt file has default values and checks its inputs itself.
+        typed: The slots whose values are not text; a text value, such as one from CSV, is parsed as JSON.
+        named: The columns that the caller set, keyed by slot or part.
         needed: The slots without a default value.
         has_user_text: True if the prompt contains user text even without an input.
     """
@@ -114,7 +114,7 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                # Keep invalid JSON as text, which the prompt file rejects with its own error.
+                # Keep invalid JSON as text; the prompt file then rejects it with its own error.
                 with suppress(ValueError, RecursionError):
                     value = _json(value)
             if value is not None:
@@ -135,7 +135,7 @@ class Cells:
     def missing_in(self, columns: Row) -> str | None:
         """Return the reason why no prompt can be rendered from a table, or None.
 
-        Either a column is missing, or no column provides the user's text while other columns are unused.
+        The reason is a missing column, or that no column provides the user's text although some columns are unused.
 
         Args:
             columns: A mapping with the table's column names as keys; its values are ignored.
@@ -154,7 +154,7 @@ class Cells:
         )
 
     def _without_user_text(self, columns: Row) -> str | None:
-        """Return an error message if no column provides the user's text while other columns are unused, or None."""
+        """Return an error message if some columns are unused but none provides the user's text, or else None."""
         if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
             return None
         if not (unused := [name for name in columns if name not in self.used]):
@@ -183,12 +183,12 @@ class Cells:
 
     @property
     def used(self) -> frozenset[str]:
-        """The columns that are used for the prompt."""
+        """The names of the columns that are read from each row."""
         own = (*self.slots.values(), self.input, self.history, self.tools, self.label, self.id)
         return frozenset(column for column in own if column is not None)
 
     def unused(self, row: Row) -> tuple[str, ...]:
-        """Return the columns with conversations, media or tools that the prompt doesn't use."""
+        """Return the names of unused columns that contain conversations, media or tools."""
         return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in self.used and row.get(name))
 
     def label_of(self, row: Row) -> str | Mapping[str, object] | None:
@@ -211,7 +211,7 @@ class Cells:
         )
 
     def rating_of(self, row: Row) -> bool | None:
-        """Return the KTO rating, which is a label of true or false, or None if the label is not a rating."""
+        """Return the label if it is a KTO rating (true or false), or None otherwise."""
         given = cell(row, self.label)
         return given if isinstance(given, bool) else None
 
@@ -225,7 +225,7 @@ class Cells:
         return None if given is None or given == "" else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """Return a test row with text in each part except history, tools and name."""
+        """Return a trial row with placeholder text for each part except history, tools and name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
@@ -270,7 +270,7 @@ def _describe_missing(slot: str, column: str, row: Row, owner: str = "the row ha
 
 
 def _parse(value: object, column: str | None, error: type[LazyPromptError]) -> object:
-    """Return a list column's value; text, as in CSV, is parsed as JSON."""
+    """Return the value of a column that contains lists; a text value, such as one from CSV, is parsed as JSON."""
     try:
         return _json(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:

@@ -1,8 +1,8 @@
-"""Formats for output lines, with the rules of the services that read them, and functions that write JSON lines.
+"""Formats for output lines, limits of the services that read these lines, and functions that write JSON lines.
 
 - ``flat`` contains the row's name and its flat prompt.
 - Each provider's format contains the row's name and its payload.
-- ``...-batch`` formats produce request files for batch services. Each cites the source of its rules.
+- ``...-batch`` formats produce request files for batch services; each format cites the page that documents its limits.
 - ``train-...`` formats produce training data, which :mod:`lazyprompt.training.samples` writes.
 """
 
@@ -31,9 +31,9 @@ class FileLimits(NamedTuple):
 
     Attributes:
         requests: The maximum number of lines; None for no limit.
-        bytes: The maximum size in bytes. One MB in a service's documentation is taken as 1,000,000 bytes.
+        bytes: The maximum file size in bytes. If a service documents this limit in MB, 1 MB counts as 1,000,000 bytes.
         line_bytes: The maximum size of one line, in bytes.
-        source: The page that documents these limits.
+        source: The URL of the page that documents these limits.
     """
 
     requests: int | None = None
@@ -60,13 +60,13 @@ class BatchForm:
         fields: The constant fields between the name and the prompt.
         body_key: The key for the prompt; ``""`` if the prompt is the whole line.
         sample: The format of a training sample (see ``TrainingSample.export``); ``""`` for a prompt.
-        has_model: True if the prompt's body includes the model name.
-        needs: The required fields in a line's body that prompters don't set.
+        has_model: True if each request includes the model name.
+        needs: The fields that the service requires in each request, but that prompters don't set.
         api: The API for a prompt file's request (see ``Prompty.request``); ``""`` if a line contains only a payload.
-        ids: The pattern that row names must match.
-        limits: The limits for one file.
-        change: A function that converts a payload for the provider's client to a payload for a request file.
-        hosted: True if the service is hosted even though its format is the one for a local server.
+        ids: The pattern that row names must match; None for any name.
+        limits: The limits for one output file.
+        change: A function that converts a payload from the client's format to the format of a request file.
+        hosted: True for a hosted service that uses the format of a local server.
     """
 
     name: str
@@ -103,7 +103,7 @@ class BatchForm:
 
         Args:
             name: The row's name.
-            body: The prompt in the provider's or the training sample's format.
+            body: The prompt in the provider's format, or the training sample.
         """
         if not self.body_key and isinstance(body, dict):
             return body
@@ -123,7 +123,7 @@ def _to_gemini_file(body: JsonObject) -> JsonObject:
 
 
 def _openai_batch(name: str, provider: str, url: str, limits: FileLimits, api: str = "chat") -> BatchForm:
-    """Return OpenAI's batch format, which other services have adopted, for a provider."""
+    """Return a provider's version of OpenAI's batch format, which several services have adopted."""
     return BatchForm(
         name,
         provider,
@@ -161,7 +161,7 @@ _BATCHES = (
         limits=FileLimits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
         change=_to_gemini_file,
     ),
-    # Alibaba's service expects OpenAI's format instead of DashScope's. vLLM serves the same models in that format.
+    # Alibaba's batch service expects OpenAI's format instead of DashScope's, so requests are written as for vLLM.
     replace(
         _openai_batch(
             "dashscope-batch",
@@ -217,7 +217,7 @@ def form_of(name: object) -> BatchForm:
     return form
 
 
-# JSON for JSON Lines: UTF-8 without spaces or unneeded escapes. Newlines in text are escaped.
+# Encodes a JSON value for a JSON Lines file, without spaces or unneeded escapes; newlines in text are escaped.
 # Unicode's other line separators (U+0085, U+2028, U+2029) are not escaped: JSON Lines readers split only at newlines.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -238,9 +238,9 @@ instead of ``1e+16``). Because only values without numbers use it, the output is
 """
 
 
-# Keys in a line that can contain the prompt; a line with none of these keys is itself the prompt.
+# The keys whose value in a line can be the prompt; a line with none of these keys is itself the prompt.
 _BODIES = ("body", "payload", "params", "request")
-# Keys in a prompt that can contain messages, system text and other text, across all formats.
+# The keys whose value in a prompt, in any format, can be messages, system text or other text, respectively.
 _MESSAGES = ("messages", "input", "contents")
 _SYSTEM = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")
@@ -295,7 +295,7 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the other texts from the body of a line; lists of messages are yielded as JSON."""
+    """Yield the flat prompt or the training texts from the body of a line; lists are yielded as JSON."""
     for key in _TEXTS:
         content = body.get(key)
         if content:

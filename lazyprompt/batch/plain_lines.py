@@ -1,11 +1,11 @@
-"""Lines for plain rows, whose values are all text: constant bytes with the row's values inserted between them.
+"""A fast writer for plain rows, whose values are all text: it inserts the values between constant bytes.
 
-Most rows are plain, and their lines differ only in a few texts. One prompt is filled to find which of its segments are
-template text and which are values; the constant part of the line is then serialized once.
+Most rows are plain, and their lines differ only in the values. Filling a trial prompt shows which text comes from the
+template and which from a value; the constant part of the line is then serialized only once.
 
-All other rows are rendered individually. These are rows with a value that is not text, a history, tools or an empty
-turn. They also include all rows of a prompter that may change values: one with hooks, a budget, a template syntax other
-than the default, or a custom class.
+A row is rendered individually if it contains a history, tools, an empty turn, or a value that is not text. All rows are
+rendered individually if the prompter may change values: if it has hooks, a budget or a template syntax other than the
+default, or if its class is a subclass.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class PlainLine(NamedTuple):
     Attributes:
         checked_id: A function that rejects invalid row names.
         name: The column that contains the row's name.
-        others: The columns that plain rows must not have.
-        only: The columns that plain rows may have; None for any column.
-        head: The bytes before the name.
-        start: The bytes between the name and the first value.
-        values: Each value's column, with the bytes after the value.
-        bare: For each text that is blank if its values are blank, the columns of those values.
+        others: The columns that must have no value in a plain row.
+        only: The only columns that a plain row may have; None to allow any column.
+        head: The bytes before the row's name.
+        start: The bytes between the row's name and the first value.
+        values: For each value, its column and the bytes that follow the value.
+        bare: For each text that contains only values and whitespace, the columns of the values.
         controls: The control sequences that values must not contain; None for no restriction.
-        texts: The parts of each text: template text or a column name, with True for a column name.
+        texts: For each text, its parts as pairs: a template text and False, or a column name and True.
     """
 
     checked_id: Callable[[str], str]
@@ -86,16 +86,16 @@ class PlainLine(NamedTuple):
                     return None
                 line += (text_bytes(value)[1:-1], after)
         except (KeyError, TypeError, ValueError):
-            # A value is missing or contains a lone surrogate; rendering the row raises the error.
+            # A value is missing or contains a lone surrogate; rendering the row individually raises the error.
             return None
         texts = cast("Mapping[str, str]", row)
-        # Providers have special rules for blank turns.
+        # Render the row individually if a turn is blank, because providers have special rules for blank turns.
         if any(not "".join(texts[column] for column in columns).strip() for columns in self.bare):
             return None
         return b"".join(line) if self.controls is None or self._is_clean(texts, self.controls) else None
 
     def _is_clean(self, row: Mapping[str, str], controls: Controls) -> bool:
-        """Return True if the values form no control sequence, alone or with adjacent text."""
+        """Return True if no value forms a control sequence, alone or together with adjacent text."""
         filled = ([row[part] if named else part for part, named in text] for text in self.texts)
         return not any(map(controls.find, filled))
 
@@ -115,8 +115,8 @@ def plain_line(
         form: The line format.
         prompter: A prompter for which :func:`has_plain_rows` returns True.
         cells: The columns from which a row's parts are read.
-        target: The target that the prompts are rendered for.
-        body_with: A function that returns a line's body, given the payload.
+        target: The target, which renders prompts as the provider's payloads.
+        body_with: A function that converts a payload to a line's body.
         with_input: True for rows that have an input in addition to slot values.
 
     Returns:
@@ -148,7 +148,7 @@ def plain_line(
             texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
-    # The bytes before the name, followed by each column (for the name or a value) with the bytes after it.
+    # The first pair contains the bytes before the name; each later pair, a column and the bytes after its value.
     pieces = [("", b"")]
     for piece in (*_write_json(line, holes), b"\n"):
         if isinstance(piece, str):
@@ -158,7 +158,7 @@ def plain_line(
     (_, head), (_, start), *found = pieces
     wanted = [each for hole in holes.values() for each in hole if isinstance(each, str)]
     if len(found) + 1 != len(wanted) or columns != {column for column, _ in found}:
-        return None  # the line format changed a test value
+        return None  # the line format changed a trial value
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
     # A row with unused columns is rejected if the prompt has no user text.
@@ -183,7 +183,7 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
 
 
 def _column(part: str, values: Mapping[str, str]) -> str | None:
-    """Return the column of a value, or None if the text is not a value."""
+    """Return the column whose trial value is this text, or None for template text."""
     return next((column for column, value in values.items() if value is part), None)
 
 

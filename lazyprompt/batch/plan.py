@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Train: TypeAlias = Literal["last", "all"]
 
-# Fields that the prompt sets, in any format; an additional request field must not replace them.
+# Fields that the prompt sets in at least one format; additional request fields must not replace them.
 _PROMPT_KEYS = frozenset(
     ("model", "messages", "tools", "system", "contents", "system_instruction", "input", "instructions", "prompt")
 )
@@ -48,7 +48,7 @@ class RowPlan:
         model: The model name.
         columns: The columns for slots, history, tools, label and id.
         params: Additional fields for each request.
-        train: The responses to train on (the last or all), in training formats.
+        train: The responses to train on, ``last`` or ``all``; only training formats use it.
         strict: True to raise an error for a row with content that the format does not support.
         prompty: The prompt file that the prompter was loaded from, if any.
     """
@@ -79,11 +79,11 @@ class RowPlan:
         Args:
             prompter: The prompter, or a prompt file. A prompt file also sets the model and the request options.
             format: A name in ``FORMS``; None means ``flat``.
-            model: The model for each request, or the ``model`` that
-                :meth:`lazyprompt.Prompter.generate_prompt` accepts in other formats.
+            model: The model name in each request. In formats without complete requests, this is the ``model`` argument
+                of :meth:`lazyprompt.Prompter.generate_prompt`.
             columns: The columns for slots, history, tools, label and id.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
-            train: The responses to train on (the last or all), in training formats.
+            train: The responses to train on, ``last`` or ``all``; only training formats use it.
             strict: True to raise an error for a row with content that the format does not support, such as audio.
 
         Raises:
@@ -103,7 +103,7 @@ class RowPlan:
         return plan
 
     def line(self, number: int, row: Row) -> bytes:
-        r"""Return the output line for a row, as UTF-8 that ends with its only ``\n``.
+        r"""Return the output line for a row as UTF-8, with a single ``\n`` at its end.
 
         Args:
             number: The row's number, from 1.
@@ -118,7 +118,7 @@ class RowPlan:
         return self.rendered_line(number, row) if line is None else line
 
     def rendered_line(self, number: int, row: Row) -> bytes:
-        """Return the output line for any row, plain or not, by rendering its prompt."""
+        """Render a row's prompt and return the output line, without the faster method for plain rows."""
         # A flat line contains only text, which orjson and json serialize alike.
         write = text_bytes if self.form.provider == "flat" else json_bytes
         return write(self.line_object(number, row)) + b"\n"
@@ -171,7 +171,7 @@ class RowPlan:
 
     @property
     def _prompt_model(self) -> str | None:
-        # In OpenAI's format, rendering accepts only local model families; the request's model is added afterwards.
+        # In OpenAI's format, the prompter accepts only local model families, so the request's model is added later.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
@@ -187,7 +187,7 @@ class RowPlan:
     def settings(self) -> JsonObject:
         """The settings that affect the output, as JSON; a run resumes only if they are unchanged.
 
-        The settings include a hash of the prompter's texts, but not its functions (hooks, budgets, counters).
+        The settings include a hash of the prompter's texts, but not of its functions (hooks, budgets and counters).
         """
         columns: JsonObject = {each.name: getattr(self.columns, each.name) for each in fields(Columns)}
         return {
@@ -212,7 +212,7 @@ class RowPlan:
 
     @cached_property
     def _plain_with_input(self) -> PlainLine | None:
-        """The writer for plain rows with an input; created on demand, because few tables mix both kinds of rows."""
+        """The writer for plain rows with an input, created on demand because few tables need both writers."""
         return self._plain_line(with_input=True)
 
     def _plain_line(self, *, with_input: bool) -> PlainLine | None:
@@ -224,7 +224,7 @@ class RowPlan:
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Reject settings that make every row impossible to render."""
+        """Raise an error for settings with which no row can be rendered."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
             raise BatchError(f"unknown train value {self.train!r}; expected 'last' or 'all'", setting="train")
@@ -258,12 +258,12 @@ class RowPlan:
         return form.change({"model": model, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:
-        """Return a payload as a plain dict, if it lost no content.
+        """Return a payload as a plain dict; raise an error if the payload lost content.
 
-        A loss is an error because nobody would read a separate report for each row of a large run.
+        Lost content is an error because nobody would read a separate report for each row of a large run.
         """
         report = payload.report if isinstance(payload, Payload) else ()
-        # A missing model is reported separately by the formats that require one.
+        # A missing model is not lost content: `_check` reports it if the format requires a model.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(
@@ -275,7 +275,7 @@ class RowPlan:
         """Return a hash of the prompter's texts that is the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
-        # A hook could fail on the values in a trial row.
+        # Render a trial row only without hooks, because a hook could fail on the placeholder values.
         if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())

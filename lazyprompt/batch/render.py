@@ -1,4 +1,4 @@
-"""Functions that render rows in memory: tables from any library, one prompt at a time or as columns of lines.
+"""Functions that render the rows of any table in memory, one prompt at a time or as columns of lines.
 
 No table library is imported: a table is recognized by its methods.
 """
@@ -27,7 +27,7 @@ __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
 # The number of rows that are converted to Python objects at a time.
 _STEP = 1000
-# A pyarrow table or a DataFrame; neither library is imported in this module.
+# A pyarrow table or a DataFrame; its type is Any because this module imports no table library.
 _Frame: TypeAlias = Any
 
 
@@ -67,15 +67,16 @@ def render_batch(
 
     Args:
         prompter: The prompter, or a prompt file.
-        rows: The rows, as any data that :func:`rows_of` accepts.
+        rows: The rows, in any form that :func:`rows_of` accepts.
         format: The line format; see :meth:`RowPlan.of`.
         model: The model name.
         columns: The columns for slots, history, tools, label and id.
         params: Additional fields for each request.
-        on_error: ``raise`` to raise an error for a row without a prompt, or ``return`` to return its fault instead.
+        on_error: ``raise`` to raise an error for a row that cannot be rendered, or ``return`` to yield a
+            :class:`RowFault` instead.
 
     Returns:
-        An iterator over the JSON objects of the lines.
+        An iterator over the output lines, as JSON objects.
 
     Raises:
         BatchError: The type of the rows is not supported, the settings contradict each other, or two rows have the
@@ -106,16 +107,16 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
 def render_columns(
     plan: RowPlan, columns: Mapping[str, Sequence[object]], *, first: int = 1
 ) -> dict[str, list[str | None]]:
-    """Return two columns, with lines and errors, for one block of a table.
+    """Render one block of a table as two columns, one with lines and one with errors.
 
     Args:
         plan: The plan that renders the rows.
         columns: The columns of the table, as lists or arrays of equal length.
-        first: The number of the first row; a row without an id is named by its number.
+        first: The number of the first row; a row without an id is named after its number.
 
     Returns:
-        A dict with two lists as values. ``line`` contains each line without its newline, or None if the row has no
-        prompt. ``error`` contains the reason why a row has no prompt, or None.
+        A dict with two lists as values. The list ``line`` contains each line without its newline, or None if the row
+        has no prompt. The list ``error`` contains the reason why a row has no prompt, or None if it has one.
 
     Raises:
         BatchError: The columns differ in length, or a column that the prompt needs is missing.
@@ -196,7 +197,7 @@ def _checked_column(column: object, name: object) -> _Column:
 
 
 def _is_column(column: object) -> TypeGuard[_Column]:
-    # Text and mappings are values in a single row, not columns.
+    # A text or a mapping is the value in a single row, not a column.
     return not isinstance(column, str | bytes | Mapping) and isinstance(column, Sized) and hasattr(column, "__iter__")
 
 
@@ -211,7 +212,7 @@ def _checked_name(name: object) -> str:
 
 
 def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
-    """Return a table's column names; a table can contain a name twice, but a row cannot."""
+    """Return a table's column names; raise an error for a repeated name, which a row's mapping can't represent."""
     found = tuple(map(_checked_name, names))
     if twice := [name for at, name in enumerate(found) if name in found[:at]]:
         raise BatchError(f"the table has two columns named {twice[0]!r}; column names must be unique")
@@ -251,7 +252,7 @@ def _to_python(value: object) -> object:
 
 
 def _rows_of_stream(stream: object) -> Iterator[Row]:
-    """Return the rows of an object that only exports an Arrow stream."""
+    """Return the rows of an object that can be read only as an Arrow stream."""
     return chain.from_iterable(map(_rows_of_batch, arrow().RecordBatchReader.from_stream(stream)))
 
 

@@ -1,4 +1,4 @@
-"""A check of a file's columns before the first row is rendered; a missing column is missing in every row."""
+"""A check of a file's columns before rendering, because a missing column would make every row fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def check_columns(rows: Iterable[RawRow], cells: Cells) -> None:
         cells: The columns from which a row's parts are read.
 
     Raises:
-        BatchError: A column is missing in every row, or no column provides the user's text while others are unused.
+        BatchError: A column is missing in every row, or no column provides the user's text although some columns are
+            unused.
     """
     found: dict[str, object] = {}
     fault: str | None = None

@@ -1,6 +1,7 @@
-"""Readers for files of rows: JSON Lines, CSV and Parquet in constant memory, and JSON arrays as a whole.
+"""Readers for files of rows, which read JSON Lines, CSV and Parquet in constant memory, and JSON arrays as a whole.
 
-JSON follows RFC 8259, with one object per line (see jsonlines.org). CSV follows RFC 4180, in UTF-8 with a header line.
+A JSON Lines file contains one JSON object per line (see RFC 8259 and jsonlines.org). A CSV file follows RFC 4180, in
+UTF-8 with a header line.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 NumberedRows: TypeAlias = Iterator[tuple[int, Row | RowFault]]
 # The number of Parquet rows that are converted to Python objects at a time.
 _STEP = 1000
-# A CSV record: its fields or an error, its first and last line, and the text of its lines.
+# A CSV record: its fields or an error, the numbers of its first and last line, and the text of its lines.
 _Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
 _BOM = b"\xef\xbb\xbf"
-# Python's csv reader rejects fields over 128 KiB by default; the limit is a process-wide setting.
+# The maximum field size for csv (128 KiB by default), and the lock for changing this process-wide setting.
 _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
 _A_ROW = 'expected a JSON object such as {"question": "..."}'
@@ -47,12 +48,12 @@ MAX_RECORD = 1 << 24
 
 
 class RawRow(NamedTuple):
-    """A row that may not be parsed yet, so that several processes can share the parsing.
+    """A row whose JSON may still be unparsed, so that several processes can share the parsing.
 
     Attributes:
         number: The row's number, from 1.
         row: The row; None for JSON that is not parsed yet.
-        lines: The row's first and last line, from 1; None if the file does not consist of lines.
+        lines: The numbers of the row's first and last line, from 1; None if the file does not consist of lines.
         text: The row's raw text; None if the file is not text.
     """
 
@@ -79,7 +80,7 @@ class RowFile(NamedTuple):
     Attributes:
         path: The file's path.
         kind: ``jsonl``, ``json``, ``csv`` or ``parquet``.
-        resolved: A checked path, in which links are not followed; None to follow the links in ``path``.
+        resolved: A checked path that is opened without following links; None to open ``path`` and follow its links.
     """
 
     path: Path
@@ -88,14 +89,14 @@ class RowFile(NamedTuple):
 
 
 def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: Path | None = None) -> RowFile:
-    """Return a file of rows, whose kind is determined by its extension unless ``kind`` is set.
+    """Return a file of rows; its extension determines its kind unless ``kind`` is set.
 
     The extensions are ``.jsonl`` (``.ndjson``), ``.json``, ``.csv`` and ``.parquet`` (``.pq``).
 
     Args:
         path: The file's path.
         kind: The kind of file; overrides the extension.
-        resolved: A checked path, in which links are not followed.
+        resolved: A checked path that is opened without following links.
 
     Raises:
         BatchError: The extension or the kind is unknown.
@@ -132,7 +133,7 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
         Each row with its number, from 1. A row that cannot be read is a :class:`RowFault`.
 
     Raises:
-        BatchError: The file is missing or cannot be read, or its header is invalid. The error may be raised
+        BatchError: The file is missing or cannot be read, or its header is invalid. Some errors are raised
             only when the first row is read.
         MissingExtraError: The file is Parquet, and pyarrow is not installed.
     """
@@ -186,7 +187,7 @@ class Choice:
 
     Args:
         limit: The number of rows to take from the beginning; None for all rows.
-        sample: The number of those rows to choose at random; None for all of them.
+        sample: The number of rows to choose at random from the first ``limit`` rows; None to choose all.
         seed: The random seed; the same seed and number of rows produce the same sample.
     """
 
@@ -204,7 +205,7 @@ class Choice:
         """Return the selected rows in order, each with its number.
 
         Args:
-            file: The file. The file is read twice for a sample, which depends on the total number of rows.
+            file: The file, which is read twice for a sample: once to count its rows, and once to choose from them.
             start: The number of the last row to skip.
 
         Raises:
@@ -213,7 +214,7 @@ class Choice:
         return ((raw.number, parse_row(raw)) for raw in self.raw_rows(file, start))
 
     def raw_rows(self, file: RowFile, start: int = 0) -> Iterator[RawRow]:
-        """Yield the selected rows without parsing JSON lines, which other processes can do."""
+        """Yield the selected rows, leaving JSON lines unparsed so that other processes can parse them."""
         rows = _read_raw(file, start)
         if self.sample is None:
             yield from islice(rows, None if self.limit is None else max(0, self.limit - start))
@@ -270,7 +271,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _decode: Callable[[str], Json] = JSONDecoder(parse_constant=_refuse_constant).decode
-# Value types that orjson parses exactly as Python's json does. It converts integers beyond 64 bits to floats.
+# Types for which orjson and json agree; float is excluded because orjson also returns it for integers beyond 64 bits.
 _ALIKE = frozenset({str, int, bool, type(None)})
 
 
@@ -332,7 +333,7 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
 
 
 def parse_row(raw: RawRow) -> Row | RowFault:
-    """Return the parsed row, or its fault."""
+    """Return the parsed row, or a :class:`RowFault` if the row is invalid."""
     text = raw.text
     if raw.row is not None or not isinstance(text, bytes):
         return raw.row or {}
@@ -425,7 +426,7 @@ class _Lines:
 def _records(lines: _Lines) -> Iterator[_Record]:
     """Yield the CSV records, skipping empty lines.
 
-    Only the first line of an invalid record is rejected; otherwise, an unclosed quote would reject all later rows.
+    Only the first line of an invalid record is rejected; otherwise, an unclosed quote would invalidate all later rows.
     """
     reader = csv.reader(lines, strict=True)
     while True:
@@ -455,7 +456,7 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     if not header:
         raise BatchError(f"{path} is empty; its first line must contain the column names")
     for at, name in enumerate(header):
-        # Columns without a name are skipped: pandas writes its index as such a column.
+        # Columns without a name are skipped, because pandas writes its index as a column without a name.
         if name and name in header[:at]:
             what = f"has the same name as an earlier column, {name!r}"
             raise BatchError(f"{path}:1: column {at + 1} {what}; column names must be unique")
