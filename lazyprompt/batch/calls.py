@@ -1,12 +1,13 @@
 """A batch run that sends each row to a model, within rate limits.
 
 Each response is stored in the run's database as soon as it arrives, before another row is sent. A resumed run sends
-only rows without a stored response. After a kill, at most the rows in progress are sent twice: one per concurrent
-request. At the end, all responses are written to the output in row order.
+only rows without a stored response. After a killed run, only rows whose requests were pending are sent a second time.
+At the end, all responses are written to the output in row order.
 
 Errors fall into three groups. An invalid key, an unknown model or an exhausted account affects all rows, so the run
 stops. An invalid request affects only its row, which is rejected. A server failure or timeout can affect one row or
-all rows: such rows wait until another row succeeds. If none succeeds, the next run sends them again.
+every row, so a failed row is rejected only after another row succeeds. If no other row succeeds, the next run sends the
+failed rows again.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.trainable import TrainableModule
 
-# Kinds of module errors that affect all rows.
+# Values of `ModuleError.kind` for errors that affect all rows.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))
-# Kinds of module errors that may affect all rows; any other error affects only its own row.
+# Values of `ModuleError.kind` for errors that may affect all rows; any other error affects only its own row.
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
-# Until the first response arrives, an invalid request may be caused by a parameter that the model always rejects.
+# Error kinds that may affect all rows until the first response arrives, because the model may reject a parameter.
 _UNSURE_AT_FIRST = frozenset(("request",))
-# The run stops when this many rows (or twice the concurrency, if larger) wait for another row to succeed.
+# The run stops when this many failed rows (or twice the concurrency, if larger) wait for another row to succeed.
 _WAITING = 10
 _POLL = 0.1
 
@@ -59,10 +60,10 @@ class CallJob:
     """A batch job that sends each row to a model.
 
     Args:
-        job: The rows, the prompts and the output file; the line format of its plan is ignored. If the job has a rejects
-            file, rejected rows are written to it; otherwise the first rejected row ends the run. The job's counter
-            counts prompt tokens if tokens per minute are limited.
-        module: The client for the model. The plan's prompter is attached to it.
+        job: The rows, the prompts and the output file; the line format of its plan is ignored. If the job has no
+            rejects file, the first rejected row ends the run. If tokens per minute are limited, the job's counter
+            counts the tokens in each prompt.
+        module: The client for the model, to which the plan's prompter is attached.
         rates: The limits for simultaneous requests, and for requests and tokens per minute.
         params: Additional parameters for each call.
     """
@@ -145,7 +146,7 @@ def call_batch(
 class _AnswerLog:
     """The responses and rejects of a run, stored in its database.
 
-    Each row from an earlier run takes eight bytes of memory. A row whose stored line is damaged is sent again.
+    Each row that an earlier run stored takes eight bytes of memory. A row whose stored line is damaged is sent again.
 
     Args:
         database: The run's database.
@@ -153,7 +154,7 @@ class _AnswerLog:
         progress: A function called with the progress after each row.
 
     Attributes:
-        state: The counts of rows with a response, rejected rows and tokens.
+        state: The numbers of rows with a response, of rejected rows and of tokens.
     """
 
     def __init__(self, database: RunDatabase, job: BatchJob, progress: Callable[[Progress], None] | None) -> None:
@@ -203,7 +204,7 @@ class _RowCall(NamedTuple):
     """The model call for one row.
 
     Attributes:
-        raw: The raw row.
+        raw: The row as it was read from the file.
         row: The parsed row.
         name: The row's name.
         given: The call's arguments: input, history and tools.
@@ -231,7 +232,7 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        self._waiting: list[tuple[Line, str, str]] = []  # each row's reject line, error kind and reason
+        self._waiting: list[tuple[Line, str, str]] = []  # for each waiting row: its reject line, error kind and reason
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._cancelled = 0
@@ -272,8 +273,8 @@ class _CallRun:
     async def _feed(self, rows: Iterator[RawRow]) -> None:
         """Start a call for each row; each call occupies a concurrency slot until its response is stored.
 
-        The first row is sent alone, so that an invalid key costs one request. A client also takes a second or two to
-        load, and all requests that became due in the meantime would be sent in a burst.
+        The first row is sent alone, so that an invalid key costs only one request. This also prevents a burst of
+        requests that become due while the client is still loading, which takes a second or two.
         """
         is_first = True
         for raw in rows:
@@ -295,7 +296,7 @@ class _CallRun:
                 is_first = False
         for _ in range(self._calls.rates.concurrency):
             await self._places.acquire()
-        # At this point, all rows have been sent.
+        # All requests have ended, because every concurrency slot is free.
         if self._waiting and (not self._log.state.written or any(kind == "connection" for _, kind, _ in self._waiting)):
             raise self._no_answers()
         await self._reject_waiting()
@@ -338,7 +339,7 @@ class _CallRun:
             self._stop(BatchStoppedError(f"row {raw.number:,}: {reason}", fault))
 
     async def _reject_waiting(self) -> None:
-        """Reject the waiting rows: another row succeeded, so each error affects only its own row."""
+        """Reject the waiting rows, because another row has succeeded, so their errors don't affect all rows."""
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)
@@ -348,7 +349,7 @@ class _CallRun:
         return BatchStoppedError(f"{len(self._waiting):,} rows in succession have no response; last error: {reason}")
 
     def _stop(self, error: BaseException) -> None:
-        """Stop starting calls, and store the first error, which ends the run."""
+        """Start no more calls, and store the first error, which ends the run."""
         if self._error is None:
             self._error = error
             self._feeding.cancel()
@@ -416,7 +417,7 @@ def _tokens_of(reply: Reply) -> int:
 
 
 def _rejected(reason: str, raw: RawRow, row: Row | RowFault, partial: Reply | None) -> Line:
-    """Return the reject line for a row, with its partial response if one arrived."""
+    """Return a row's line for the rejects file, including the partial response if one arrived."""
     line = reject_line(reason, raw, row)
     if partial is None:
         return line

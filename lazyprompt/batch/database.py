@@ -2,7 +2,7 @@
 
 ``out.jsonl.run`` stores the run's progress and the lines that are not written to the output immediately: rejected rows
 and model responses. A transaction is saved completely or not at all, even if the process is killed. The state and each
-line have checksums, since SQLite doesn't store any.
+line are stored with a checksum, because SQLite stores no checksums itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TABLES = [
     b"CREATE TABLE run (state BLOB, checksum INTEGER)",
     b"CREATE TABLE lines (row INTEGER PRIMARY KEY, line BLOB, rejected INTEGER, tokens INTEGER, checksum INTEGER)",
 ]
-# Errors that a damaged database raises. SQLite's message can contain undecodable bytes, hence UnicodeDecodeError.
+# Errors that a damaged database raises, including a UnicodeDecodeError if SQLite's message is not valid UTF-8.
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class BatchStoppedError(BatchError):
-    """A run stopped early; finished rows are kept, and the same command resumes the run.
+    """An error that stops a run early; finished rows are kept, and the same command resumes the run.
 
     Args:
         message: The place where the run stopped, and the reason.
@@ -56,14 +56,14 @@ class State:
 
     Args:
         settings: The run's settings, keyed by their names in error messages; a run resumes only if they are unchanged.
-        rejects_to: The path of the rejects file; None if a row without a line ends the run.
+        rejects_to: The path of the rejects file; None if the first rejected row ends the run.
         number: The number of the last finished row.
         written: The number of rows with an output line.
         rejected: The number of rejected rows.
         tokens: The number of tokens in the lines, or 0 if tokens are not counted.
         files: The size of each output file, in bytes.
         lines: The number of lines in the last output file.
-        done: True if the files only need to be renamed.
+        done: True if all rows are finished and only the files remain to be renamed.
     """
 
     settings: JsonObject = field(default_factory=dict[str, "Json"])
@@ -102,7 +102,7 @@ class RunDatabase:
     """The database for a run, locked until it is closed or the process ends.
 
     Args:
-        output: The file that the run writes.
+        output: The run's output file, next to which the database is stored.
         restart: True to discard the database's content.
 
     Attributes:
@@ -111,7 +111,7 @@ class RunDatabase:
 
     Raises:
         BatchError: Another process has locked the file, or the file is damaged or is not a run database.
-        OSError: The path is not a regular file; it is a link, for example.
+        OSError: The path is not a regular file, but a link, for example.
         sqlite3.OperationalError: The file cannot be written.
     """
 
@@ -120,7 +120,7 @@ class RunDatabase:
         self.saved: State | None = None
         self._output = output
         if restart:
-            with suppress(*_DAMAGE):  # no run can have locked a file that isn't a database
+            with suppress(*_DAMAGE):  # another run can't have locked a file that isn't a database
                 self._lock().close()
             self._unlink()
         with self._reporting_damage(), ExitStack() as opened:
@@ -245,7 +245,7 @@ class RunDatabase:
                         message = f"another run is writing {self._output}; wait until it ends, or use another output"
                         raise BatchError(message) from error
                     failure = error
-                # The previous run may have removed the file after it was opened but before it was locked.
+                # Try again if an earlier run deleted the file after it was opened here but before it was locked.
                 after = self._status()
                 if before is not None and after is not None and samestat(before, after):
                     if failure is not None:
@@ -295,7 +295,7 @@ def _parse_state(text: bytes, checksum: int) -> State:
     return State(**found, rejects_to=rejects_to)
 
 
-# A line's columns: row, line, rejected, tokens.
+# The columns of the table `lines` except the checksum: row, line, rejected and tokens.
 _LineColumns: TypeAlias = tuple[int, bytes, int, int]
 
 

@@ -1,4 +1,4 @@
-"""The files that a run writes: the output's part files, and a database that records how much of them is saved.
+"""The files that a run writes: the output's part files, and a database that records how much of each is saved.
 
 While a run writes ``out.jsonl``, the directory contains ``out.jsonl.part``. If the output is split, it also contains
 ``out-00002.jsonl.part`` and so on. The database is ``out.jsonl.run``; see :mod:`lazyprompt.batch.database`.
@@ -39,14 +39,14 @@ class RunFiles:
 
     Args:
         output: The output file.
-        rejects: The rejects file; None if a row without a line ends the run.
+        rejects: The rejects file; None if the first rejected row ends the run.
     """
 
     output: Path
     rejects: Path | None = None
 
     def part(self, index: int) -> Path:
-        """Return the path of a part file, for an unfinished run whose number of output files is unknown."""
+        """Return the path of a part file, which doesn't depend on the still unknown number of output files."""
         return part_of(self._numbered(index) if index else self.output)
 
     def finals(self, count: int) -> list[Path]:
@@ -54,13 +54,13 @@ class RunFiles:
         return [self.output] if count == 1 else [self._numbered(index) for index in range(count)]
 
     def left_over(self, count: int) -> list[Path]:
-        """Return the output files from earlier runs that ``count`` new files don't replace."""
+        """Return the output files from earlier runs that a run with ``count`` output files doesn't replace."""
         new = {*self.finals(count)}
         found = [*self._found(""), *([self.output] if self.output.exists() else [])]
         return sorted(path for path in found if path not in new)
 
     def parts_beyond(self, count: int) -> list[Path]:
-        """Return the part files after the first ``count``."""
+        """Return the existing part files except the first ``count``."""
         known = {self.part(index) for index in range(count)}
         return [path for path in self._found(".part") if path not in known]
 
@@ -81,7 +81,7 @@ class Journal:
         settings: The run's settings, keyed by their names in error messages.
         limits: The limits for one output file.
         restart: True to discard an unfinished run.
-        seconds: The maximum amount of work, in seconds, that is lost if the run is killed.
+        seconds: The minimum time between saves, in seconds; a killed run loses the work since its last save.
 
     Attributes:
         files: The paths of the run's files.
@@ -127,7 +127,7 @@ class Journal:
         Args:
             number: The number of the last row.
             lines: The lines for the output.
-            rejects: The lines for rejected rows.
+            rejects: The lines for the rejects file.
             tokens: The number of tokens in the lines.
 
         Raises:
@@ -171,7 +171,7 @@ class Journal:
         self._saved = monotonic()
 
     def finish(self) -> list[Path]:
-        """Rename the files to their final names, after the last row.
+        """Rename the files to their final names; call this after the last row.
 
         Returns:
             The output files.
@@ -228,7 +228,7 @@ class Journal:
         self.save()
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
-        """Yield the lines for each output file, with True if the file is new."""
+        """Yield the lines for each output file, paired with True if that file is new."""
         most_lines = self._limits.requests or float("inf")
         most_bytes = self._limits.bytes or float("inf")
         count, size = self.state.lines, self.state.files[-1]
@@ -292,13 +292,13 @@ def part_of(path: Path) -> Path:
 
 
 def _continue(begun: State, new: State, files: RunFiles) -> State:
-    """Return an unfinished run's state, if its settings are unchanged.
+    """Return an unfinished run's state; raise an error if the settings have changed.
 
     Raises:
         BatchError: Settings have changed; the message lists them.
     """
     changed = [*_changes(begun.settings, new.settings)]
-    # Another rejects file can be used until a row is rejected.
+    # The rejects file may be replaced by another one until a row is rejected.
     if begun.rejects_to != new.rejects_to and (begun.rejected or begun.done):
         changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": new.rejects_to})
     if changed:

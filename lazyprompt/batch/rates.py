@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MINUTE = 60.0
-# Seconds of unused capacity that remain usable after a timer fires late.
-# Providers also enforce limits within parts of a minute, so bursts must stay small.
+# The maximum number of seconds of unused capacity that can be used after a timer fires late.
+# This limit is small because providers also enforce rate limits within parts of a minute.
 _CATCH_UP = 0.1
-# Assumed number of tokens per response until the first response arrives.
+# The assumed number of tokens per response until the first response arrives.
 _FIRST_GUESS = 500
 
 
@@ -107,7 +107,7 @@ class Pace:
         clock = asyncio.get_running_loop().time
         buckets = [bucket for bucket in (self._requests, self._tokens) if bucket is not None]
         while (wait := max((bucket.wait(clock()) for bucket in buckets), default=0.0)) > 0:
-            # A response that arrives in the meantime corrects the estimate.
+            # Stop waiting early if a response arrives, because its token count corrects the estimate.
             self._corrected.clear()
             try:
                 await asyncio.wait_for(self._corrected.wait(), wait)
@@ -123,11 +123,11 @@ class Pace:
         return taken
 
     def settle(self, taken: int, usage: Mapping[str, int] | None) -> None:
-        """Replace the estimated token count of a request by the actual count.
+        """Replace the estimated token count of a request with the actual count.
 
         Args:
             taken: The estimate that :meth:`turn` returned.
-            usage: The token counts that the provider reported; None if there is no response or it has no counts.
+            usage: The token counts that the provider reported; None if no response or no counts arrived.
         """
         if self._tokens is None or not usage or not usage.get("total_tokens"):
             return

@@ -1,8 +1,8 @@
-"""A batch run on a Ray cluster: Ray renders the lines, and this process reads the rows and writes the files.
+"""A batch run on a Ray cluster, which renders the lines; this process reads the rows and writes the files.
 
 Each chunk of rows is a Ray task, and a few tasks are pending for each of the cluster's processors. Lines are written in
-row order, so the output is byte-for-byte the same as from a single process. If a worker is killed, Ray runs its chunk
-again on another worker. If this process is killed, the next run resumes after the last saved row.
+row order, so the output is byte-for-byte identical to that of a single process. If a worker is killed, Ray runs its
+chunk again on another worker. If this process is killed, the next run resumes after the last saved row.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def run_on_ray(
     stopped: StopReason | None = None,
     seconds: float = 1.0,
 ) -> Outcome:
-    """Run :func:`lazyprompt.batch.run.run_batch` on a Ray cluster.
+    """Run a batch job like :func:`lazyprompt.batch.run.run_batch`, but render the rows on a Ray cluster.
 
     The cluster is the first of these that exists: the one this process is connected to, the one at ``RAY_ADDRESS``, or
-    one running on this machine. Otherwise, a local cluster is started for the run.
+    one running on this machine. If none exists, a local cluster is started for the run.
 
     Args:
         job: The job. Its ``workers`` value is the maximum number of tasks; 1 means one task per processor.
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress.
         stopped: A function that returns the reason to stop, or None.
-        seconds: The maximum amount of work, in seconds, that is lost if this process is killed.
+        seconds: The minimum time between saves, in seconds; a killed process loses the work since its last save.
 
     Returns:
         The outcome.
@@ -59,7 +59,7 @@ def run_on_ray(
 
 
 def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[ChunkResult]:
-    """Render chunks of rows on the cluster, as a :data:`lazyprompt.batch.run.Engine`."""
+    """Render chunks of rows on the cluster; this is a :data:`lazyprompt.batch.run.Engine`."""
     with _connected() as ray:
         make = partial(ray.remote(max_retries=-1)(render_chunk).remote, ray.put(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))

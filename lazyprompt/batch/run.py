@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from lazyprompt.batch.plan import RowPlan
 
 # The target size of a chunk, in bytes of output lines.
-# Chunks are small enough to limit lost work, and large enough that sending them costs little.
+# Smaller chunks would cost more time to send to workers; larger chunks would lose more work if the run is killed.
 _CHUNK_BYTES = 1 << 19
 # The maximum number of rows in a chunk.
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
-# The number of pending chunks per process, so that no process is idle.
+# The number of pending chunks per process; the second chunk keeps the process from waiting for work.
 _AHEAD = 2
 
 
@@ -54,7 +54,7 @@ class BatchJob:
         rows: The file of rows.
         plan: The plan that turns each row into a line.
         output: The output file; it is split into numbered files if it exceeds the format's limits.
-        rejects: The rejects file, for rows without a line; None to stop at the first such row.
+        rejects: The file for rows that cannot be rendered; None to stop at the first of these rows.
         choice: The selection of rows.
         workers: The number of processes.
         counter: The token counter for lines; None if tokens are not counted.
@@ -81,7 +81,7 @@ class BatchJob:
             **self.choice.settings,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # Convert the settings to the types that the database returns, for comparison.
+        # Convert the settings to JSON types, so that they can be compared with the settings that the database stores.
         read: JsonObject = json.loads(json.dumps(settings))
         return read
 
@@ -115,7 +115,7 @@ class Outcome(NamedTuple):
         tokens: The number of tokens in the lines; None if they are not counted.
         rate: The number of rows per second in this run.
         outputs: The output files.
-        left_over: The output files from an earlier run that were not replaced.
+        left_over: The output files from an earlier run that this run did not replace.
     """
 
     written: int
@@ -159,11 +159,11 @@ class ChunkResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A picklable renderer for chunks of rows, which is sent to worker processes.
+    """A renderer for chunks of rows; it is pickled and sent to worker processes.
 
     Args:
         plan: The plan that renders the lines.
-        skip: True to reject rows without a line instead of stopping.
+        skip: True to reject rows that cannot be rendered; False to stop at the first of these rows.
         most_bytes: The maximum size of a line in bytes; None for no limit.
         count: A function that counts the tokens in a line; None if tokens are not counted.
     """
@@ -174,7 +174,7 @@ class Work:
     count: Callable[[bytes], int] | None = None
 
     def render(self, chunk: Chunk) -> ChunkResult:
-        """Render the lines for a chunk of rows; unless rows are rejected, stop at the first row without a line."""
+        """Render the lines for a chunk of rows; if ``skip`` is False, stop at the first row that fails."""
         lines: list[bytes] = []
         rejects: list[Line] = []
         last: int | None = None
@@ -209,7 +209,7 @@ def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
 
     Args:
         reason: The reason why the row was rejected.
-        raw: The raw row.
+        raw: The row as it was read from the file.
         row: The parsed row, or its fault.
     """
     text, data = (row.text, None) if isinstance(row, RowFault) else (raw.stripped_text, {**row})
@@ -250,7 +250,7 @@ def run_batch(
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress after each chunk.
         stopped: A function, called after each chunk, that returns the reason to stop, or None.
-        seconds: The maximum amount of work, in seconds, that is lost if the run is killed.
+        seconds: The minimum time between saves, in seconds; a killed run loses the work since its last save.
         engine: A function that renders chunks of rows; None to use processes on this machine.
 
     Returns:
@@ -259,8 +259,9 @@ def run_batch(
     Raises:
         BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
             the same name. Also raised if another run is writing the output or an unfinished run has different settings.
-        BatchStoppedError: The run stopped early: a row has no line, a file cannot be written, a worker process ended,
-            or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job resumes.
+        BatchStoppedError: The run stopped early: a row cannot be rendered, a file cannot be written, a worker process
+            ended, or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job continues
+            after them.
     """
     files = files_of(job)
     check_columns(job.choice.raw_rows(job.rows), job.plan.cells)
@@ -299,12 +300,12 @@ def _render_rows(
             if reason := stopped():
                 raise BatchStoppedError(f"{place()}: {reason}")
     except WorkerEndedError as error:
-        # A signal that stops a run is often sent to its worker processes too.
+        # A signal that stops a run often ends its worker processes too; report the signal as the reason.
         raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
 class _RowChunks:
-    """An iterator over chunks of rows, whose size is adapted to the length of earlier lines.
+    """An iterator over chunks of rows; the chunk size is adapted to the length of earlier lines.
 
     Args:
         rows: The rows.
@@ -319,17 +320,17 @@ class _RowChunks:
             yield chunk
 
     def resize(self, result: ChunkResult) -> None:
-        """Set the size of the next chunk from the length of this chunk's lines."""
+        """Set the size of the next chunk, based on the average length of this chunk's lines."""
         lines = [*result.lines, *(reject.line for reject in result.rejects)]
         self._size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * len(lines) // max(1, sum(map(len, lines)))))
 
 
 def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[ChunkResult]:
-    """Render chunks of rows on this machine, as an :data:`Engine`.
+    """Render chunks of rows on this machine; this is the default :data:`Engine`.
 
     Args:
         work: The renderer for chunks of rows.
-        chunks: The chunks of rows; only enough of them are read ahead to keep the processes busy.
+        chunks: The chunks of rows, which are read only as far ahead as needed to keep the processes busy.
         workers: The number of processes; 1 means that rows are rendered in this process.
 
     Yields:
@@ -346,7 +347,7 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
         pickle.dumps(work)
     except Exception as error:  # pickling can raise many types of errors
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); use one worker") from error
-    # Forking would copy locks that threads have acquired, and the lock on this output.
+    # Spawn the processes: forking would copy the locks that threads have acquired, and the lock on this output.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker, (work,)) as pool:
 
         def submit(chunk: Chunk) -> Callable[[], ChunkResult]:
@@ -396,7 +397,7 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# The work for this worker process, kept for all chunks because a plan caches values on first use.
+# The renderer of this worker process, kept between chunks because its plan caches values on first use.
 _WORK: ContextVar[Work] = ContextVar("work")
 
 
@@ -445,7 +446,7 @@ def files_of(job: BatchJob) -> RunFiles:
     """Return the files that a job writes.
 
     Raises:
-        BatchError: A file cannot be written, or both have the same path.
+        BatchError: A file cannot be written, or the output and the rejects file have the same path.
     """
     output = _checked_output(job.output, job, "output")
     files = RunFiles(output, None if job.rejects is None else _checked_output(job.rejects, job, "rejects"))
