@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# Parts of a row other than slot values.
+# Names that --column accepts in addition to the prompt's slots.
 _NO_SLOTS = ("history", "tools", "label", "id")
-# Generous retry and time limits, so that a slow response or a minute of downtime does not end a run.
+# The retries and the timeout in seconds, large enough that a slow response or a minute of downtime doesn't end a run.
 _RETRIES, _TIMEOUT = 8, 600.0
-# The option or argument for each setting that an error can name.
+# The option or argument for each value of `BatchError.setting`.
 _OPTIONS = {
     "rows": "ROWS",
     "columns": "--column",
@@ -50,7 +50,7 @@ _OPTIONS = {
     "output": "--output",
     "rejects": "--rejects",
 }
-# Token counters that work without a provider.
+# The token counters that work without calling a provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
@@ -175,7 +175,7 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
 
 
 def _note_unused(job: BatchJob) -> None:
-    """List the first row's columns that the prompt does not use."""
+    """Print a note about columns in the first row that contain messages, media or tools but are not used."""
     _, first = next(read_rows(job.rows), (0, RowFault(0, "")))
     if not isinstance(first, RowFault) and (unused := job.plan.cells.unused(first)):
         what = "is a column" if len(unused) == 1 else "are columns"
@@ -202,7 +202,7 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
 
 
 def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
-    """Call a model for each row; after its options are bound, this function has the signature of ``run_batch``."""
+    """Call a model for each row; with ``options`` bound, this function is called like ``run_batch``."""
     from lazyprompt.batch.calls import CallJob, call_batch
     from lazyprompt.batch.rates import Rates
     from lazyprompt.cli.models import open_model
@@ -264,7 +264,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
         return RowPlan.of(
             request.file or request.prompter,
             options["form"],
-            # With --run, --model is the model to call instead of a model family.
+            # With --run, --model names the model to call, not a model family for the prompt.
             model=None if options["run"] else options["model"],
             columns=Columns(slots, **others),
             params={} if options["run"] else _fields(options),
@@ -274,7 +274,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
 
 
 def _fields(options: _BatchOptions) -> JsonObject:
-    """Parse the additional request fields as JSON, or else as text."""
+    """Parse each additional request field as JSON, or use its text if it is not valid JSON."""
     return {name: json_or_text(text) for name, text in options["fields"].items()}
 
 
@@ -291,7 +291,7 @@ def _counter(spec: str | None) -> LineCounter | None:
 
 
 def _resume_command(context: click.Context, *, skip: bool) -> str:
-    """Return the command that resumes the run, without ``--restart``."""
+    """Return the command that resumes the run: the given arguments without ``--restart``."""
     given: list[str] = [each for each in context.meta[__name__] if each != "--restart"]
     more = ["--on-error", "skip"] if skip else []
     return shlex.join(["lazyprompt", "batch", *given, *more])

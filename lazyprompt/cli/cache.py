@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _BELOW = 1
 # The providers' names are repeated here because importing the table of cache rules takes 100 ms.
 _PROVIDERS = ("openai", "anthropic", "gemini", "deepseek", "vllm", "llama.cpp")
-# The number of cache breaks that the table lists.
+# The maximum number of cache breaks that the table lists.
 _SHOWN = 10
-# The maximum number of characters per excerpt in the table.
+# The maximum number of characters of each excerpt in the table.
 _WIDTH = 50
 
 
@@ -99,7 +99,7 @@ def _slot_table(report: CacheReport) -> list[str]:
 
 
 def _breaks(report: CacheReport) -> list[str]:
-    """Return the most expensive cache breaks, each with its position, both texts and advice."""
+    """Describe the most expensive cache breaks: position, text before and after the change, and advice."""
     worst = sorted(report.breaks, key=lambda each: -each.lost)
     lines = [line for each in islice(worst, _SHOWN) for line in _break(each)]
     more = len(worst) - _SHOWN

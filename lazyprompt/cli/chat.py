@@ -31,12 +31,12 @@ _STYLES = {"text": "", "thinking": "dim italic"}
 
 
 class _Turns(NamedTuple):
-    """The parts that all turns in a chat share.
+    """The settings that all turns in a chat share.
 
     Attributes:
-        request: The request with the prompter.
+        request: The request that contains the prompter.
         values: The values for slots or inputs.
-        slot: The slot or input that receives the user's text; ``input`` for the user's turn itself.
+        slot: The slot or input that receives the user's text; ``input`` if the text is the whole user turn.
         history: The messages before the first turn.
         tools: The tools for the model.
     """
@@ -52,7 +52,7 @@ class _Turns(NamedTuple):
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input for a turn that continues after tool results; it contains only the template's values."""
+        """Return the input for a turn after tool results: the template's values without a new user turn."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
@@ -82,7 +82,7 @@ def _open(options: Options) -> _Turns:
         where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
         raise WrongUseError(where, "the Alpaca format doesn't support chats; use a prompt of type chat")
     if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
-        # Without a prompt, there is no system text.
+        # Without a prompt, omit the default system text too.
         request = request.with_system("")
     history, tools = read_history(options) or [], read_tools(options)
     values = request.read_values(options["values"], Stdin())
@@ -131,7 +131,7 @@ class _Talk:
                 self._screen.line(f"{where}{error}", _FAULT)
 
     def _prompt(self) -> str:
-        """Return the input prompt, which names the tool whose result is missing."""
+        """Return the input prompt; if a tool call has no result yet, the prompt names the tool."""
         calls = _open_calls(self._chat.history)
         return f"result of {' '.join(calls[0].name.split())}> " if calls else "> "
 
@@ -188,7 +188,7 @@ class _Talk:
         do(self, argument)
 
     def _note(self, text: str) -> None:
-        """Confirm a command on a terminal; pipes receive only the responses."""
+        """Show a note on a terminal; piped output contains only the responses."""
         if self._screen.interactive:
             self._screen.line(f"({text})", _NOTE)
 
@@ -247,7 +247,7 @@ class _Talk:
         self._over = True
 
 
-# Each command's argument (empty for none), its line in /help, and its method.
+# For each command: the name of its argument (empty if it has none), its description in /help, and its method.
 _COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
     "/tokens": ("", "show the token counts of the last response, all responses and the history", _Talk.tokens),
     "/save": ("FILE", "save the chat to a file", _Talk.save),
@@ -269,7 +269,7 @@ def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:
-    """Describe the token counts of responses."""
+    """Describe the total token counts of several responses."""
     sent, answered = (sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens"))
     return f"{_count(sent, 'token')} sent, {answered:,} received"
 

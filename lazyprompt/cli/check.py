@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOUND = 1
 _PLACEHOLDERS = {"bos_token": "<s>", "eos_token": "</s>"}
-_DIALECTS = ("v2", "agentschema", "v1")  # these names are repeated because importing them takes 160 ms
+_DIALECTS = ("v2", "agentschema", "v1")  # repeated here, because importing the names takes 160 ms
 
 
 @click.command("check")
@@ -105,7 +105,7 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str
 
 
 def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
-    """Yield the prompt files for an argument, each with the directory that was searched, if any."""
+    """Yield the prompt files that an argument names; pair each with the directory that was searched, or with None."""
     from lazyprompt.files.check.check import prompt_files
     from lazyprompt.files.library.names import SUFFIXES
 
@@ -145,7 +145,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     tokens = {token: text for token, text in given.items() if text is not None}
     with blaming("PATH"):
         template = ChatTemplate.load(Path(path), name=name, **tokens)
-        # A template file alone does not define the tokenizer's tokens.
+        # Use placeholder tokens if there is no tokenizer, because a template file does not define the special tokens.
         used = {token: text for token, text in _PLACEHOLDERS.items() if token in template.text}
         template = ChatTemplate.load(Path(path), name=name, **{**used, **template.special_tokens})
         report = template.check(_tokenizer_beside(Path(path)))
@@ -156,7 +156,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
 
 
 def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
-    """Load the tokenizer next to a template, or return None if there is none or its package is not installed."""
+    """Load the tokenizer in a template's directory; return None without a tokenizer or the package to read it."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None

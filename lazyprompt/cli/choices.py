@@ -1,4 +1,4 @@
-"""A click option type and a command group whose errors suggest the nearest name."""
+"""A click option type and a command group that suggest the nearest name in their error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:  # click.Choice is not generic in click 8.1
 
 
 class OneOf(_Choice):
-    """A choice between names whose error suggests the nearest name."""
+    """An option type for a choice between names; its error message suggests the nearest name."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value if it is one of the names."""
@@ -30,12 +30,12 @@ class OneOf(_Choice):
 
 
 class CommandGroup(click.Group):
-    """A command group whose error suggests the nearest command."""
+    """A command group; the error message for an unknown command suggests the nearest command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name, command and arguments for a call."""
+        """Return the command's name, the command and its remaining arguments."""
         names = self.list_commands(ctx)
         if args[0] not in names:
             ctx.fail(f"unknown command {args[0]!r}{did_you_mean(args[0], names)}; expected one of {', '.join(names)}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
 
 
-_DIALECTS = ("v2", "agentschema")  # these names are repeated because importing them takes 200 ms
+_DIALECTS = ("v2", "agentschema")  # repeated here, because importing the names takes 200 ms
 
 
 @click.command("convert")

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# File suffixes of saved payloads; only the first line of a .jsonl file is read.
+# The file suffixes of saved payloads, and the suffix of files of which only the first line is read.
 _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
-# Command parameters that apply to saved payloads.
+# The command's parameters that apply to saved payloads.
 _OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
 
 _NAME = r"[^\W\d]\w*"
@@ -118,7 +118,7 @@ def command(
             if opened is None:
                 looks.append(_look_at_saved(given, counts, window, stdin))
                 continue
-            # Each prompt receives all values except those for slots that only the other prompt has.
+            # Pass all values to each prompt except values for slots that exist only in the other prompt.
             foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
             values = {name: text for name, text in options["values"].items() if name not in foreign}
             looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
@@ -149,7 +149,7 @@ def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
 
 
 def _open(options: Options) -> PromptRequest | None:
-    """Open the prompter that the argument refers to; return None for a saved payload."""
+    """Open the prompter that ``PROMPT_FILE`` refers to; return None if it is a saved payload."""
     name = options["prompt_file"]
     if name is not None and (name == _STDIN or Path(name).suffix.lower() in _SAVED):
         return None
@@ -157,7 +157,7 @@ def _open(options: Options) -> PromptRequest | None:
 
 
 class _SampleOptions(TypedDict, total=False):
-    """The tokenizer and mask for the training sample."""
+    """The options for a training sample: its tokenizer and its mask."""
 
     tokenizer: TokenizerLike
     mask: tuple[str, ...]
@@ -216,7 +216,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
 
 @contextmanager
 def _blaming_option(option: str) -> Generator[None]:
-    """Attribute errors raised inside the block to an option; ``""`` leaves errors unchanged."""
+    """Attribute usage errors raised inside the block to an option; if it is ``""``, leave them unchanged."""
     try:
         yield
     except WrongUseError as error:
@@ -225,12 +225,12 @@ def _blaming_option(option: str) -> Generator[None]:
 
 
 def is_reference(text: str) -> bool:
-    """Return True if a text is a Python reference instead of an existing file."""
+    """Return True if a text has the form of a reference to a Python object and is not an existing file."""
     return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def prompter_at(reference: str) -> PromptRequest:
-    """Import the prompter that a reference points to. The import runs the module's code.
+    """Import the prompter that a reference names, which runs the code of its module.
 
     Args:
         reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``. The name refers to
@@ -240,7 +240,7 @@ def prompter_at(reference: str) -> PromptRequest:
         The request with the prompter and its prompt file, if any.
 
     Raises:
-        WrongUseError: The name does not exist or is not a prompter, or the code failed.
+        WrongUseError: The name does not exist, it does not refer to a prompter, or the module's code failed.
     """
     place, _, name = reference.rpartition(":")
     with _user_code(place):
@@ -269,17 +269,17 @@ def prompter_at(reference: str) -> PromptRequest:
 
 
 def _is_prompt(value: object) -> bool:
-    """Return True for a prompter or a Prompty, which is recognized by name to avoid its import."""
+    """Return True for a prompter or a Prompty; the Prompty class is recognized by name to avoid importing it."""
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
 def _import(place: str) -> ModuleType:
-    """Import a module with its directory on the path, as ``python`` does."""
+    """Import a module, and add its directory to the module search path, as ``python`` does."""
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
         return import_module(place)
     path = Path(place).resolve()
-    # Use a name that cannot clash with a module that this file imports.
+    # Use a module name that cannot clash with a module that the user's file imports.
     spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{place} is not a Python file")
@@ -300,7 +300,7 @@ def _user_code(what: str) -> Generator[None]:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the line of user code that raised an error, or ``""``."""
+    """Return the file and line number in the user's code that raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
         return ""  # the error message already contains the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]

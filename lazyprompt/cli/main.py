@@ -1,4 +1,4 @@
-"""The command line: its commands, its entry point and its exit statuses.
+"""The command-line interface's entry point, table of commands and exit statuses.
 
 A usage error prints one line that names the option to standard error, without a traceback, and exits with status 2. If
 a model fails to respond, the exit status is 1.
@@ -16,8 +16,8 @@ from lazyprompt._version import __version__
 from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# Each command is `command` in the module of the same name; `check-template` is in the module `check`.
-# The summaries are repeated here so that --help imports no command. To add a command, write its module and add a line.
+# The commands and their summaries, which are repeated here so that --help doesn't import the commands.
+# To add a command, define it as `command` in a module named after it, and add its summary here.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _complain(where: str, what: str) -> None:
     """Print an error on one line."""
-    # A caret below a line of YAML is dropped, because it has no meaning on a single line.
+    # Drop the caret that marks a column in a YAML error, because it is meaningless once the lines are joined.
     lines = [line.strip() for line in what.splitlines()]
     message = "; ".join(line for line in lines if line not in ("", "^")).replace(":; ", ": ").replace(",; ", ", ")
     note(f"error: {where}: {message}")
@@ -101,7 +101,7 @@ class _Commands(CommandGroup):
         module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
         command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
         for each in (command, *getattr(command, "commands", {}).values()):
-            # \b keeps click from wrapping the examples; in raw docstrings, it is a backslash and a letter.
+            # Click doesn't wrap text after the character \b, which a raw docstring contains as two characters.
             each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 

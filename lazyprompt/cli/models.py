@@ -1,4 +1,4 @@
-"""Functions that open the model selected by options and prompt files."""
+"""Functions that open the model that the command-line options or a prompt file select."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lazyprompt.modules.trainable import TrainableModule
 
 
-# The source for each provider name in prompt files, if the names differ.
+# The source for each provider in a prompt file whose name differs from the source's name.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
-# Prompt file options whose parameters have the same name in all clients and engines.
+# The parameter for each prompt file option whose parameter has the same name in all clients and engines.
 _COMMON = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -38,10 +38,10 @@ _COMMON = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-# The request field that contains options; clients accept the options without it.
+# The request field that wraps the options; it is removed because clients accept the options without the wrapper.
 _HOLDER = "generation_config"
-# Clients that accept more options; True for clients that also accept any field of a request.
-# For other clients, such a field could be the URL that receives the API key.
+# Clients that accept options beyond the common ones, with True if they also accept arbitrary request fields.
+# Other clients must not receive arbitrary fields, because a field could be the URL to which the API key is sent.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
@@ -51,7 +51,7 @@ def sources_help() -> str:
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    # The character \b tells click not to wrap the table.
+    # The character \b keeps click from wrapping the table.
     return "\b\n" + "\n".join(table(rows))
 
 
@@ -59,12 +59,12 @@ def sources_help() -> str:
 def open_model(
     options: Options, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
-    """Open a model for calls within the context, and stop any engine that was started for it.
+    """Open a model for the duration of the context; at the end, stop the engine if one was started.
 
     Args:
         options: The command's options.
         file: The prompt file with the default model and options.
-        settings: Additional settings for the module, such as ``retries`` and ``timeout``.
+        settings: Additional settings for the chat module, such as ``retries`` and ``timeout``.
 
     Raises:
         WrongUseError: An option is invalid, two options contradict each other, or no model is set.
@@ -106,7 +106,7 @@ def _refuse_conflicts(options: Options, found: FileModel) -> None:
 def _open(
     options: Options, found: FileModel, params: Mapping[str, Any]
 ) -> tuple[str, AbstractContextManager[OnlineChatModule | TrainableModule]]:
-    """Return the option that selects the model, and the module as a context manager."""
+    """Return the option that selected the model, and the opened chat module as a context manager."""
     if found.source is not None:
         from lazyprompt.modules.online import OnlineChatModule
 
@@ -122,7 +122,7 @@ def _open(
             engine_named(options["engine"])
     with blaming("--model"):
         local = TrainableModule(found.model or "", engine=options["engine"], url=options["url"], **params)
-        _ = local.layout  # raises an error before the engine starts if the prompt format is unknown
+        _ = local.layout  # an unknown prompt format raises an error here, before the engine starts
     return "--model", local
 
 
@@ -130,10 +130,10 @@ class FileModel(NamedTuple):
     """The model that the options and a prompt file select.
 
     Attributes:
-        source: The source; None for a local model.
+        source: The name of the source; None for a local model.
         model: The model's name.
         params: The parameters for each call.
-        unused: The file's options that the client does not support, by their names in the front matter.
+        unused: The names, in the front matter, of the file's options that the client does not support.
     """
 
     source: str | None
@@ -179,7 +179,7 @@ def file_model(options: Options, prompt: Prompty) -> FileModel:
 
 
 def _source(options: Options, provider: str | None, name: str | None) -> str | None:
-    """Return the file's source, or None if the options select a local model; the default source is OpenAI."""
+    """Return the file's source (by default, OpenAI), or None if the options select a local model."""
     model = options["model"]
     if options["engine"] is not None or options["url"] is not None:
         return None
@@ -196,7 +196,7 @@ def _source(options: Options, provider: str | None, name: str | None) -> str | N
 
 
 def _source_name(provider: str) -> str | None:
-    """Return the source for a provider, or None if there is none."""
+    """Return the name of the source for a provider, or None if the provider is unknown."""
     try:
         return source_named(_SOURCES.get(provider, provider)).name
     except ModuleError:
@@ -204,11 +204,11 @@ def _source_name(provider: str) -> str | None:
 
 
 def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
-    """Map the options in a prompt file to call parameters, including the provider's own fields."""
+    """Map each option of a prompt file to the path of its call parameter, including provider-specific options."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # An unknown source is reported as an error later.
+    # An unknown source raises an error later, when the model is opened.
     if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
@@ -219,7 +219,7 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
 
 
 def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
-    """Return True if the installed version of the client supports the parameters."""
+    """Return True if the source's client, in its installed version, supports the parameters."""
     if source is None:
         return True
     from lazyprompt.modules.clients._base import ClientSettings

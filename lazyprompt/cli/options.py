@@ -28,7 +28,7 @@ _OptionText: TypeAlias = "str | tuple[str, ...] | None"
 
 
 class Options(TypedDict):
-    """The options for prompts and models. Each command receives the options that it declares."""
+    """The options for prompts and models, of which each command receives those that it declares."""
 
     prompt_file: str | None
     params: dict[str, str]
@@ -68,7 +68,7 @@ def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
 
 
 def find_other_option(*allowed: str) -> str | None:
-    """Return the first command-line option that is not one of the allowed parameters, or None."""
+    """Return the first option on the command line whose parameter is not allowed, or None."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
@@ -78,7 +78,7 @@ def find_other_option(*allowed: str) -> str | None:
 
 
 def _check_utf8(_: click.Context, parameter: click.Parameter, value: _OptionText) -> _OptionText:
-    """Reject an option value with bytes that are not UTF-8."""
+    """Raise an error if an option's value contains bytes that are not UTF-8."""
     for text in (value,) if isinstance(value, str) else value or ():
         try:
             well_formed(text, "the text", LazyPromptError)

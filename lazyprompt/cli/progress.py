@@ -1,4 +1,4 @@
-"""The progress bar for ``lazyprompt batch``, and the handling of signals that stop it."""
+"""The progress bar of ``lazyprompt batch``, and the handling of signals that stop a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIGNALS = {
 
 @contextmanager
 def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
-    """Show a progress bar on a terminal; yield the function that updates it, or None without a terminal.
+    """Show a progress bar and yield the function that updates it; yield None if there is no terminal.
 
     Args:
         name: The name of the file that is being written.
@@ -69,7 +69,7 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def stop_signals() -> Generator[Callable[[], str | None]]:
-    """Yield a function that returns the reason to stop after a signal; a second signal has its usual effect."""
+    """Yield a function that returns the reason to stop once a signal arrives; a second signal has its usual effect."""
     asked: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -80,7 +80,7 @@ def stop_signals() -> Generator[Callable[[], str | None]]:
         asked.append(_SIGNALS[known])
         signal.signal(known, before[known])
 
-    # An ignored signal, as in a background job, stays ignored.
+    # Leave ignored signals alone: a background job, for example, ignores SIGINT.
     found = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:

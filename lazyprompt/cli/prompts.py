@@ -1,4 +1,4 @@
-"""Functions that read a prompt from command-line options and pipes: its prompter and its call arguments."""
+"""Functions that read a prompter and its call arguments from command-line options and pipes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 
-# The option for each kind of error; other errors are attributed to the option that set the input.
+# The option that causes each kind of error; any other error is attributed to the option that set the input.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
     HistoryError: "--history",
     ToolsError: "--tools",
@@ -52,7 +52,7 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
     TokenizerError: "--counter",
     MissingExtraError: "--counter",
 }
-# The scheme of a URL; a single letter is the drive in a Windows path.
+# Matches the scheme of a URL, but not a single letter, which is the drive in a Windows path.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -60,14 +60,14 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 class PromptRequest:
     """A prompter and the arguments for a call.
 
-    Slot values are texts. The values of a ``.prompty`` file's inputs have their declared types.
+    Values for a prompter's slots are texts, but values for a ``.prompty`` file's inputs have their declared types.
 
     Args:
         prompter: The prompter.
-        file: The prompter's ``.prompty`` file, if it has one.
+        file: The ``.prompty`` file that the prompter was loaded from, if any.
         call: The input, history, tools and label.
         form: The format of the prompt.
-        model: The provider's model; None if the prompter has the model's markers.
+        model: The provider's model; None if the prompter already uses the model family's markers.
         where: The option that set the input.
     """
 
@@ -80,7 +80,7 @@ class PromptRequest:
 
     @property
     def names(self) -> Collection[str]:
-        """The slot names; for a file, the names of its declared inputs and of variables that only its template uses."""
+        """The slot names; for a ``.prompty`` file, its declared inputs and all variables that its template uses."""
         if self.file is None:
             return self.prompter.slots
         return dict.fromkeys((*(each.name for each in self.file.inputs), *self.file.slots))
@@ -115,12 +115,12 @@ class PromptRequest:
             stdin: The standard input.
 
         Raises:
-            WrongUseError: A file that contains a value cannot be read.
+            WrongUseError: A file that a value refers to cannot be read.
         """
         return {name: self.read_value("--set", name, text, stdin) for name, text in given.items()}
 
     def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
-        """Read a value, or the file after ``@``. For a media input, the file itself is the value."""
+        """Return a value, or the text of the file that ``@`` refers to; for a media input, return the media block."""
         kind = self._kind(name)
         is_file = text.startswith("@") and not text.startswith("@@")
         medium = _media_kinds().get(kind) if is_file and kind != "string" else None
@@ -150,7 +150,7 @@ class PromptRequest:
 
         Args:
             values: The other values by name.
-            name: The slot or input, from ``prompter.name_of_text``.
+            name: The slot or input for the user's text, as returned by ``prompter.name_of_text``.
             value: The value.
 
         Raises:
@@ -159,11 +159,11 @@ class PromptRequest:
         return {**values, name: value} if self.file is None else self.file.with_text(values, name, value)
 
     def check(self, given: Mapping[str, object], *, history: bool = False) -> None:
-        """Validate a file's inputs; a prompter validates its own slots.
+        """Validate the inputs of a ``.prompty`` file; without a file, the prompter validates its slots itself.
 
         Args:
             given: The values by name.
-            history: True if there is a history, which replaces a required thread.
+            history: True if there is a history, so that a required input of type ``thread`` may be missing.
 
         Raises:
             SlotError: Inputs are invalid; the message lists all faults.
@@ -196,7 +196,7 @@ class PromptRequest:
         return next((each.kind for each in inputs if each.name == name), "string")
 
     def _faults(self, values: Mapping[str, object]) -> Iterator[str]:
-        """Yield a message for each invalid thread and URL."""
+        """Yield an error message for each invalid thread and for each invalid URL."""
         for name, value in values.items():
             kind = self._kind(name)
             if kind in _media_kinds() and isinstance(value, str) and value and not _ADDRESS.match(value):
@@ -227,7 +227,7 @@ def read_prompt(
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # A model family changes the prompter's markers and system text; a provider only receives the model's name.
+    # In these formats, the model is a family, which changes the markers; other formats only contain its name.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -240,7 +240,7 @@ def read_prompt(
 def read_words(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read a prompt without its format options. See :func:`read_prompt` for the arguments and errors."""
+    """Read a prompt, ignoring the format options; the arguments and errors are those of :func:`read_prompt`."""
     request = opened or open_prompter(options)
     where, values, text = _read_input(options, request, stdin or Stdin())
     history, tools = read_history(options), read_tools(options)
@@ -255,7 +255,7 @@ def read_words(
 
 
 def read_history(options: Options) -> list[Msg] | None:
-    """Read the messages from ``--history``; return None without the option."""
+    """Read the messages from the file that ``--history`` names; return None if the option is not set."""
     found = json_list("--history", options["history"])
     if found is None:
         return None
@@ -266,7 +266,7 @@ def read_history(options: Options) -> list[Msg] | None:
 
 
 def read_tools(options: Options) -> ToolsLike:
-    """Read the tools from ``--tools``."""
+    """Read the tools from the file that ``--tools`` names."""
     return cast("ToolsLike", json_list("--tools", options["tools"]))
 
 
@@ -275,7 +275,7 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
 
     Args:
         options: The command's options.
-        opened: The prompter that the argument refers to, if it is not a file.
+        opened: The prompter that ``PROMPT_FILE`` refers to, if that argument is not a file.
 
     Raises:
         WrongUseError: An option is invalid, or contradicts another option.
@@ -300,10 +300,10 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
 
 
 def open_file(options: Options) -> PromptRequest | None:
-    """Open the prompt file, or return None if the options don't contain one.
+    """Open the prompt file, or return None if the command line names none.
 
     Raises:
-        WrongUseError: The file cannot be read, or does not support an option.
+        WrongUseError: The file cannot be read, or its type does not support one of the options.
     """
     name, params, roots = options["prompt_file"], options["params"], options["roots"]
     has_references = name is not None and Path(name).suffix.lower() == ".prompty"
@@ -332,7 +332,7 @@ def open_file(options: Options) -> PromptRequest | None:
 
 
 def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
-    """Return the block class for each media type."""
+    """Return the block class for each media type, importing the module only when it is needed."""
     from lazyprompt.files.properties import MEDIA
 
     return MEDIA
@@ -341,7 +341,7 @@ def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | Vi
 def _read_input(
     options: Options, request: PromptRequest, stdin: Stdin
 ) -> tuple[str, Mapping[str, object] | None, object]:
-    """Return the option that set the input, its values by name, and a text without a name."""
+    """Return the option that set the input, the input values by name, and any text given without a name."""
     values = request.read_values(options["values"], stdin)
     text = options["text"]
     if text is not None:
@@ -349,7 +349,7 @@ def _read_input(
             raise WrongUseError("--input", "--set also sets a value for 'input'; use one of the two")
         where = "--input"
     else:
-        # A text without a name is a slot's value or the user's turn.
+        # A text given without a name becomes a slot's value or the user's turn.
         takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
         piped = stdin.read_if_piped() if takes_text and not values else ""
         if not piped:
@@ -361,9 +361,9 @@ def _read_input(
         text = piped.removesuffix("\n")
     with request.blaming(where):
         name = request.prompter.name_of_text(values)
-        # Piped text is never a reference to a file.
+        # Piped text that starts with @ does not refer to a file.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # Return the text without a name: the prompter's own error then shows the expected dict.
+            # Return the text without a name, because the prompter's own error message then shows the expected dict.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None

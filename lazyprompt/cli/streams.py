@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
 
 
-# The maximum size, in bytes, of a file that an option can name.
+# The maximum size, in bytes, of a file that an option names.
 _MOST = 268_435_456
-# Path prefixes of streams that a shell opens for this process; these paths may refer to pipes.
+# Prefixes of paths that refer to the process's own streams, which may be pipes.
 _OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
@@ -62,7 +62,7 @@ def blaming(where: str, path: str | None = None) -> Generator[None]:
 
     Args:
         where: The option or argument.
-        path: The file's name on the command line; None to use the name in the error.
+        path: The file's name in the error message; None to use the name in the ``OSError``.
 
     Raises:
         WrongUseError: An error was raised inside the block.
@@ -76,7 +76,7 @@ def blaming(where: str, path: str | None = None) -> Generator[None]:
 
 
 def reason(error: Exception) -> object:
-    """Return the system's message for an error, without the number and file name of an ``OSError``."""
+    """Return an error's message; for an ``OSError``, return the message without its number and file name."""
     return getattr(error, "strerror", None) or error
 
 
@@ -84,7 +84,7 @@ class Stdin:
     """The standard input, which can be read once.
 
     Args:
-        shared: True if two prompts can read it; both receive the same text.
+        shared: True if two prompts may read standard input; each receives the same text.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -96,7 +96,7 @@ class Stdin:
         """Read all of standard input.
 
         Args:
-            reader: The option that reads standard input.
+            reader: The option that reads standard input, for error messages.
 
         Raises:
             WrongUseError: Another option has already read standard input, or the input is not valid UTF-8.
@@ -135,7 +135,7 @@ class Stdin:
 
 
 def json_list(where: str, path: str | None) -> list[Json] | None:
-    """Read a list from an option's JSON file, or return None without the option.
+    """Read a list from the JSON file that an option names; return None if the option is not set.
 
     Raises:
         WrongUseError: The file cannot be read, or does not contain a list.
@@ -199,7 +199,7 @@ def _decode(data: bytes, where: str, name: str) -> str:
 
 
 def write_text(text: str, path: str | None = None) -> None:
-    """Write text as UTF-8, byte for byte.
+    """Write text as UTF-8, without converting line endings.
 
     Args:
         text: The text.
@@ -244,7 +244,7 @@ def write_json(value: object, path: str | None = None, *, indent: int | None = N
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Render a value as JSON, on one line if there is no indent; values from the environment become references."""
+    """Serialize a value as JSON, on one line without ``indent``; values from the environment become references."""
     return json.dumps(
         shown(value), ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None
     )
@@ -256,10 +256,10 @@ def write_lines(lines: Iterable[str]) -> None:
 
 
 class Screen:
-    """Standard output and, line by line, standard input.
+    """Standard output, and standard input read line by line.
 
-    On a terminal, control characters are escaped, and text is coloured unless the user disabled colours. Otherwise,
-    text is written byte for byte.
+    On a terminal, control characters are escaped, and text is coloured unless the user disabled colours. If the output
+    is not a terminal, text is written unchanged.
 
     Attributes:
         terminal: True if the output is a terminal.
@@ -282,7 +282,7 @@ class Screen:
 
         Args:
             text: The text.
-            style: A style in rich's syntax, for terminals with colours.
+            style: A style in rich's syntax; ignored unless the output is a terminal with colours.
 
         Raises:
             OSError: Standard output cannot be written.
@@ -315,7 +315,7 @@ class Screen:
         r"""Read a line; a ``\`` at the end of a line continues it on the next line.
 
         Args:
-            prompt: The input prompt on a terminal.
+            prompt: The input prompt to show on a terminal.
 
         Returns:
             The text without its last newline, or None at the end of the input.
@@ -340,7 +340,7 @@ class Screen:
         try:
             return input(visible(prompt))
         except EOFError:
-            write_text("\n")  # puts the shell's prompt on a separate line
+            write_text("\n")  # so that the shell's prompt starts on a new line
             return None
 
     def _piped_line(self) -> str | None:
@@ -359,13 +359,13 @@ def note(text: str) -> None:
 
 
 def goes_to_terminal(path: str | None = None) -> bool:
-    """Return True if output to the file ``path``, or to standard output if it is None, goes to a terminal."""
+    """Return True if ``path`` is None and standard output is a terminal."""
     stdout: TextIO | None = sys.stdout
     return path is None and stdout is not None and stdout.isatty()
 
 
 def drop_stdout() -> None:
-    """Redirect standard output to the null device after a failure, because Python flushes it again at exit."""
+    """Redirect standard output to the null device after a failure, so that Python's flush at exit doesn't fail too."""
     stdout: TextIO | None = sys.stdout
     if stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())

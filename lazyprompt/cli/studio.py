@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
-# Seconds that pending requests have to finish at shutdown.
+# The number of seconds that pending requests may take to finish at shutdown.
 _GRACE_S: Final = 1
 
 
@@ -61,7 +61,7 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     with blaming("DIR"):
         workspace = Workspace.of(Path(place or "."))
     looking = Looking(workspace, params, tuple(map(Path, roots)))
-    # uvicorn shuts down before it raises KeyboardInterrupt.
+    # Ignore KeyboardInterrupt, because uvicorn has already shut down when it raises the exception.
     with suppress(KeyboardInterrupt), _listening(port) as listener:
         actual: int = listener.getsockname()[1]
         tokens = PageTokens.create()
@@ -71,7 +71,7 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
         elsewhere = f"port {DEFAULT_PORT} is in use, so another port was chosen; " if taken else ""
         click.echo(f"{elsewhere}{visible(str(workspace.root))}; press Ctrl-C to stop", err=True)
         if browser:
-            # A browser in the terminal blocks until it is closed.
+            # Open the browser in a thread, because a browser in the terminal blocks until it is closed.
             address = f"http://{_HOST}:{actual}/?ticket={tokens.ticket}"
             Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _serve(studio_app(looking, tokens, actual), listener)

@@ -140,7 +140,7 @@ def _example(place: Path) -> str:
 
 
 def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Runner:
-    """Create the test runner, which the stack closes at the end of the command."""
+    """Create the test runner, and register its resources on the stack, which closes them at the end of the command."""
     from lazyprompt.testing.difference import older_version
     from lazyprompt.testing.running import Runner
 
@@ -194,7 +194,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
         return file_model(chosen, prompt.file).params
 
     module = opened.enter_context(open_model(asked))
-    if options["allow_code"]:  # checks import from the current directory, as in pytest
+    if options["allow_code"]:  # checks can import modules from the current directory, as in pytest
         sys.path.insert(0, str(Path.cwd()))
     with blaming("--answers"):
         answers = Answers(Path(options["answers"]), module, name, params_of)
@@ -223,7 +223,7 @@ def _progress(rows: int, failed: int, seconds: float) -> Progress:
 
 
 def _write(report: Report, form: str) -> None:
-    """Write the report in a format."""
+    """Write the report to standard output in the given format."""
     from lazyprompt.testing.report import change_lines, failure_lines, github, junit, table_rows
 
     if form == "json":

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
 
 
-# Rows in the report that are not slots.
+# The rows of the report that are not slots.
 _NO_SLOTS = ("tools", "framing")
 # The maximum width of a message's excerpt on a terminal.
 _BEGINNING = 60
-# The number of characters of each text that are read for an excerpt.
+# The maximum number of characters of each text that are read to build an excerpt.
 _LOOKED_AT = 1_000
 
 
 class _Row(NamedTuple):
-    """A message's role, its excerpt, and its tokens before and, with a budget, after trimming."""
+    """A message's role, its excerpt, and its token counts: before trimming and, with a budget, after it."""
 
     role: str
     text: str
@@ -98,7 +98,7 @@ def command(
 def _rows(
     request: PromptRequest, budget: Budget, prompt: str | OpenAIPrompt | Payload, report: TrimReport
 ) -> list[_Row]:
-    """Return the messages in a payload; for flat text, the history, starting with the prompter's own."""
+    """Return a row for each message in a payload; for flat text, return a row for each message in the history."""
     if not isinstance(prompt, str):
         sent, _ = countable(prompt, profile_of(request.form))
         return [
@@ -107,7 +107,7 @@ def _rows(
         ]
     given, history, tools, _ = request.call
     messages = request.prompter.fill(given, history, tools).history.messages
-    # In a .prompty file, all turns are history. Other prompters start with their own history, which no budget drops.
+    # The first message that a budget can drop: a prompter's own history is kept unless it comes from a .prompty file.
     first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
     gone = {first + at for at in report.dropped}
     rows: list[_Row] = []
@@ -119,7 +119,7 @@ def _rows(
 
 
 def _beginning(message: Msg | Form) -> str:
-    """Return the beginning of a message on one line: the kinds of its media, then its text."""
+    """Return a one-line excerpt of a message: the kinds of its media, then the beginning of its text."""
     words: list[str] = []
     for form in forms([message]):
         texts, media = content_of({key: value for key, value in form.items() if key != "name"})
@@ -130,7 +130,7 @@ def _beginning(message: Msg | Form) -> str:
 
 
 def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
-    """Return the counts as a JSON-serializable dict; with a budget, it includes the counts after trimming."""
+    """Return the counts as a JSON-serializable dict, which includes the counts after trimming if there is a budget."""
     messages = [
         {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
         for at, row in enumerate(rows)
@@ -158,7 +158,7 @@ def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) ->
     about = "about " if counter == "approximate" else ""
     unit = "characters" if counter == "chars" else "tokens"
     numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
-    # Tools and framing are placed below the messages, just above the total.
+    # Place tools and framing below the messages, just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)
