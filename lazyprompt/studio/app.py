@@ -1,8 +1,8 @@
-"""The studio's server, which responds to its own page and rejects all other requests before reading their bodies.
+"""The studio's server, which responds only to its own page and rejects other requests before reading their bodies.
 
-Any website can make a browser send requests to this machine. A request must therefore contain three things: the
-server's own host name, which DNS rebinding cannot fake; its own origin, if the request has an origin; and the token,
-which no other page can read.
+Any website can make a browser send requests to this machine. A request must therefore contain the server's own host
+name, which DNS rebinding cannot fake, and the token, which no other page can read. If the request has an origin, it
+must be the server's own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ STATIC: Final = "/static/"
 
 
 class PageTokens(NamedTuple):
-    """Secrets that grant the page access to the server.
+    """The secrets that give the page access to the server.
 
     Attributes:
         token: The token that each request must contain.
@@ -80,7 +80,7 @@ class PageTokens(NamedTuple):
 
 
 class Guard:
-    """Middleware that accepts only requests from the user's own page, and adds the headers to each response.
+    """Middleware that accepts only requests from the studio's page, and adds security headers to each response.
 
     Args:
         app: The wrapped ASGI application.
@@ -111,7 +111,7 @@ class Guard:
         await self._choose_response(scope)(scope, receive, guarded)
 
     def _choose_response(self, scope: Scope) -> ASGIApp:
-        """Return the wrapped application, or a response that rejects the request."""
+        """Return the wrapped application if the request is allowed, or else a response that rejects it."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
@@ -168,7 +168,7 @@ def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
     """Create the server's ASGI application.
 
     Args:
-        looking: The views of the files in the workspace.
+        looking: The object that returns the views of the workspace's files.
         tokens: The tokens that requests must contain.
         port: The server's port.
     """
@@ -190,7 +190,7 @@ def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
         *(Route(f"/api/{name}", partial(_post, work=work), methods=["POST"]) for name, work in posts.items()),
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _error_response))
-    app.router.redirect_slashes = False  # an unknown path returns status 404
+    app.router.redirect_slashes = False  # so that an unknown path returns status 404, not a redirect
     return Guard(app, tokens, port)
 
 
@@ -209,12 +209,12 @@ async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Respon
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"request is too large; the limit is {MAX_BODY} bytes"
             )
         pieces.append(piece)
-    # Run the work in a thread, so that the server can accept other requests.
+    # Run the work in a thread, so that the server can accept other requests in the meantime.
     return await run_in_threadpool(lambda: _response(work(b"".join(pieces))))
 
 
 def _response(body: JsonObject, status: int = HTTPStatus.OK) -> Response:
-    # Escape non-ASCII characters: surrogates, which represent undecodable bytes in file names, are not valid UTF-8.
+    # json.dumps escapes surrogates, which represent undecodable bytes in file names and are not valid UTF-8.
     return Response(json.dumps(body), status, media_type=TYPES["json"])
 
 

@@ -1,4 +1,4 @@
-"""The views of a prompt text that the page shows, as JSON: its rendering, findings and differences."""
+"""The views of a prompt text as JSON for the page: its rendering, its findings and its differences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.tokens.counter import TokenCounter
 
-# The number of parsed texts to cache, for requests in which only the inputs change.
+# The maximum number of parsed texts in the cache, which speeds up requests in which only the inputs change.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
@@ -45,10 +45,10 @@ _PLACE: Final = re.compile(r":(\d+):(\d+): ")
 
 
 class NotSavedError(Exception):
-    """A file was not saved.
+    """An error for a file that was not saved.
 
     Attributes:
-        now: The current ``text`` and ``hash`` of a file that has changed; None if the file cannot be written.
+        now: If the file has changed on disk, its current ``text`` and ``hash``; None if the file cannot be written.
     """
 
     def __init__(self, why: str, now: JsonObject | None = None) -> None:
@@ -57,7 +57,7 @@ class NotSavedError(Exception):
 
 
 class Looking:
-    """Views of the texts in a workspace.
+    """Returns the views of the prompt texts in a workspace.
 
     Args:
         workspace: The workspace, which is a directory or a file.
@@ -69,7 +69,7 @@ class Looking:
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        # A single file is loaded as in Prompty.load, and a directory as in PromptLibrary.
+        # Resolve references as Prompty.load does for a single file, and as PromptLibrary does for a directory.
         layers = () if workspace.only is not None else (workspace.root,)
         self._references = References(
             None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
@@ -77,7 +77,7 @@ class Looking:
         self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
 
     def _read(self, path: str, text: str) -> Draft:
-        """Parse a text as a prompt file; recent results are cached until an included file changes.
+        """Parse a text as a prompt file; the most recent results are cached until an included file changes.
 
         Raises:
             PromptFileError: The text is not a valid prompt file, or the path is outside the workspace.
@@ -86,7 +86,7 @@ class Looking:
         return self._drafts.get((place, text), partial(read_draft, place, path, text, self._references))
 
     def about(self) -> JsonObject:
-        """Return the choices that the page offers.
+        """Return a description of the workspace, and the choices for the page's menus.
 
         Returns:
             ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
@@ -115,7 +115,8 @@ class Looking:
 
         Returns:
             ``path``, ``text``, ``hash``, ``newline`` (the line ending, such as ``\r\n``, or ``mixed``), ``inputs`` and
-            ``values``. Also ``form`` and ``model`` if the file names a provider, and ``error`` if the file is invalid.
+            ``values``. The dict also contains ``form`` and ``model``, which are None if the file names no provider, and
+            ``error``, which is None if the file is valid.
 
         Raises:
             PromptFileError: The file cannot be read.
@@ -161,13 +162,14 @@ class Looking:
         }
 
     def look(self, asked: LookRequest) -> JsonObject:
-        """Return a view of a text.
+        """Return the rendered view of a prompt text.
 
         Args:
-            asked: The request with the text, the inputs and the format.
+            asked: The request, which contains the text, the inputs and the format.
 
         Returns:
-            ``look``, ``inputs`` and ``attacked``; or ``error``, with ``inputs`` if the text can be parsed.
+            The keys ``look``, ``inputs`` and ``attacked``. If the prompt cannot be rendered, the key ``error`` and, if
+            the text can be parsed, the key ``inputs``.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -199,10 +201,11 @@ class Looking:
         """Check a text as ``lazyprompt check`` checks a file.
 
         Args:
-            asked: The request with the text.
+            asked: The request, which contains the text.
 
         Returns:
-            ``findings``, each with ``code``, ``severity``, ``message``, ``advice``, ``line`` and ``column``.
+            The key ``findings``: a list of dicts with ``code``, ``severity``, ``message``, ``advice``, ``line`` and
+            ``column``.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -217,11 +220,12 @@ class Looking:
         """Compare a file with a text.
 
         Args:
-            asked: The request with the text, the other file, and the inputs for both.
+            asked: The request, which contains the text, the path of the file, and the inputs for both prompts.
 
         Returns:
-            ``changes`` from the file to the text, ``slots``, and the ``shared`` beginning; or ``error``. ``slots`` is
-            None if one of the two prompts cannot be filled.
+            The ``changes`` from the file to the text, the differences by slot (``slots``), and the ``shared`` beginning
+            of the two prompts. If one of the prompts cannot be filled, ``slots`` is None. If one of them cannot be
+            parsed, the dict contains only ``error``.
 
         Raises:
             PromptFileError: The other file cannot be read.
@@ -254,7 +258,7 @@ class Looking:
                 for side in sides
             ]
         except LazyPromptError:
-            # The prompt view shows errors in the inputs.
+            # Report no error here, because the prompt view already shows errors in the inputs.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         prefix = None if isinstance(looks[1].sent, str) else check_prefix(looks[0].sent, looks[1].sent)
@@ -262,7 +266,7 @@ class Looking:
         return {"changes": changes, "slots": slots, "shared": shared, "prefix": None if prefix is None else str(prefix)}
 
     def save(self, asked: SaveRequest) -> JsonObject:
-        """Save a text.
+        """Save a text in its file.
 
         Returns:
             The ``hash`` of the new content.
@@ -290,8 +294,8 @@ def error_json(error: Exception, path: str) -> JsonObject:
         path: The file that the page shows.
 
     Returns:
-        ``kind``, the name of the error's class in ``lazyprompt.errors``, or None; ``message``, ``line`` and ``column``.
-        The line and column are None if the position is unknown or in another file.
+        The keys ``kind`` (the name of the error's class in ``lazyprompt.errors``, or None), ``message``, ``line`` and
+        ``column``. The line and column are None if the position is unknown or in another file.
     """
     message = str(error)
     kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), None)
@@ -302,11 +306,11 @@ def error_json(error: Exception, path: str) -> JsonObject:
 
 
 def _without_negative_counts(seen: Look) -> Look:
-    """Return a Look without negative token counts, whose slots add up to the same total.
+    """Return a copy of a Look that has no negative token counts but the same total.
 
     Slots are counted in OpenAI's format. Another provider's format can be shorter, especially for tools and history;
-    the difference then appears as a negative ``framing``. This excess is subtracted from the tools and history first,
-    and then from the largest slots.
+    the slot ``framing`` is then negative. Its absolute value is subtracted from the tools and history first, and then
+    from the largest slots.
     """
     excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
     if not excess:
@@ -320,20 +324,20 @@ def _without_negative_counts(seen: Look) -> Look:
 
 
 def _look_json(seen: Look) -> JsonObject:
-    """Return a Look with its payload as text, because JavaScript would change large numbers and the order of keys."""
+    """Return a Look as JSON, with its payload as text because JavaScript would change large numbers and key order."""
     text = seen.sent if isinstance(seen.sent, str) else json.dumps(seen.sent, ensure_ascii=False, indent=2)
     return look_json(seen) | {"text": text, "payload": not isinstance(seen.sent, str)}
 
 
 def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> CallArguments:
-    """Return the arguments for a call, without values for inputs that are no longer in the text."""
+    """Return the call arguments, leaving out the values of inputs that are no longer in the text."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
     return CallArguments(given or None, cast("HistoryLike | None", history))
 
 
 def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:
-    """Return the inputs with the requested hostile value inserted, and that value."""
+    """Insert the requested hostile value; return the inputs and the value, or None if no value was inserted."""
     if asked.attack is None:
         return asked.inputs, None
     attack = next((each for each in ATTACKS if each.id == asked.attack.id), None)
@@ -342,10 +346,10 @@ def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], 
         raise WrongRequestError(f"unknown attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
     kind = next((each.kind for each in draft.inputs if each.name == asked.attack.slot), None)
     if kind is None:
-        # The chosen slot is no longer in the text.
+        # The slot that the user chose is no longer in the text.
         return asked.inputs, None
     family = asked.model if asked.form in OWN_FORMS else None
-    # Without a model family, the default markers apply.
+    # Use the default markers if no model family is chosen.
     markers = DEFAULT_MARKERS if family is None else Markers.for_model(family)
     value = attack.make(markers, asked.text)
     return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
@@ -354,14 +358,14 @@ def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], 
 @lru_cache(maxsize=8)
 def _counter(name: str) -> TokenCounter:
     """Return the token counter with the given name; it is cached because loading a vocabulary is slow."""
-    # All other counters call a provider or read a file.
+    # Reject all other counters, because they call a provider or read a file.
     if name not in _PLAIN_COUNTERS and not name.startswith(_TIKTOKEN):
         raise TokenizerError(f"unknown counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
     return counter_named(name)
 
 
 def _newline(text: str) -> str:
-    """Return the line ending of a text, or ``mixed``."""
+    """Return the line ending that a text uses, or ``mixed`` if it uses several."""
     pairs = text.count("\r\n")
     counts = {"\n": text.count("\n") - pairs, "\r\n": pairs, "\r": text.count("\r") - pairs}
     found = [ending for ending, count in counts.items() if count]

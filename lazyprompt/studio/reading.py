@@ -1,7 +1,8 @@
-"""The page's requests as validated values, prompt texts parsed as files, and hostile values to insert into them.
+"""Validated requests from the page, parsed prompt texts, and hostile values to insert into a prompt's inputs.
 
-Each hostile value tries to forge structure, with one value for each kind of attack in docs/internals/attacks.md. The
-values use the chosen model family's markers, because other markers are plain text to that family.
+Each hostile value tries to forge structure, and there is one value for each kind of attack in
+docs/internals/attacks.md. The values use the chosen model family's markers, because other markers are plain text to
+that family.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _PLACE = re.compile(r"«(\w+)»")
 
 
 def _values(markers: Markers, template: str) -> dict[str, str]:
-    """Return the text for each placeholder in an attack."""
+    """Return the texts that replace the placeholders in an attack, keyed by placeholder name."""
     header = _HEADER.search(template)
     tokens = (markers.bos, *markers.stop, "<|endoftext|>", "</s>", "<|reserved_0|>")
     call = ToolUseBlock("call_0", "pay", {"to": "me"})
@@ -64,9 +65,9 @@ class Attack(NamedTuple):
     """A hostile value.
 
     Attributes:
-        id: The attack's name in requests.
-        name: A short description.
-        text: The value, with placeholders such as ``«eoh»`` for the model's markers.
+        id: The attack's identifier in requests.
+        name: A short description for the page.
+        text: The value, with placeholders such as ``«eoh»`` for the model family's markers.
     """
 
     id: str
@@ -122,15 +123,15 @@ ATTACKS: Final[tuple[Attack, ...]] = (
 
 
 def as_kind(value: str, kind: str) -> Json:
-    """Wrap a hostile value so that it matches the type of an input.
+    """Wrap a hostile value so that its type matches an input's type.
 
     Args:
         value: The hostile value.
         kind: The input's type.
 
     Returns:
-        A list, an object or a chat that contains the value. For other types, the text itself is returned, so that the
-        page shows, for example, that a number input rejects it.
+        A list, an object or a chat that contains the value. For other types, the value is returned unchanged, so that
+        the page shows, for example, that an input of type number rejects it.
     """
     wrapped: dict[str, Json] = {
         "array": [value],
@@ -152,7 +153,7 @@ class PutAttack(_Request):
     """A request to insert a hostile value into one input.
 
     Args:
-        id: The attack's name in :data:`lazyprompt.studio.reading.ATTACKS`.
+        id: The identifier of an attack in :data:`lazyprompt.studio.reading.ATTACKS`.
         slot: The name of the input.
     """
 
@@ -161,14 +162,14 @@ class PutAttack(_Request):
 
 
 class _TextRequest(_Request):
-    """A request with a text, its inputs and a format.
+    """A request that contains a prompt text, its inputs and a format.
 
     Args:
-        path: The path of the text's file in the workspace.
+        path: The path, in the workspace, of the file that is being edited.
         text: The text in the editor.
         inputs: The input values by name.
         history: The earlier messages.
-        form: ``flat``, or a provider.
+        form: The format: ``flat`` or a provider.
         model: The model family for flat text, or the provider's model; see :func:`lazyprompt.inspect.look.look`.
     """
 
@@ -184,7 +185,7 @@ class LookRequest(_TextRequest):
     """A request to view a prompt.
 
     Args:
-        max_tokens: The maximum number of tokens to trim to.
+        max_tokens: The maximum number of tokens, to which the prompt is trimmed.
         window: The size of the context window, in tokens.
         counter: The name of the token counter.
         attack: The hostile value to insert.
@@ -207,10 +208,10 @@ class DiffRequest(_TextRequest):
 
 
 class CheckRequest(_Request):
-    """A request to check a text.
+    """A request to check a prompt text.
 
     Args:
-        path: The path of the text's file in the workspace.
+        path: The path, in the workspace, of the file that is being edited.
         text: The text in the editor.
     """
 
@@ -219,12 +220,12 @@ class CheckRequest(_Request):
 
 
 class SaveRequest(CheckRequest):
-    """A request to save a text.
+    """A request to save a text in a file.
 
     Args:
         path: The path of the file in the workspace.
-        text: The new content.
-        hash: The hash of the content that was read; None for a new file.
+        text: The file's new content.
+        hash: The hash of the content that the page last read; None for a new file.
     """
 
     hash: str | None
@@ -244,7 +245,7 @@ def parse_request(kind: type[_RequestT], body: bytes) -> _RequestT:
         WrongRequestError: The body is not valid JSON, or is not a request of this class.
     """
     try:
-        # model_validate_json would accept NaN and Infinity inside values.
+        # Don't use model_validate_json, which would accept NaN and Infinity inside values.
         return kind.model_validate(from_json(body, allow_inf_nan=False))
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_url=False))
@@ -271,7 +272,7 @@ class Draft(NamedTuple):
 
     @property
     def form(self) -> tuple[str | None, str | None]:
-        """The format and the model that the file sets; both are None if it names no provider."""
+        """The format and the model that the file sets, or two None values if the file sets no known provider."""
         model = self.file.model if isinstance(self.file, Prompty) else {}
         provider, api, name = (shown(model.get(key)) for key in ("provider", "apiType", "id"))
         if not isinstance(provider, str):
@@ -283,11 +284,11 @@ class Draft(NamedTuple):
         return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
 
     def outline(self, text: str, name: str) -> Outline:
-        """Return the parts of the file that are compared.
+        """Return the outline of the file, which contains the parts that a diff compares.
 
         Args:
             text: The file's text.
-            name: The file's name in error messages.
+            name: The file's name, for error messages.
         """
         return outline_of(self.file) if isinstance(self.file, Prompty) else outline_of_yaml(text, name, self.file)
 
@@ -296,11 +297,11 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
     """Parse a text as a prompt file.
 
     Args:
-        place: The path of the file, whose content may differ from the text.
+        place: The full path of the file; the file's content on disk may differ from the text.
         path: The file's path in the workspace, for error messages.
         text: The text.
-        references: The directories and values that files may refer to.
-        trace: A record of the files that the text includes.
+        references: The directories and values that the text may refer to.
+        trace: A record to which the files that the text includes are added.
 
     Raises:
         PromptFileError: The text is not a valid prompt file.
@@ -317,7 +318,7 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
 
 
 def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
-    """Return a property for each slot of a prompter, and for the user's text."""
+    """Return a property for each slot of a prompter, and one for the user's text."""
     slots = {name: Property(name, required=True) for name in prompter.slots}
     if prompter.made_of.instruction.input_form.has_input:
         slots.setdefault("input", Property("input"))
@@ -346,13 +347,13 @@ def describe_input(each: Property) -> JsonObject:
 
 
 def first_values(inputs: tuple[Property, ...]) -> JsonObject:
-    """Return the initial input values: an input's sample, its default, or an empty value if the input is required.
+    """Return the initial value of each input: its sample, its default, or an empty value if the input is required.
 
     Args:
         inputs: The inputs.
 
     Returns:
-        The values by name. Values from the environment are omitted, because they apply by default.
+        The values by name. Values from the environment are omitted, because the inputs use them by default.
     """
     values: JsonObject = {}
     for each in inputs:

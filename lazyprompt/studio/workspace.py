@@ -1,7 +1,8 @@
-"""The studio's prompt files, which are listed, read, and saved unless another program has changed them.
+"""The studio's access to prompt files: it lists, reads and saves them without overwriting another program's changes.
 
 A file is identified by its path below the root, such as ``support/refund@1.2.0.prompty``. The module
-:mod:`lazyprompt.files.library.names` defines the file names. Symbolic links are resolved before a path is checked.
+:mod:`lazyprompt.files.library.names` defines the syntax of file names. Symbolic links are resolved before a path is
+checked.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_FILES: Final = 2000
 """The maximum number of prompt files that the page can list."""
 
 _MOST_DIRECTORIES: Final = 4000
-# Path separators on other systems, and surrogates, which represent bytes that are not UTF-8.
+# Characters that a file name must not contain: separators, NUL, and surrogates (bytes that are not UTF-8).
 _ODD: Final = re.compile("[\\\\:\0\ud800-\udfff]")
 
 
@@ -38,7 +39,7 @@ class WorkspaceFile(NamedTuple):
         path: The path below the root, with slashes.
         key: The prompt's key, or the path if the file name is invalid.
         lang: The language; ``""`` for the default language.
-        version: The version; None if the file name contains none.
+        version: The version; None if the file name contains no version.
     """
 
     path: str
@@ -52,7 +53,7 @@ class Content(NamedTuple):
 
     Attributes:
         text: The text, with its original line endings and byte order mark.
-        hash: The SHA-256 hash of the bytes.
+        hash: The SHA-256 hash of the file's bytes.
     """
 
     text: str
@@ -60,11 +61,11 @@ class Content(NamedTuple):
 
 
 class SaveConflict(NamedTuple):
-    """A conflict that prevented saving: the file has changed since it was read.
+    """The reason why a file was not saved: another program has changed it or is saving it.
 
     Attributes:
         why: The message for the user.
-        now: The current content; None if the file no longer exists.
+        now: The file's current content; None if the file does not exist.
     """
 
     why: str
@@ -76,8 +77,8 @@ class Workspace:
     """A directory of prompt files, or a single file.
 
     Args:
-        root: The directory.
-        only: The name of the single file; None for all files in the directory.
+        root: The directory, or the directory that contains the single file.
+        only: The name of the single file; None if all files in the directory belong to the workspace.
     """
 
     root: Path
@@ -109,7 +110,7 @@ class Workspace:
         return cls(real.parent, real.name)
 
     def files(self) -> tuple[WorkspaceFile, ...]:
-        """Return the prompt files, sorted by path, without links that lead outside the workspace.
+        """Return the prompt files, sorted by path, omitting links to files outside the workspace.
 
         Raises:
             PromptFileError: There are too many files or directories.
@@ -143,7 +144,7 @@ class Workspace:
         try:
             entry = entry_of(name, directory, self.root)
         except PromptFileError:
-            # A file with an invalid version is rejected by a library, but the studio can open it.
+            # List a file whose name contains an invalid version, although a library would reject it.
             entry = None
         if entry is None:
             return WorkspaceFile(path, path, "", None)
@@ -156,7 +157,7 @@ class Workspace:
             path: The path below the root.
 
         Returns:
-            The full path. It may be a link, and the file need not exist.
+            The full path, which may be a link, and whose file need not exist.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -179,7 +180,7 @@ class Workspace:
         """
         place = self.place(path)
         try:
-            # A link created after this point is not followed.
+            # Resolve links first, so that a link created after this point is not followed.
             data = read_resolved(Path(os.path.realpath(place)))
         except FileNotFoundError as error:
             raise PromptFileMissingError(f"{path}: no such file") from error
@@ -192,11 +193,11 @@ class Workspace:
 
         Args:
             path: The path below the root.
-            text: The new text, which is written byte for byte.
-            known: The hash of the content that was read; None for a new file.
+            text: The new text, which is written without converting its line endings.
+            known: The hash of the content that was last read; None for a new file.
 
         Returns:
-            The new content, or the conflict.
+            The new content, or the conflict that prevented saving.
 
         Raises:
             PromptFileMissingError: :meth:`place` rejects the path.
@@ -230,7 +231,7 @@ class Workspace:
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if a library reads files with this name and the page can show the name."""
+    """Return True if a library does not ignore this name and the page can display it."""
     return bool(name) and not name.startswith((".", "_")) and _ODD.search(name) is None
 
 
