@@ -1,4 +1,4 @@
-"""The linter for prompt files behind ``lazyprompt check``.
+"""The linter for prompt files that ``lazyprompt check`` runs.
 
 Each finding has a stable code and a position. To turn a rule off, write ``{# lazyprompt: ignore=LP040 #}`` in the
 template or ``# lazyprompt: ignore=LP040`` in the front matter. A comment on a line of its own applies to the whole
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
-    """Yield each rule code that a comment turns off, with its index and line number; line 0 means the whole file."""
+    """Yield each rule code in an ``ignore`` comment, the code's index, and the line number (0 for the whole file)."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
         alone = subject.excerpt(line).strip() == comment[0].strip()
@@ -169,7 +169,8 @@ def check(
 ) -> list[Finding]:
     """Find errors and likely mistakes in a prompt file.
 
-    Only the file and the files it refers to are read. Every environment variable and every param is treated as set.
+    Only the file and the files it refers to are read. All environment variables and params
+    are treated as if they were set.
 
     Args:
         path_or_text: The file's path, or the file's text if the ``str`` spans several lines or ``name`` is passed.
@@ -213,9 +214,9 @@ def _check_subject(subject: Subject) -> list[Finding]:
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
-# Minimum similarity for treating one name as a typo of another.
+# Minimum similarity, from 0 to 1, at which one name counts as a typo of another.
 _ALIKE = 0.85
-# Fields that identify a YAML file as a prompt; other YAML files are ignored.
+# Fields that identify a YAML file as a prompt file.
 _PROMPT_FIELDS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
 
@@ -236,7 +237,7 @@ def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]
 
 
 def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: Path) -> bool:
-    """Return True if a YAML file's fields look like a prompt's, even if a name is misspelt or the YAML is invalid."""
+    """Return True if a YAML file seems to be a prompt file, even if a field name is misspelt or the YAML is invalid."""
     try:
         fields = _TOP_FIELD.findall(text_in_place(path, roots, directory))
     except PromptFileError:
@@ -250,16 +251,17 @@ def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: P
 def schema_text() -> str:
     """Return a JSON Schema for the front matter, for use in editors.
 
-    The schema uses draft 7, which all editors support, describes Prompty v2 and allows unknown fields.
+    The schema describes Prompty v2 and allows unknown fields. It uses JSON Schema draft 7, which all editors support.
     """
     return Path(__file__).parents[1].joinpath("prompty.schema.json").read_text(encoding="utf-8")
 
 
-# Escaping rules for messages and properties in GitHub's workflow commands.
+# The GitHub workflow command for each severity.
 _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
+# Characters to escape in the messages and properties of GitHub's workflow commands.
 _OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
-# Severity levels from SARIF 2.1.0, section 3.27.10.
+# The SARIF level for each severity (SARIF 2.1.0, section 3.27.10).
 _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
 # Maximum number of characters shown from a source line in a report.

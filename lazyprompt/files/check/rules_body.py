@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.properties import Property
 
-# Matches a line that contains one word and punctuation, such as a speaker's name in Markdown.
+# Matches a line that contains one word and optional punctuation or Markdown markup, such as ``**User:**``.
 _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
@@ -55,10 +55,10 @@ _SLIPS: Final = {
     )
     for role in ROLES
 }
-# Minimum similarity for treating a long word as a typo of a role.
+# Minimum similarity, from 0 to 1, at which a long word counts as a typo of a role.
 _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
-# Every model accepts this many tokens, so the length of shorter prompts isn't checked.
+# A number of tokens that every model accepts. Only longer prompts are reported if the model is unknown.
 _SHORT: Final = 4096
 # The effect of an empty section, by role. An empty thread section is valid: it marks the position of the history.
 _EMPTY: Final[Mapping[str, str]] = {
@@ -94,7 +94,7 @@ class _RoleLine(NamedTuple):
 
 
 def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_RoleLine]:
-    """Yield the lines that begin a section or, with ``fenced``, the role lines inside code fences."""
+    """Yield the role lines that begin a section or, if ``fenced`` is true, the role lines inside code fences."""
     own = subject.own
     if own is None:
         return
@@ -120,7 +120,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
             continue
         word = match["word"].lower()
         near = _nearest_role(word)
-        # Without a colon, report only an exact role name in a heading or in bold.
+        # Report a line without a colon only if it is an exact role name after markup such as ``#`` or ``**``.
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
             fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault
@@ -129,7 +129,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
 
 
 def _nearest_role(word: str) -> str | None:
-    """Return the role that a word matches exactly, by typo or by alias, or None."""
+    """Return the role that a word names, misspells or is an alias of, or None if there is no such role."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
     for role, slip in _SLIPS.items():
@@ -183,7 +183,7 @@ def text_before_roles(subject: Subject) -> Iterator[Hit]:
     if own is None or not found or first is None or own.in_body(found.start()) >= first.begin:
         return
     place = subject.in_body(own.in_body(found.start()))
-    # The rule role_typos already reports a misspelt role.
+    # Skip a misspelt role, which the rule role_typos already reports.
     if all(hit.place.line != place.line for hit in role_typos(subject)):
         what = "text before the first role becomes a separate system message"
         yield Hit(place, what, "put system: before it, or make it a comment")
@@ -290,7 +290,7 @@ def unbounded(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_any_number(node: nodes.Expr) -> bool:
-    """Return True if an expression depends on a value rather than only on a value's length."""
+    """Return True if an expression depends on a value itself, not only on the value's length."""
     if isinstance(node, nodes.Filter) and node.name in ("length", "count"):
         return False
     return any(isinstance(each, nodes.Name) for each in nodes_of(node))
@@ -342,7 +342,7 @@ def tokens_of(subject: Subject) -> int:
     try:
         return counter.count(subject.prompt.messages(filled), [tool.function() for tool in subject.prompt.tools])
     except LazyPromptError:
-        # The prompt can't be filled without values, so count the template's source.
+        # Without values for all inputs, the prompt can't be filled, so count the template's source.
         return counter.count_text(subject.template)
 
 

@@ -101,10 +101,10 @@ _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# Maximum number of names searched for a similar name, because the search is slow.
+# Maximum number of names among which to search for a similar name. The search is slow.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
-# Plain scalars that lazyprompt reads as text but YAML 1.1 reads as another type, with advice.
+# Patterns of plain scalars that only lazyprompt reads as text, the type that YAML 1.1 reads instead, and advice.
 _YAML_1_1: Final = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false", "write true or false; or put it in quotes"),
     (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a base-60 number", _QUOTES),
@@ -123,14 +123,14 @@ def unknown_fields(subject: Subject) -> Iterator[Hit]:
 def other_fields(subject: Subject) -> Iterator[Hit]:
     """Report unknown fields that have no effect."""
     for node, name, known, home in _unknown(subject):
-        # Where ``home`` is empty, any field is allowed.
+        # An empty ``home`` means that any field is allowed here.
         if home and not did_you_mean(name.rpartition(".")[2], known):
             what = f"the field {name} has no effect: it is kept, but not sent"
             yield Hit(subject.place(node.key_at), what, f"move it under {home}")
 
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
-    """Yield each unknown field's node and path, the known names, and the field to move it to, if any."""
+    """Yield the node and path of each unknown field, the known names, and the field to move it to, or ``""``."""
     given = subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")

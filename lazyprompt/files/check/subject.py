@@ -75,7 +75,7 @@ class OwnText:
         self.tags: list[tuple[int, int]] = []
         """The spans of the tags in the template."""
         parts: list[str] = []
-        # The end of each value in the scanned text, and the offset from there to the template.
+        # The end of each value in the scanned text, and the offset that converts later indexes to template indexes.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
@@ -112,12 +112,12 @@ _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
-# Matches a param reference, whose value lint rules can't know.
+# Matches a reference to a param, whose value is unknown until the prompt is loaded.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
 _LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
 _INDEX = re.compile(r" at ([0-9]+)$")
-# Maximum number of characters of a line that are searched for the invalid tag.
+# Maximum number of characters of a line in which to search for an invalid tag.
 _LOOKED_AT = 2000
 _TAG_OPENS = re.compile(r"\{[{%#]")
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
@@ -150,7 +150,7 @@ class Hit(NamedTuple):
 
 
 class _ReferenceValues(dict[str, str]):
-    """A mapping that returns the text of a reference for any name, instead of the reference's value.
+    """A mapping that returns a reference to each name instead of the name's value.
 
     Findings therefore don't depend on the machine's environment. A reference with a default resolves to the default.
 
@@ -196,7 +196,7 @@ def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 class Subject:
-    """A prompt file for lint rules to check.
+    """A prompt file that lint rules check.
 
     Args:
         text: The file's text.
@@ -241,7 +241,7 @@ class Subject:
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
         self._lines = _LINE_BREAK.split(self.text)
         try:
-            # SourceText removes the first byte order mark and keeps a second one as text.
+            # SourceText removes one byte order mark, so add one to keep any second mark in the file as text.
             source = SourceText("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
@@ -315,7 +315,7 @@ class Subject:
 
     @cached_property
     def _nodes(self) -> tuple[nodes.Node, ...] | None:
-        """The template's nodes without included files, or None if the template isn't valid Jinja."""
+        """The nodes of the template itself, without included files, or None if the template isn't valid Jinja."""
         return nodes_in(self.template) if self.engine == "jinja2" else None
 
     def found(self, *kinds: type[_N]) -> Iterator[_N]:
@@ -343,7 +343,7 @@ class Subject:
         return Place(self.place(self.body_at).line + line, column)
 
     def line_of_body(self, line: int, word: str = "") -> Place:
-        """Return the position of a word in a numbered template line, or of the line's start if the word is missing."""
+        """Return the position of a word in a line of the template, or the start of the line if the word isn't found."""
         if not self.body:
             return self._instructions()
         lines = self.body.split("\n", line)
@@ -370,7 +370,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
     Args:
         error: The error to convert.
-        name: The file name that error messages start with.
+        name: The file's name, which error messages start with.
         otherwise: The position to report if the error is in another file.
     """
     what = str(error).splitlines()[0]
