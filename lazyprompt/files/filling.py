@@ -58,7 +58,7 @@ class FilledFile:
     Args:
         steps: The turns and threads of the conversation.
         tools: The tools defined in the template's text.
-        missing: The inputs omitted in a tool loop; only the last turn uses these inputs.
+        missing: The inputs omitted in a tool loop. Only the last user turn uses these inputs.
     """
 
     steps: tuple[Step, ...]
@@ -101,7 +101,7 @@ class Filling:
         """Add a value passed without a name to the inputs.
 
         Args:
-            values: The values of the other inputs.
+            values: The inputs that already have a value, by name.
             name: The input's name, as returned by :meth:`open_input`.
             text: The value to add.
 
@@ -126,7 +126,7 @@ class Filling:
             given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: Several inputs could take the value, or none can.
+            SlotError: More than one input accepts the value, or no input does.
         """
         kinds = {each.name: each.kind for each in self.spec.inputs}
         declared = [*kinds]
@@ -158,7 +158,7 @@ class Filling:
         )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """Fill the template, and return the template's text and the values in order.
+        """Fill the template, and return its text and the values in order.
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
@@ -175,8 +175,8 @@ class Filling:
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
             history: Earlier messages, which replace the first thread without a value or the template's history section.
-                Without either, earlier messages are placed before the final user turn.
-            in_loop: True if inputs used only in the last turn may be omitted after a tool result.
+                If the file has neither, the messages are placed before the final user turn.
+            in_loop: True if inputs that only the last user turn uses may be omitted after a tool result.
 
         Raises:
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
@@ -243,7 +243,7 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # If values can't change the sections, find the sections only once.
+        # If values can't change the sections, use the layout that was found once.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
@@ -278,16 +278,16 @@ def display_text(part: str) -> str:
     return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# The kinds of inputs that accept bare text when several inputs have no value.
+# If several inputs have no value, bare text is assigned to the only one that has one of these kinds.
 _TAKE_TEXT = frozenset(("string", "union"))
-# The parts that represent an empty text.
+# The parts of an empty text.
 _NOTHING = ("",)
 # All file prompters share this template, which is immutable.
 _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """A prompt file's instruction, which is filled by the file's template."""
+    """A stand-in for the instruction of a prompt file, which the file's own template renders."""
 
     accepts_input: bool = False
 
@@ -304,7 +304,7 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def constant(self) -> frozenset[str]:
-        """Always empty, because every prompt is filled anew."""
+        """Always empty, because values can change every part."""
         return frozenset()
 
 
@@ -319,7 +319,7 @@ class FilePrompter(Prompter):
 
     An initial system turn becomes the system text. A final user turn that contains only text becomes the user text. All
     other turns become history. A history passed by the caller replaces the file's thread or is placed before the final
-    user turn. If that history ends with a tool result, the final user turn is dropped unless its inputs ask a new
+    user turn. If that history ends with a tool result, the final user turn is dropped unless that turn contains a new
     question.
 
     Args:
@@ -372,7 +372,7 @@ class FilePrompter(Prompter):
             given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: Several inputs could take the text, or none can.
+            SlotError: More than one input accepts the text, or no input does.
         """
         return self._filling.open_input({*given, *dict(self._fixed)})
 
@@ -409,7 +409,7 @@ class FilePrompter(Prompter):
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
     def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the complete request for other, untrusted messages; see :meth:`request`."""
+        """Return the complete request for untrusted messages instead of a prompt; see :meth:`request`."""
         guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
@@ -530,7 +530,7 @@ class _FileSource:
 
     @property
     def fills_turns(self) -> bool:
-        """Always True, because values can fill any turn, and loop variables and inputs have different names."""
+        """Always True, because values can fill any turn, and a loop variable has a different name than its input."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
@@ -541,13 +541,13 @@ class _FileSource:
 
 
 def _is_empty_user_turn(step: Step) -> bool:
-    """Return True for a user turn without text, such as one whose only input is empty."""
+    """Return True if a step is a user turn without text, for example because its only input is empty."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
 
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
-    """Return the system text and the final user text as alternating template text and values, and the other turns."""
+    """Return the system text, the final user text and all other turns; each text alternates own text and values."""
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
@@ -574,5 +574,5 @@ def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return each part's input name. Template text, and expressions without an input, get the name ``own``."""
+    """Return the input name of each part, or ``own`` for template text and for expressions without an input."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

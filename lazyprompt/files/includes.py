@@ -3,9 +3,8 @@
 Included text is the developer's own and is inserted before the template is parsed, so it can contain slots and role
 lines. The path must therefore be a constant. The newline at the end of an included file is dropped.
 
-A path is resolved against the directory of the including file, then the prompt's directory, then the allowed roots. A
-library's layers are searched as one tree: first the including file's directory in each layer, then the root of each
-layer.
+A path is resolved against the directory of the including file, then the prompt's directory, then the allowed roots. In
+a library, a path is resolved against the including file's directory in each layer, then against the root of each layer.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_INCLUDES: Final = 1000
 
 _MAX_CHAIN = 50
 _TEXTS = r"\"(?>(?:[^\"\\]++|\\.)*)\"|'(?>(?:[^'\\]++|\\.)*)'"
-# An unclosed raw block extends to the end of the text, because searching for its end repeatedly would be quadratic.
+# Let an unclosed raw block extend to the end of the text, because repeated searches for its end would be quadratic.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?>(?:{_TEXTS}|[^\"'%]++|%(?!\}}))*))%\}}"
@@ -47,8 +46,8 @@ class _Tag(NamedTuple):
     """A tag that includes a file in a template.
 
     Attributes:
-        begin: The start of the replaced text: the tag and the white space that the tag strips.
-        end: The end of the replaced text.
+        begin: The start of the text to replace: the tag and the white space that the tag strips.
+        end: The end of the text to replace.
         at: The start of the tag itself.
         path: The path in the tag, or None if the path isn't a constant.
         indent: The indentation to add to each line of the file.
@@ -90,7 +89,7 @@ class _Syntax:
             at = opens.start()
             found = self.tag.match(text, at)
             if found is None or text.startswith("{{=", at):
-                return  # The template's parser reports an unclosed tag or a change of delimiters.
+                return  # Let the template's parser report the unclosed tag or the changed delimiters.
             end = found.end()
             what = found["what"]
             if what is None:
@@ -155,14 +154,15 @@ class Expanded:
     pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Find the file that causes an error, because line numbers in the expanded text don't refer to a file.
+        """Find the file that causes an error. Line numbers in the expanded text don't match the lines of any file.
 
         Args:
             error: The error raised for the expanded text.
             parse: The template parser.
 
         Returns:
-            The error with the line number in its file, and the index of the include tag or None for the prompt itself.
+            The error with a line number in the file that causes it, and the index of the include tag that inserts the
+            file (None if the prompt itself causes the error).
         """
         for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:
@@ -199,7 +199,7 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
 
 @dataclass
 class _Including:
-    """The state while files are inserted into one template, including the remaining limits."""
+    """The state of inserting files into one template, including how much of each limit remains."""
 
     references: References
     syntax: _Syntax
@@ -210,7 +210,7 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return the text with all files inserted, and the text with tags replaced by blank lines."""
+        """Return the text with all files inserted, and the text with include tags replaced by blank lines."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
@@ -228,7 +228,7 @@ class _Including:
         return "".join([*parts, text[end:]]), "".join([*bare, text[end:]])
 
     def _of(self, tag: _Tag, chain: list[tuple[Path, str]], directory: Path | None) -> str:
-        """Return the text to insert for a tag."""
+        """Return the text that replaces a tag."""
         self.count += 1
         if self.count > MAX_INCLUDES:
             raise ValueError(f"more than {MAX_INCLUDES} files are included")

@@ -69,7 +69,7 @@ class LoadedPrompty:
             found = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
-        # Load a v1 file even if its connection variables aren't set, as the v1 runtime does.
+        # Like the v1 runtime, load a v1 file even if the environment variables of its connection aren't set.
         resolver = replace(references, connects_later=True) if found.name == "v1" else references
         seen = resolver.resolve(written, source)
         translated = found.read(DialectFile(source, seen, parts.body, references))
@@ -79,7 +79,7 @@ class LoadedPrompty:
         template = _parse_template(whole, spec.engine, source, begin, lenient=undefined == "empty")
         _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
         made = cls(spec, whole.text, found.name, text, path, undefined, references, seen, translated.notes)
-        # Keep the parsed template instead of parsing it again.
+        # Store the parsed template as the cached property, so that it isn't parsed again.
         vars(made)["template"] = template
         return made
 
@@ -125,7 +125,7 @@ def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int
 
 
 def _mustache_hint(fault: str, engine: str) -> str:
-    """Return advice for a Mustache section in a Jinja template."""
+    """Return advice if an error is caused by a Mustache section in a Jinja template, or else ``""``."""
     if engine == "mustache" or not re.search("unexpected char '[#^]'", fault):
         return ""
     return (
@@ -135,7 +135,7 @@ def _mustache_hint(fault: str, engine: str) -> str:
 
 
 def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
-    """Return the index in the file where the template line reported by an error starts."""
+    """Return the index in the file at which the template line that an error reports starts."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
         if named and line == int(named[1]):

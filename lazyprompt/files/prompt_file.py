@@ -57,7 +57,7 @@ class PromptFile:
         """Load a prompt file.
 
         Args:
-            path: The path of the file, which must be UTF-8.
+            path: The path of the file. The file must be encoded in UTF-8.
 
         Raises:
             PromptFileError: The file can't be read or is invalid; the message begins with ``path:line:column:``.
@@ -132,7 +132,7 @@ def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # Even if each field is valid by itself, the extra keys can conflict with the instruction.
+    # Locate these errors too: the extra keys can conflict with the instruction although both are valid by themselves.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _located(source, at):
         if kind == "chat":
@@ -230,7 +230,7 @@ def _with_examples(instruction: str | dict[str, str] | None, examples: list[tupl
 
 
 def _append_examples(text: str, examples: list[tuple[str, str]]) -> str:
-    """Append examples with escaped braces to a text."""
+    """Append examples to a text, with the braces in the examples escaped."""
     if not examples:
         return text
     # Strip the final newline of a YAML block scalar, because it would add a second blank line.

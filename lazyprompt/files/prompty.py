@@ -69,7 +69,7 @@ class Prompty(LoadedPrompty):
         """Load a prompt file.
 
         Args:
-            path: The path of the file, which must be UTF-8.
+            path: The path of the file. The file must be encoded in UTF-8.
             params: The values for ``${params:name}`` references, by name.
             allowed_roots: Additional directories that ``${file:...}`` references and includes may read from.
             dialect: ``v2``, ``agentschema`` or ``v1``. If None, the dialect is detected.
@@ -157,7 +157,7 @@ class Prompty(LoadedPrompty):
 
     @property
     def model(self) -> JsonObject:
-        """The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty without a model."""
+        """The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty if no model is set."""
         return deepcopy(dict(self.spec.model))
 
     @property
@@ -177,10 +177,10 @@ class Prompty(LoadedPrompty):
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 hash of the contents, which is the same in every process; 12 characters are enough for logs.
+        """The SHA-256 hash of the contents, in hexadecimal. In logs, the first 12 characters are enough.
 
-        The hash covers the front matter without ``model.connection``, the template and included files, but not the
-        path or the modification time.
+        The hash is the same in every process. It covers the front matter except ``model.connection``, the template and
+        the included files, but not the path or the modification time.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -197,7 +197,7 @@ class Prompty(LoadedPrompty):
         """Add a value passed without a name to the inputs.
 
         Args:
-            values: The values of the other inputs.
+            values: The inputs that already have a value, by name.
             name: The input's name, as returned by ``prompter.name_of_text``.
             text: The value to add.
 
@@ -233,7 +233,7 @@ class Prompty(LoadedPrompty):
         return self._filling.parts(inputs)
 
     def render(self, inputs: object = None) -> str:
-        """Return the filled template as text for display, without parsing the roles in it.
+        """Return the filled template as text for display, without splitting it into messages.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
@@ -263,7 +263,7 @@ class Prompty(LoadedPrompty):
         Args:
             inputs: The inputs; see :meth:`validate`.
             history: Earlier messages, which replace the first thread without a value or the template's history section.
-                Without either, earlier messages are placed before the final user turn.
+                If the file has neither, the messages are placed before the final user turn.
 
         Raises:
             SlotError: An input is missing or has the wrong kind, or a variable is undefined.
@@ -284,17 +284,17 @@ class Prompty(LoadedPrompty):
         return messages_of(self.filled(inputs).steps)
 
     def tools_for(self, inputs: object = None) -> list[JsonObject]:
-        """Return the tools from the front matter and from the filled template.
+        """Return the tools defined in the front matter and in the filled template.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    # pyright doesn't accept a cached_property for a protocol's property.
+    # Don't use cached_property here: pyright doesn't accept it where a protocol declares a property.
     @property
     def prompter(self) -> FilePrompter:
-        """The prompt as a prompter for modules. The prompter's input is a mapping of the file's inputs."""
+        """The prompt as a prompter, for use in modules. The prompter's input is a mapping of the file's inputs."""
         return self._prompter
 
     @cached_property
@@ -435,18 +435,18 @@ class Prompty(LoadedPrompty):
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
         """Render one prompt per row, one row at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
-        Complete requests include the file's model and options.
+        In a line format of complete requests, each request includes the file's model and options.
 
         Args:
             rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
-            more: The other arguments of ``render_batch``.
+            more: All other arguments of ``render_batch``.
         """
         from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: as of Prompter.render_batch
 
         return render_batch(self, rows, **more)
 
     def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
-        """Parse a response into text, an object if the file has outputs, tool calls, vectors or an image.
+        """Return the text, tool calls, vectors or image in a response, or a JSON object if the file declares outputs.
 
         Args:
             response: The response, as a dict or as an object from the provider's official client.
@@ -483,7 +483,7 @@ class Prompty(LoadedPrompty):
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
     def with_fields(self, **changes: Unpack[Changes]) -> Self:
-        """Return a copy with changed fields and otherwise unchanged text.
+        """Return a copy with changed fields. The rest of the text is unchanged.
 
         Args:
             changes: New values for ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``;
@@ -509,7 +509,8 @@ class Prompty(LoadedPrompty):
             to: The dialect to convert to; see :func:`lazyprompt.convert`. If None, the text is returned unchanged.
 
         Raises:
-            FormatError: The dialect can't express the whole file. ``convert`` returns the parts that it can express.
+            FormatError: The dialect can't express the whole file. :func:`lazyprompt.convert` returns the parts that the
+                dialect can express.
         """
         if to is None:
             return self.text
@@ -519,7 +520,7 @@ class Prompty(LoadedPrompty):
         return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:
-        """Write the file.
+        """Write the text that :meth:`dumps` returns to a file.
 
         Args:
             path: The path to write to.
@@ -546,7 +547,8 @@ def convert(prompty: Prompty, to: str) -> Converted:
         The text, and notes on the parts that the dialect can't express.
 
     Raises:
-        FormatError: The dialect is unknown or doesn't support a section of the template. The message contains the line.
+        FormatError: The dialect is unknown or doesn't support a section of the template. The message contains the line
+            number.
     """
     from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - rarely used
 

@@ -80,7 +80,7 @@ class Property:
         items: The property that describes the items of an array.
         properties: The properties of an object.
         choices: The choices of a union.
-        one_of: True if a value must match exactly one choice (``oneOf``), or False for ``anyOf``.
+        one_of: True if a value must match exactly one choice (``oneOf``), False if it may match several (``anyOf``).
     """
 
     name: str
@@ -133,7 +133,7 @@ class Property:
         if self.enum_values:
             made["enum"] = [*self.enum_values]
         if self.nullable or (strict and not self.required and self.name):
-            # Allow null in the type, the choices and the enum.
+            # Allow null in ``type``, ``anyOf`` and ``enum``.
             kind, choices, enum = made.get("type"), made.get("anyOf"), made.get("enum")
             if isinstance(kind, str):
                 made["type"] = [kind, "null"]
@@ -150,10 +150,10 @@ class Property:
             items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
             return {"type": "array", "items": items}
         if self.kind == "object" and (self.properties or strict):
-            # A strict object must list its properties, even if it has none.
+            # A strict schema must contain ``properties``, even if the object has none.
             return schema_of(self.properties, strict=strict)
         if self.kind == "union":
-            # Without choices, any value is valid. Some providers don't support oneOf, so anyOf replaces it.
+            # A union without choices accepts any value. Some providers don't support oneOf, so anyOf replaces it.
             return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
         return {"type": SCALARS.get(self.kind, "object" if self.kind == "object" else "string")}
 
@@ -184,8 +184,8 @@ def read_named(
         source: The file that contains the items.
         node: The list or mapping.
         where: The field's name in error messages.
-        read: The function that parses a list item, given the item's name in errors and an empty name.
-        of_name: The function that parses a mapping item, given the item's name in errors and the item's name.
+        read: The parser for list items. Its third argument is the item's name in errors; its last argument is ``""``.
+        of_name: The parser for mapping items. Its third argument is the item's name in errors; its last is the key.
 
     Raises:
         PromptFileError: The node isn't a list or mapping, an item has no name, or two items have the same name.
@@ -208,7 +208,7 @@ def read_named(
 
 
 def read_properties(source: SourceText, node: Node | None, where: str) -> tuple[Property, ...]:
-    """Parse properties, or return none if the node is missing; see :func:`read_named`."""
+    """Parse properties, or return ``()`` if the node is missing; see :func:`read_named`."""
     return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
 
 
@@ -244,7 +244,7 @@ def _property(source: SourceText, node: Node, where: str, name: str) -> Property
 
 
 def _default(kind: str, node: Node | None) -> Json:
-    """Return a default. An empty mapping, which some files use for threads, becomes an empty list."""
+    """Return a property's default. In some files, the default of a thread is ``{}``, which becomes an empty list."""
     value = plain(node)
     return [] if kind == "thread" and value == {} else value
 
@@ -324,7 +324,7 @@ class Thread(list[dict[str, str]], Opaque):
 
 @dataclass(frozen=True, slots=True)
 class MediaInput(Opaque):
-    """An image, audio, video or file input in a template.
+    """An image, audio or file input in a template.
 
     Args:
         name: The name of the input.
@@ -422,7 +422,7 @@ def _source_of(text: str, kind: str) -> URLSource | Base64Source:
 
 
 def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Yield the errors in a value."""
+    """Yield a message for each error in a value."""
     kind = declared.kind
     if value is None and declared.nullable:
         return
@@ -454,7 +454,7 @@ def _rich_misfits(value: object, kind: str, where: str) -> Iterator[str]:
 
 
 def _misfits_within(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Yield the errors in the items of an array or the properties of an object."""
+    """Yield a message for each error in the items of an array or the properties of an object."""
     if declared.items is not None and is_sequence(value):
         for index, item in enumerate(value):
             yield from _misfits(item, declared.items, f"{where}[{index}]")

@@ -1,8 +1,8 @@
 """References in the front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
 
-A string that consists of a single reference becomes the referenced value, of any type. References inside longer text
-are kept as text. References are resolved once, when a file is loaded; values that fill a template later are not
-searched for references.
+A string that consists of a single reference becomes the referenced value, which can have any type. References inside
+longer text are kept as text. References are resolved once, when a file is loaded; values that fill a template later are
+not searched for references.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class References:
         roots: Additional directories that paths may lead to.
         params: The values for ``${params:name}`` references, by name.
         environment: The values for ``${env:NAME}`` references. If None, the process environment is used.
-        named: The environment variables that may be used outside connection settings. If None, all may be used.
+        named: The environment variables that may be used outside connection settings. If None, any variable may.
         layers: Directories that are searched for included files as if they were one tree.
         trace: The recorder for the files and variables that are read.
         connects_later: True to keep references to unset variables in connection settings.
@@ -188,7 +188,7 @@ class _Resolver:
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # Count a file once per reference, because files that refer to each other ten times would exhaust memory.
+        # Count a file each time it is referenced, because a few files with many references could exhaust memory.
         size, depth = _measure(found)
         self._left -= size
         if self._left < 0:
@@ -197,7 +197,7 @@ class _Resolver:
         return found
 
     def _check_depth(self, more: int) -> None:
-        # The nesting depths of files that refer to each other add up.
+        # Add the nesting depth of a referenced value to the depth of the reference.
         if self._depth + more > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels, including the referenced values")
 
@@ -215,7 +215,7 @@ class _Resolver:
         if self._connects and self._references.connects_later and name not in environment and given == name:
             return f"${{env:{given}}}"
         found = variable(given, environment)
-        # A default is written in the file, so it isn't secret.
+        # Don't treat a default as secret, because it is written in the file.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found
 
     def of_params(self, given: str) -> Value:

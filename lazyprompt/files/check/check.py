@@ -169,8 +169,8 @@ def check(
 ) -> list[Finding]:
     """Find errors and likely mistakes in a prompt file.
 
-    Only the file and the files it refers to are read. All environment variables and params
-    are treated as if they were set.
+    Only the file and the files it refers to are read. All environment variables and params are treated as if they were
+    set.
 
     Args:
         path_or_text: The file's path, or the file's text if the ``str`` spans several lines or ``name`` is passed.

@@ -36,7 +36,7 @@ AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
 
 
 def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Yield the turns and threads in an agent definition, but not its tools.
+    """Yield the turns and threads in an agent definition, but no ``tools`` sections.
 
     Args:
         sections: The sections of the filled template.
@@ -89,7 +89,7 @@ def _threads(section: Section) -> Iterator[Thread]:
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # A missing thread leaves an empty value in its slot.
+    # A slot whose thread has no value contains an empty value, so the section isn't one without a slot.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:
@@ -113,7 +113,7 @@ def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
         label: The text in brackets, such as ``image`` or ``type="image", quality="high"``.
 
     Returns:
-        The kind and the attributes, or None for other Markdown.
+        The kind and the attributes, or None if the label doesn't describe media.
     """
     attributes: dict[str, Json] = {} if label in MEDIA else attributes_in(label)
     kind = label if label in MEDIA else attributes.pop("type", None)
@@ -130,7 +130,7 @@ def agent_fields(reading: DialectFile) -> Translated:
 
 
 def _read_yaml(parts: Sequence[str], name: str) -> Json:
-    """Parse YAML that contains values. Each value is inserted as text and can't add keys, items or lines."""
+    """Parse YAML that contains template values, which are inserted as text and can't add keys, items or lines."""
     own = "".join(part for part in parts if not isinstance(part, Value))
     # Replace each value with a placeholder, a word that YAML reads as text and that the text doesn't contain.
     word = "slot"

@@ -1,8 +1,9 @@
 """The Prompty v1 dialect, translated to Prompty v2.
 
 The v1 runtime filled a missing input with its ``sample``, so a sample becomes the input's default. The sample of a
-required input becomes its example. The v1 runtime didn't check types, so an input accepts any value if its sample
-has a different type.
+required input becomes the input's example. The v1 runtime didn't check types, so an input accepts any value if its
+sample doesn't match its type.
+
 Sources: the v1 schema for the front matter, and the behaviour of the v1 runtime.
 """
 
@@ -68,7 +69,7 @@ _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
 _OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
-# Minimum similarity for treating one name as a typo of another.
+# Minimum similarity, from 0 to 1, at which one name counts as a typo of another.
 _ALIKE = 0.75
 
 
@@ -147,7 +148,7 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
 
 
 def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile) -> dict[str, Node]:
-    """Return the model options, and append any tools found in them to ``tools``."""
+    """Return the model options, and append any tools among the options to ``tools``."""
     made: dict[str, Node] = {}
     for name in ("parameters", "options"):
         part = reading.mapping(given.get(name), f"model.{name}")
@@ -257,7 +258,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
         return made
     reading.note(sample, "sample becomes the inputs' defaults, or the examples of required inputs")
     for name, item in _samples(sample, reading).items():
-        # Values from another file are reported at the position of the ``sample`` field.
+        # Report errors in values at the ``sample`` field, because the values may come from another file.
         node = item._replace(at=sample.at, key_at=sample.key_at)
         own = made.get(name, to_node({"kind": kind_of(node.value)}, node))
         fields = reading.mapping(own, f"inputs.{name}")
@@ -266,7 +267,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
 
 
 def _with_items(node: Node, reading: DialectFile) -> Node:
-    """Add ``items`` of any kind to an array input, because Prompty v2 requires them."""
+    """Add ``items`` that accept any kind to an array input without ``items``, which Prompty v2 requires."""
     fields = reading.mapping(node, "an input")
     if "kind" in fields and fields["kind"].value == "array":
         return to_node({"items": {"kind": "union"}, **fields}, node)
@@ -390,7 +391,7 @@ def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
         if section.role == "function":
             yield result_turn(section)
         else:
-            # Only a media resolver opens local paths.
+            # Keep a local path as a URL, because only a media resolver may open files.
             yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None, _address)
 
 

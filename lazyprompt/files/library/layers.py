@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Stamp: TypeAlias = tuple[int, int, int] | None
 Made = TypeVar("Made")
 
-# Minimum age of a file to cache. A newer file could change again without getting a new modification time.
+# Minimum age of a cached file in nanoseconds. A newer file could change again but keep its modification time.
 _UNSETTLED_NS: Final = 50_000_000
 
 
@@ -63,7 +63,7 @@ class Trace:
         self.variables[name] = value
 
     def __getstate__(self) -> dict[str, object]:
-        # Don't pickle environment variables.
+        # Don't pickle the values of environment variables, which may be secret.
         return {"files": {}, "variables": {}}
 
 
@@ -195,19 +195,19 @@ def _spec_of(name: str) -> ModuleSpec | None:
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # Search for the last part only: given a full name, namespace packages look up their parents in sys.modules.
+        # Pass only the last part of the name: with a full name, a namespace package needs its parent in sys.modules.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 
 
 def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
-    """Copy the files out of an archive, within limits on their number and size."""
+    """Copy the files out of an archive, up to a maximum number and total size."""
     for each in given.iterdir():
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
             raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
-        # Archive members can have arbitrary names.
+        # Reject names that lead out of the directory, because archive members can have any name.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name
@@ -230,7 +230,7 @@ def _extract(member: Traversable, path: Path) -> int | None:
         return None
     with member.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
-    if len(data) <= MAX_BYTES:  # larger files can't be prompts or referenced files
+    if len(data) <= MAX_BYTES:  # larger files can't be loaded as prompts or references
         with path.open("xb") as made:
             made.write(data)
     return len(data)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
-# Matches keys. Names that begin with a dot or an underscore aren't prompts, so no key can lead out of the tree.
+# Matches keys. No part of a key begins with a dot or an underscore, so no key can lead out of the tree.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
 # Maximum number of names listed in an error message.
@@ -80,7 +80,7 @@ class PromptLibrary:
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
-        # A library is pickled as its arguments, because locks can't be pickled.
+        # Pickle a library as a call with the same arguments, because locks can't be pickled.
         self._remade = partial(
             PromptLibrary,
             path,
@@ -154,7 +154,7 @@ class PromptLibrary:
         languages = fallbacks(lang)
         for tag in languages:
             for layer in self._layers.paths:
-                # Compare layers by identity, because comparing paths takes as long as everything else here.
+                # Compare layers by identity, because comparing paths would double the time of this method.
                 found = [
                     each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
@@ -365,7 +365,7 @@ def _label(entry: LibraryEntry) -> str:
 def _explain_missing(
     key: str, lang: str | None, version: str | None, entries: tuple[LibraryEntry, ...], languages: tuple[str, ...]
 ) -> str:
-    """Explain why there is no file for a key with this language and version."""
+    """Explain why a key has no file with the given language and version."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:
         known = dict.fromkeys(each.lang for each in entries)

@@ -27,7 +27,7 @@ GROUPS: Final = (*_NAMED, "settings", "sections")
 """The groups of parts that a diff compares."""
 Outline: TypeAlias = "Mapping[str, Sequence[Part]]"
 """The parts of a prompt, by group."""
-# A setting that may contain API keys, so a diff reports only that it changed.
+# A setting that may contain API keys. A diff reports that it changed, but not its values.
 _HIDDEN = "model.connection"
 
 
@@ -42,7 +42,7 @@ class PromptDiff:
         inputs: The inputs that changed.
         outputs: The outputs that changed.
         tools: The tools that changed.
-        settings: Changes to the name, the model, its options and all other fields.
+        settings: The changes to all other fields, such as the name, the model and the model options.
         sections: The template sections that changed.
     """
 
