@@ -1,7 +1,7 @@
 """Conversion of prompt files to Prompty v2, with references kept as written.
 
-Tools before the text move to the front matter, a thread section becomes a slot, and a media link becomes an input. Line
-numbers don't change, so that errors refer to the lines of the original file.
+Tools in the body move to the front matter, a thread section becomes a slot, and a media link becomes an input. Removed
+lines are left blank, so that line numbers in errors match the original file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The front matter translated to Prompty v2 fields, with the unchanged body.
+        """The front matter translated to Prompty v2 fields, with the body before its sections are converted.
 
         Raises:
             FormatError: The translation requires the value of a reference.
@@ -90,7 +90,7 @@ class Original:
             ) from error
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """Convert an index in the body, or in a body with the same lines, to a line and column in the file."""
+        """Convert an index in the body, or in a changed body with the same lines, to a line and column in the file."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
@@ -124,7 +124,7 @@ class Original:
         """The front matter and body in Prompty v2.
 
         Raises:
-            FormatError: The file contains invalid tools, or tool turns, which Prompty v2 doesn't support. The message
+            FormatError: The file contains tool turns, which Prompty v2 doesn't support, or invalid tools. The message
                 contains the position.
         """
         making = _V2Conversion(self)
@@ -210,7 +210,7 @@ class _V2Conversion:
         found = [(match, medium) for match in MEDIUM.finditer(body) if (medium := medium_in(match, self._dialect))]
         names = [slot[1] for match, _ in found if (slot := _SLOT.fullmatch(match[2].strip()))]
         uses = Counter(re.findall(r"\w+", " ".join(_TAG.findall(body))))
-        # A slot that is also used elsewhere, in a loop or as text, can't become a media input.
+        # A slot can't become a media input if it is also used elsewhere, in a loop or as text.
         slots = {name for name, times in Counter(names).items() if uses[name] == times}
         kept: list[str] = []
         end = 0
@@ -243,7 +243,7 @@ class _V2Conversion:
 
 
 def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: Node) -> Node:
-    """Return the inputs, still as a list or mapping, with one input added or changed."""
+    """Return the inputs with one input added or changed; a list stays a list, and a mapping stays a mapping."""
     given = None if inputs is None else inputs.value
     if isinstance(given, list):
         items = [

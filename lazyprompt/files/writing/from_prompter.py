@@ -44,11 +44,11 @@ _FUNCTION: Final = {"name", "description", "parameters", "strict"}
 
 
 class _Part(NamedTuple):
-    """A part of an instruction.
+    """A template of an instruction, converted for a prompt file.
 
     Attributes:
         pieces: The text and the slots, in order.
-        unless_empty: A Jinja condition that is true if the part contains text, or ``""`` if it always contains text.
+        unless_empty: A Jinja condition that is true if the part contains text, or ``""`` if the part always does.
         setting: Jinja code that assigns the part to a variable before the turn.
     """
 
@@ -96,7 +96,7 @@ def text_of(
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
     thread = free_name("conversation", slots)
-    # Like a slot, an input of kind union accepts any value.
+    # Use the kind union, because a slot accepts any value.
     inputs: list[Json] = [{"name": slot, "kind": "union", "required": True} for slot in _plain_slots(instruction)]
     inputs += [
         {"name": slot, "kind": "union", "default": checked(value, f"the value of {slot!r}", FormatError)}
@@ -138,7 +138,7 @@ def _check(prompter: Prompter, made: MadeOf) -> None:
 
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:
-    """Return the slots in slot templates. Jinja variables can have any kind and need no declaration."""
+    """Return the slots to declare as inputs. Variables in Jinja templates need no declaration."""
     texts = [template for template in instruction.templates if isinstance(template, SlotTemplate)]
     return [slot for slot in instruction.slots if any(slot in template.slots for template in texts)]
 
@@ -155,7 +155,7 @@ def _part(template: SlotSyntax, variable: str) -> _Part:
     text = template.text
     if not text:
         return _Part([])
-    # Assign the whole text to a variable, because a value can't begin a section or a code fence.
+    # Assign the text to a variable and insert its value, because a value can't begin a section or a code fence.
     inner = free_name(variable, (text,))
     return _Part([InputSlot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 

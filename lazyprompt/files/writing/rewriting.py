@@ -1,4 +1,4 @@
-"""Field editing for prompt files. The rest of the text is kept as written, with comments and references."""
+"""Field editing for prompt files. The rest of the text is kept as written, including comments and references."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     AnyPrompty = TypeVar("AnyPrompty", bound=LoadedPrompty)
 
 
-# The reader's loader is used, because PyYAML's Python loader rejects some YAML that libyaml accepts: {a: b?, c: d}.
+# Use YamlReader's loader, because PyYAML's Python loader rejects some YAML that libyaml accepts: {a: b?, c: d}.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -33,7 +33,7 @@ def edit_fields(
 
     Args:
         text: The text of the YAML mapping.
-        at: The index of the YAML in the file, which the fields' positions refer to.
+        at: The index in the file at which the YAML starts. The positions of fields are relative to the file.
         fields: The current fields, by name.
         changes: The new values of fields, by name; None removes a field.
         safe: The function that replaces secrets in new text with references.
@@ -83,7 +83,7 @@ def _writer(text: str, safe: Callable[[str], str]) -> YamlWriter:
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
-    """Split YAML into pieces: the named lines of each field, and the unnamed lines between fields.
+    """Split YAML into (name, lines) pairs: one for each field, and one with the name None for lines between fields.
 
     Return None if a field doesn't begin on its own line, or if the YAML has anchors.
     """
@@ -114,7 +114,7 @@ def _is_between(line: str, column: int) -> bool:
 
 
 def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
-    """Return the index for a new field, in the conventional order of fields."""
+    """Return the index in ``pieces`` at which to insert a new field, in the conventional order of fields."""
     order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
     before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
     return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
@@ -188,7 +188,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
         changes: The requested values of fields, by name.
 
     Raises:
-        PromptFileError: A value differs, because the dialect can't express it.
+        PromptFileError: A field differs from its requested value, which the dialect can't express.
     """
     got = made.to_dict()
     raw = split(SourceText(made.text, "")).fields or {}
@@ -231,7 +231,7 @@ def assemble(
 
 
 def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
-    """Map texts from environment variables to their references, longest first."""
+    """Map each secret from an environment variable to its reference, longest secrets first."""
     texts = [node.value for field in fields.values() for node in field.seen.within()]
     found = {text: text.reference for text in texts if isinstance(text, SecretText) and len(text) >= _SECRET}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
@@ -246,7 +246,7 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the new metadata. Unknown top-level fields are part of the metadata but stay at the top level."""
+    """Return the changes for new metadata, in which unknown top-level fields stay at the top level."""
     checked_value = _json(value, "metadata")
     given = checked_value if isinstance(checked_value, dict) else {}
     own = fields["metadata"].seen.value if "metadata" in fields else None
@@ -256,7 +256,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return inputs as a list or mapping, as in the file; unchanged inputs are kept as written."""
+    """Return the changes for new inputs, as a list or mapping (as in the file), with unchanged inputs as written."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None

@@ -35,7 +35,7 @@ def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
 
 def _to_v2(original: Original) -> Converted:
     made = original.as_v2
-    # Remove the blank lines that replaced the tools before the text.
+    # Remove the blank lines that replaced ``tools`` sections at the start of the body.
     body = made.body if made.body == original.parts.body else made.body.lstrip("\n")
     return _rewrite(original, _values(made), body, made.notes)
 
@@ -54,7 +54,7 @@ def _to_agentschema(original: Original) -> Converted:
             )
             raise original.fault(body, match.start(), what)
     if dialect == "v1":
-        # In v1, an image can have any label.
+        # Write the label ``image``, because v1 allows any label for an image but agent definitions don't.
         body = MEDIUM.sub(lambda match: f"![image]({match[2]})" if medium_in(match, "v1") else match[0], body)
     else:
         notes += [

@@ -1,7 +1,7 @@
 """The rendering of turns in a prompt file, with escaped text.
 
-A value can't begin a section or a code fence, and its line breaks are kept. Special characters are therefore written as
-variables that the template sets.
+Special characters are written as variables that the template sets, because a value can't begin a section or a code
+fence and keeps its line breaks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
 
     Args:
         role: The role, followed by its attributes.
-        runs: The contents, escaped by :func:`safe`.
+        runs: The contents as sequences of pieces, in which text is escaped by :func:`safe`.
     """
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
 
@@ -84,7 +84,7 @@ def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # If the pieces leave a fence open, a later fence closes it and hides the role line between the two fences.
+    # A fence left open by the pieces would be closed by a later fence and would hide the role line between the two.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
@@ -110,7 +110,7 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Escape the first and last line breaks, which a file would strip, even next to slots that may be empty."""
+    """Escape a line break at the start or end, even beside slots (which may be empty), because a file strips it."""
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
@@ -150,7 +150,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def is_input(name: str) -> bool:
-    """Return True if an input can have this name, because the name has no other meaning in Jinja."""
+    """Return True if a name has no other meaning in Jinja, so that an input can have this name."""
     try:
         return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
     except TemplateError:

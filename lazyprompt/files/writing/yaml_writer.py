@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json
 
-# Don't wrap lines.
+# Maximum line width. A large value prevents wrapping.
 _WIDTH: Final = 1_000_000
 _BREAK: Final = re.compile(r"\r\n|\r")
 _LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
@@ -151,7 +151,7 @@ class YamlWriter:
 
 def _key(text: str) -> _Tree:
     """Return a one-line scalar, in quotes if a parser could read the text as another type."""
-    # Use explicit scalar classes, because a plain str would get the quotes of the scalar that it replaces.
+    # Use explicit scalar classes, because ruamel.yaml gives a str the quotes of the scalar that it replaces.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
