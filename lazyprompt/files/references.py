@@ -51,7 +51,7 @@ class References:
         roots: Additional directories that paths may lead to.
         params: The values for ``${params:name}`` references, by name.
         environment: The values for ``${env:NAME}`` references. If None, the process environment is used.
-        named: The environment variables that may be used outside connection settings. If None, any variable may.
+        named: The environment variables allowed outside connection settings. If None, all variables are allowed.
         layers: Directories that are searched for included files as if they were one tree.
         trace: The recorder for the files and variables that are read.
         connects_later: True to keep references to unset variables in connection settings.

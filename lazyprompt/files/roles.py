@@ -1,6 +1,6 @@
 """The sections of a prompt file, which begin with role lines such as ``user[name="Ada"]:``.
 
-Role lines are searched for in the filled template after each value is replaced by one character. A value therefore
+Role lines are searched for in the filled template after each value is replaced by a placeholder. A value therefore
 can't begin a section or add an attribute. A template can still use a value as a role (``{{ turn.role }}:``) or as an
 attribute's value.
 Lines inside a closed code fence (``` or ~~~) aren't role lines.
@@ -104,7 +104,7 @@ class Boundary(NamedTuple):
         role: The role that the line begins with.
         line: The text of the line, without surrounding white space.
         begin: The index in the text where the line starts.
-        end: The index in the text after the role and colon.
+        end: The index in the text where the role and colon end.
     """
 
     role: str
@@ -128,7 +128,7 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
     plain = text.replace(PLACE, " ")
     begin = 0
     for line in plain.splitlines(keepends=True):
-        # Match across line endings, because a line ending for one parser is white space for another.
+        # Match beyond the end of the line, because some parsers treat the line ending as white space.
         match = pattern.match(plain, begin)
         if match is not None:
             yield Boundary(match["role"].lower(), line.strip(), begin, match.end())
@@ -154,7 +154,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
             found.append(Section(role, attributes, filled.between(begin, end)))
 
     for match in role_lines(filled, roles):
-        # In the YAML of a tool call, ``function:`` is a key. A value can't turn a section into tool calls.
+        # In a tool call's YAML, ``function:`` is a key, not a role. Only the template's own text can mark a tool call.
         if calls and match[0].strip() == "function:":
             continue
         end_section(match.start())
@@ -167,7 +167,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
 
 
 class SectionLayout(NamedTuple):
-    """The sections of a template whose values can't change the sections.
+    """The sections of a template in which values can't begin, end or change a section.
 
     Attributes:
         sections: The role, attributes and parts of each section. Each part is text or the index of a value.
@@ -191,7 +191,7 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLa
     """Return the sections of a template, or None if a value in a role line could change them.
 
     Args:
-        outline: The template's parts, with each value's index as the value's text.
+        outline: The template's parts, in which the text of each value is the value's index among the parts.
         roles: The role names.
     """
     if any(PLACE in match[0] for match in role_lines(Scanned(outline), roles)):
@@ -212,7 +212,7 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
     Args:
         filled: The filled template.
         roles: The role names.
-        fenced: True to yield the lines inside code fences instead, which are treated as text.
+        fenced: True to yield only the role lines inside code fences, which are treated as text.
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     begins = [begin for begin, _ in fences]
@@ -225,7 +225,7 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
 
 
 def names_role(source: str) -> bool:
-    """Return True if a variable's name ends in ``role``. Other variables are text, as in ``{{ title }}:``."""
+    """Return True if a variable's name ends in ``role``. Any other variable, as in ``{{ title }}:``, is text."""
     return source.rpartition(".")[2].lower().endswith("role")
 
 
@@ -242,7 +242,7 @@ def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """Parse the attributes between two indexes. Quoted values are text; others may be numbers, true or false."""
+    """Parse the attributes between two indexes. Only unquoted values can be numbers or booleans."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -278,7 +278,7 @@ def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """Return a pattern for role lines, and a pattern for lines that some parser could read as role lines."""
     names = "|".join(sorted(roles, key=len, reverse=True))
     line = rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)"
-    # The start of the attributes is enough, because they may end on another line.
+    # Match only the start of the attributes, because they may continue on another line.
     rest = r":|\[\w++\s*+=|\[[^\]\n]*+\][^\S\n]*+:"
     boundary = rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})"
     return re.compile(line, re.IGNORECASE | re.MULTILINE), re.compile(boundary, re.IGNORECASE)
@@ -334,7 +334,7 @@ def segments_of(
         SafetyError: A strict value forms a role line with the surrounding text.
     """
     found: list[TemplateSegment] = []
-    # The spans of the values to check, and the whole text with these values replaced by harmless words.
+    # The spans of the values to check; ``calm`` is the whole text with these values replaced by harmless words.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0
@@ -361,7 +361,7 @@ def segments_of(
 
 
 def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
-    """Raise an error if a strict input may be part of a role line, or changes the sections."""
+    """Raise an error if a strict input may be part of a role line or changes the sections."""
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:

@@ -111,7 +111,7 @@ class Spec:
         display_name: The prompt's name for display.
         description: The prompt's description.
         metadata: The metadata and unknown fields.
-        model: The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty without a model.
+        model: The model's ``id``, ``provider``, ``apiType``, ``connection`` and ``options``; empty if no model is set.
         inputs: The inputs.
         outputs: The outputs.
         tools: The tools that the model may call.

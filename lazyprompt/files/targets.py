@@ -1,8 +1,9 @@
 """Complete requests for prompt files, and the parsing of the responses.
 
 A target describes one API of a provider: the request fields for a prompt file's options, and other properties of the
-API. Formatters write messages and tools. A target selects a formatter's profile and changes its rules according to the
-Prompty specification (section 7). The payload's report lists everything that a request can't represent.
+API. Formatters write the messages and tools. A target selects a formatter's profile and changes the profile's rules
+according to section 7 of the Prompty specification. The payload's report lists everything that a request can't
+represent.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
     """Return the request path for each option.
 
     Args:
-        same: The options whose request field has the same name in snake_case.
+        same: The options, separated by spaces, whose request field has the same name in snake_case.
         holder: The request field that contains the options; ``""`` for the request itself.
         **names: The provider's names for other options. A name may be a dotted path.
     """
@@ -71,7 +72,7 @@ class RequestTarget:
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
         options: The request path for each option of a prompt file; other options can't be sent.
         defaults: Required request fields, with the values to use if the file doesn't set them.
-        changes: The profile's rules that differ for prompt files.
+        changes: The rules that replace the profile's own rules for prompt files.
         structured: The request field for an output schema, or ``""`` if the API supports no output schema.
         text_content: True if content with only text is sent as a string, False if content is always a list of blocks.
         strict_tools: True if the setting ``strict`` is sent for tools.
@@ -156,7 +157,7 @@ _ROWS = (
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
-            # According to section 7.1.2 of the specification, files are sent by URL, and audio in any format.
+            # Section 7.1.2 of the specification allows URLs for files, and any format for audio.
             "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
@@ -202,7 +203,7 @@ _ROWS = (
     *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
 )
 _TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
-# Names of services that use the API of another provider.
+# Service names in prompt files, each with the provider whose API the service uses.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
     **dict.fromkeys(("googleai", "vertexai"), "gemini"),
@@ -255,7 +256,7 @@ def request(
         api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
         tools: Additional functions, in OpenAI's format.
         report: Report entries for parts of the file that the messages and tools don't include.
-        guard: The neutralizer for control sequences in messages and tools. If None, both are sent unchanged.
+        guard: The neutralizer for control sequences in messages and tools. If None, they are sent unchanged.
 
     Raises:
         FormatError: The provider or API is unknown, or the messages can't be sent to it.
@@ -282,7 +283,7 @@ def request(
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
     """Return the provider and API for a request: the arguments, or else the file's settings."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
-    # Only OpenAI has the Responses API, so a file that selects it uses the chat API of any other provider.
+    # For providers without the Responses API, ignore a file's setting for it, so that the chat API is used.
     if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
         own = None
     return provider or named, api or own
@@ -329,7 +330,7 @@ class _RequestBuilder(NamedTuple):
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
-            # By default, tools are strict in the Responses API but not in the chat API.
+            # Omit ``strict: false``, which is the default in the chat API, though not in the Responses API.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
         return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
@@ -356,7 +357,7 @@ class _RequestBuilder(NamedTuple):
                 self.notes.add(name, name, "left out", f"the {self.target.api!r} API supports no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """Return the texts of messages for an API that accepts only text."""
+        """Return the text of each given message, for an API that accepts only text."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
@@ -411,7 +412,7 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
             body[name] = deepcopy(value)
 
 
-# Keys that contain the result in the data of a response, by API.
+# The possible keys of the result in each item of a response's ``data``, by API.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 
@@ -427,10 +428,9 @@ def read_answer(
         structured: True to parse the text as JSON, for prompt files with outputs.
 
     Returns:
-        The tool calls as a list of ``{id, name, arguments}``, with the arguments as JSON text, if there are any.
-        Without tool calls, the text or refusal is returned. If ``structured`` is true, text that is valid JSON is
-        returned as parsed JSON. For embeddings, the vector or a list of vectors is returned. For images, the URL or the
-        base64 data is returned, or a list of these.
+        If the response contains tool calls, a list of ``{id, name, arguments}``, with the arguments as JSON text.
+        Otherwise, the text or refusal; if ``structured`` is true, text that is valid JSON is parsed. For embeddings, a
+        vector or a list of vectors. For images, a URL, base64 data, or a list with one of these per image.
 
     Raises:
         FormatError: The response isn't in the provider's format, or contains no vector or image.
@@ -475,7 +475,7 @@ def _written_arguments(answer: Fields) -> list[object]:
 
 
 def _items(answer: Fields, target: RequestTarget) -> Json:
-    """Return the vectors or images in a response as a list, or a single one by itself."""
+    """Return a list of the vectors or images in a response, or the item itself if there is only one."""
     fault = answer.get("error")
     if fault:
         raise FormatError(f"{target.profile} returned an error: {fields_of(fault).get('message') or fault}")

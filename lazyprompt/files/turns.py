@@ -1,6 +1,6 @@
 """The turns in a filled template (text, media, tool calls and results), and their conversion to messages.
 
-A turn keeps values separate from the template's own text, because only the own text is trusted. A request's report
+A turn keeps values separate from the template's own text, because only that text is trusted. A request's report
 lists the attributes and tools that messages can't represent.
 """
 
@@ -79,7 +79,7 @@ class ResultItem:
 
 
 _BREAKS = "\n"
-# Neither group can match its own closing bracket, so that the search takes linear time.
+# Each group excludes its closing bracket, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
@@ -92,7 +92,7 @@ class Turn:
     Args:
         role: The turn's role.
         items: The turn's contents.
-        attributes: The section's attributes. ``name`` contains the speaker's name.
+        attributes: The section's attributes. The attribute ``name`` is the speaker's name.
     """
 
     role: str
@@ -147,7 +147,7 @@ def steps_of(section: Section) -> Iterator[Step]:
 
 
 def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
-    """Strip the template's surrounding line breaks from parts, and return one text item, or none if nothing is left.
+    """Strip the template's line breaks around parts, and return a list of one text item, or an empty list.
 
     Args:
         parts: The template's own text and the values, in order.
@@ -191,8 +191,9 @@ def steps_with_media(
 
     Args:
         section: The section to convert.
-        medium: A function that returns a media link's kind and attributes from its label and URL, or None for text.
-        address_of: A function that converts a URL as written to a plain URL.
+        medium: A function that returns a media link's kind and attributes from its label and URL, or None to
+            keep the link as text.
+        address_of: A function that converts the URL in a link to a plain URL.
     """
     for step in steps_of(section):
         yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium, address_of)))
@@ -224,8 +225,8 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 
     Args:
         steps: The turns and threads.
-        history: The messages of the history, which replace the unnamed thread. Without such a thread, the messages are
-            placed before a final user turn or appended.
+        history: The messages of the history, which replace the unnamed thread. If there is no unnamed thread, the
+            messages are placed before the final user turn, or at the end.
     """
     made = [*steps]
     at = place_of_history(made)
@@ -251,7 +252,7 @@ def messages_of(steps: Sequence[Step]) -> list[Msg]:
     return [message for step in steps for message in (step.messages if isinstance(step, Thread) else (_message(step),))]
 
 
-# Attributes that a message can represent, by role. Tool results also have the call's id and the tool's name.
+# Attributes that a message can represent: those of a tool turn, and those of any other turn.
 _PLACES = {"tool": frozenset(("name", "tool_call_id", "id"))}
 _PLACES_OF_OTHERS = frozenset(("name",))
 
@@ -271,7 +272,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            # The template may name this attribute ``quality`` instead of ``detail``.
+            # A template may use either name, ``detail`` or ``quality``, for this attribute.
             detail = attributes.get("detail", attributes.get("quality"))
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
         case MediaItem(block):
@@ -302,7 +303,7 @@ def functions_of(specs: Sequence[ToolSpec], notes: Notes) -> list[JsonObject]:
 
     Args:
         specs: The tools in the front matter.
-        notes: The report, which receives an entry for each tool of another kind.
+        notes: The report, which receives an entry for each tool that isn't a function.
     """
     for at, spec in enumerate(specs):
         if spec.kind != "function":
@@ -315,7 +316,7 @@ def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[J
 
     Args:
         tools: The tools defined in the text.
-        notes: The report, which receives an entry for each tool of another kind.
+        notes: The report, which receives an entry for each tool that isn't a function.
     """
     found: list[JsonObject] = []
     for tool in tools:

@@ -1,4 +1,4 @@
-"""The YAML parser for prompt files, with positions and limits, and the split into front matter and body.
+"""The YAML parser for prompt files, and the functions that split a file into front matter and body.
 
 A plain scalar is text unless it is a JSON number, ``true``, ``false`` or ``null``. YAML 1.1 reads ``no`` as false,
 ``12:30`` as 750 and ``010`` as 8, which prompt authors don't intend.
@@ -51,7 +51,7 @@ class SourceText:
     Args:
         text: The file's text; a leading byte order mark is removed.
         name: The file's name in error messages.
-        whole: True to check the text, or False if the text is only the beginning of a file.
+        whole: True to check the text's size and characters, False if the text is only the beginning of a file.
 
     Raises:
         PromptFileError: The text is too long, or can't be encoded as UTF-8.
@@ -82,7 +82,7 @@ class SourceText:
         """Create an error at an index of the text, and show the line with a caret below the position."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
-        line = _SURROGATE.sub("\ufffd", line)  # Surrogates can't be printed.
+        line = _SURROGATE.sub("\ufffd", line)  # surrogates can't be printed
         start = max(column - 1 - _SHOWN_BEFORE, 0)
         indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
@@ -134,7 +134,7 @@ def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFile
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
     # Report an error at the end of the file right after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    # Newer versions of libyaml have a higher nesting limit of their own, and check it before parsing.
+    # Newer versions of libyaml check a nesting limit of their own first. Report it like the limit of this parser.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -173,7 +173,7 @@ class Node(NamedTuple):
 
     @property
     def named(self) -> list[tuple[str, Node]]:
-        """The values of a mapping, or the items of a list that have a ``name``, each with its name."""
+        """The (name, value) pairs of a mapping, or of the list items that have a ``name``."""
         if not isinstance(self.value, list):
             return [*self.fields.items()]
         named = ((item.fields.get("name"), item) for item in self.value)
@@ -227,9 +227,10 @@ class Field(NamedTuple):
 
 
 class YamlReader:
-    """A YAML parser that creates nodes, event by event.
+    """A YAML parser that creates nodes from the events of PyYAML.
 
-    The limits are checked before each node is created. An alias counts as much toward the limits as its value.
+    The limits are checked before each node is created. An alias counts as much toward the limits as the value that it
+    refers to.
 
     Args:
         source: The text that contains the YAML.
@@ -314,7 +315,7 @@ class YamlReader:
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
         self._count(at, 1, len(text))
-        # Only escapes in double quotes can create lone surrogates, because the file's text was already checked.
+        # Check only double-quoted text: its escapes can create lone surrogates. All other text was already checked.
         if event.style == '"':
             try:
                 well_formed(text, "the text", PromptFileError)
@@ -324,7 +325,7 @@ class YamlReader:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        # Don't match words against the number pattern, because most scalars are words.
+        # Check the first character before matching the pattern, because most scalars are words.
         number = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
         if number is None:
             return text
@@ -425,7 +426,7 @@ def text_of_file(name: str) -> str:
         data = read_regular(name, MAX_BYTES)
     except FileNotFoundError as error:
         raise PromptFileMissingError(f"{name}:1:1: file not found") from error
-    except (OSError, ValueError) as error:  # A path with a NUL character raises a ValueError.
+    except (OSError, ValueError) as error:  # a path that contains a NUL character raises a ValueError
         why = getattr(error, "strerror", None) or error
         raise PromptFileError(f"{name}:1:1: the file cannot be read: {why}") from error
     return decode_file(data, name)
