@@ -243,7 +243,7 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # If values can't change the sections, use the layout that was found once.
+        # If values can't change the sections, reuse the section layout of the unfilled template.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
@@ -547,7 +547,7 @@ def _is_empty_user_turn(step: Step) -> bool:
 
 
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
-    """Return the system text, the final user text and all other turns; each text alternates own text and values."""
+    """Return the system text, the final user text and the other turns. Both texts alternate own text and values."""
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING

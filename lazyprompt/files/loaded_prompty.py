@@ -135,7 +135,7 @@ def _mustache_hint(fault: str, engine: str) -> str:
 
 
 def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
-    """Return the index in the file at which the template line that an error reports starts."""
+    """Return the start of the template line that an error reports, as an index in the file."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
         if named and line == int(named[1]):

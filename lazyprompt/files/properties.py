@@ -324,7 +324,7 @@ class Thread(list[dict[str, str]], Opaque):
 
 @dataclass(frozen=True, slots=True)
 class MediaInput(Opaque):
-    """An image, audio or file input in a template.
+    """A media input in a template.
 
     Args:
         name: The name of the input.
@@ -391,7 +391,7 @@ def thread_messages(thread: Iterable[object]) -> list[Msg]:
 
 
 def _with_plain_role(message: object) -> object:
-    """Return a message with its role in lower case, because prompt files also accept ``Assistant:``."""
+    """Return a message with its role in lower case and its neutral parts converted to blocks."""
     if not is_dict(message):
         return message
     role, content = message.get("role"), message.get("content")

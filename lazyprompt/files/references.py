@@ -281,7 +281,7 @@ def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base
         base: The directory that links must stay in. The default is the file's own directory.
 
     Raises:
-        PromptFileError: The file is outside these directories or can't be read.
+        PromptFileError: The file is outside the allowed directories or can't be read.
     """
     places = References(base or path.parent, tuple(map(Path, roots)))
     try:

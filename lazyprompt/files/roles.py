@@ -292,7 +292,7 @@ class TemplateSegment:
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
-        source: The input or variable that the expression consists of, or None for other expressions and template text.
+        source: The input or variable if the expression is only its name, or else None.
         strict: True if the value comes from a strict input, which must not contain role lines.
     """
 

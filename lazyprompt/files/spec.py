@@ -279,7 +279,7 @@ def snake_names(options: Iterable[str]) -> dict[str, str]:
 
 
 class Note(NamedTuple):
-    """A field that was translated from another dialect, or dropped.
+    """A note about a field that was translated from another dialect or dropped.
 
     Attributes:
         line: The line number in the file.

@@ -51,7 +51,7 @@ def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
     Args:
         same: The options, separated by spaces, whose request field has the same name in snake_case.
         holder: The request field that contains the options; ``""`` for the request itself.
-        **names: The provider's names for other options. A name may be a dotted path.
+        **names: The provider's names for all other options. A name may be a dotted path.
     """
     within = (holder,) if holder else ()
     return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
@@ -384,7 +384,7 @@ def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes
 
 
 def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes) -> None:
-    """Add options to a request; additional properties never replace existing fields."""
+    """Add options to a request; the options under :data:`OTHERS` never replace existing fields."""
 
     def note(name: str, why: str) -> None:
         notes.add(f"model.options.{name}", "option", "left out", why)

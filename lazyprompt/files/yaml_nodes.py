@@ -4,7 +4,7 @@ A plain scalar is text unless it is a JSON number, ``true``, ``false`` or ``null
 ``12:30`` as 750 and ``010`` as 8, which prompt authors don't intend.
 
 Front matter is enclosed in two delimiter lines, ``---`` or ``+++``. A file that doesn't begin with a delimiter has no
-front matter, and no part of it is parsed as YAML.
+front matter and is not parsed as YAML.
 """
 
 from __future__ import annotations

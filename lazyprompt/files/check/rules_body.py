@@ -129,7 +129,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
 
 
 def _nearest_role(word: str) -> str | None:
-    """Return the role that a word names, misspells or is an alias of, or None if there is no such role."""
+    """Return the role that a word matches exactly, as a typo or as an alias, or None if the word matches no role."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
     for role, slip in _SLIPS.items():

@@ -101,7 +101,7 @@ _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# Maximum number of names among which to search for a similar name. The search is slow.
+# Maximum number of names to list in a message, or to search for a similar name, because the search is slow.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
 # Patterns of plain scalars that only lazyprompt reads as text, the type that YAML 1.1 reads instead, and advice.

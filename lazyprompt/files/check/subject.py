@@ -1,4 +1,4 @@
-"""A prompt file as lint rules see it: parsed as far as possible, with the position of each part."""
+"""The prompt file that lint rules check, parsed as far as possible, with the position of each part."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def fields_of(node: Node | None) -> dict[str, Node]:
 
 
 def failing(node: Node, references: References, source: SourceText) -> Node:
-    """Find the innermost part of a field that contains an unresolvable reference.
+    """Return the innermost part of a field in which a reference can't be resolved.
 
     Args:
-        node: A field that contains an unresolvable reference.
+        node: A field in which a reference can't be resolved.
         references: The resolver for references.
         source: The file that contains the field.
     """

@@ -89,7 +89,7 @@ def _threads(section: Section) -> Iterator[Thread]:
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # A slot whose thread has no value contains an empty value, so the section isn't one without a slot.
+    # If the section has a slot but the slot's input has no value, the section yields no thread.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:

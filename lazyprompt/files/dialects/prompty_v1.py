@@ -1,8 +1,8 @@
 """The Prompty v1 dialect, translated to Prompty v2.
 
 The v1 runtime filled a missing input with its ``sample``, so a sample becomes the input's default. The sample of a
-required input becomes the input's example. The v1 runtime didn't check types, so an input accepts any value if its
-sample doesn't match its type.
+required input becomes the input's example. The v1 runtime didn't check types, so an input accepts any value if the
+sample doesn't match the input's type.
 
 Sources: the v1 schema for the front matter, and the behaviour of the v1 runtime.
 """

@@ -94,7 +94,7 @@ class FileCache(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Trace], Made]) -> Made:
-        """Return the value for a key, and create it again if a file has changed.
+        """Return the cached value for a key, or create the value if it isn't cached or has changed.
 
         Args:
             key: The key of the value.

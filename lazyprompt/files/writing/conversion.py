@@ -44,7 +44,7 @@ class Converted(NamedTuple):
 
     Attributes:
         text: The text in the new dialect.
-        notes: The parts that the dialect can't express, or expresses differently.
+        notes: Descriptions of the parts that the dialect can't express or expresses differently.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The front matter translated to Prompty v2 fields, with the body before its sections are converted.
+        """The file with its front matter translated to Prompty v2. The sections in the body aren't converted yet.
 
         Raises:
             FormatError: The translation requires the value of a reference.

@@ -66,7 +66,7 @@ def text_of(
 ) -> str:
     """Convert a prompter to the text of a prompt file in Prompty v2.
 
-    With the same values, the file renders the same OpenAI messages as the prompter. The file contains the prompter's
+    Given the same values, the file renders the same OpenAI messages as the prompter. The file contains the prompter's
     current system text. The messages in the initial history become the template's own text and are therefore trusted.
     The file doesn't store the flat text layout, the markers or the safety policy.
 

@@ -1,7 +1,7 @@
 """YAML editing in the style of the surrounding lines.
 
-ruamel.yaml rewrites the lines of changed fields. If fields share lines, as in flow mappings, or use aliases, the whole
-YAML is rewritten.
+ruamel.yaml rewrites the lines of changed fields. The whole YAML is rewritten if fields share a line, as in
+flow mappings, or if the YAML contains aliases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Tree: TypeAlias = Any
 
 
 class _AsWritten(VersionedResolver):
-    """A resolver that treats all scalars as text, because prompt files and YAML 1.2 recognize different numbers."""
+    """A resolver that treats all scalars as text, because prompt files and YAML 1.2 differ on what is a number."""
 
     def resolve(self, kind: object, value: object, implicit: object) -> object:
         own: Any = super()
@@ -173,7 +173,7 @@ def _without_gaps(tree: _Tree) -> _Tree:
 
 
 def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """Return keys that pair old and new items: their names if all items are named in the same order, else indexes."""
+    """Return keys that pair old and new items: names if all items have one and keep their order, or else indexes."""
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
     named = len({*own}) == len(names) and len({*asked}) == len(wanted)
