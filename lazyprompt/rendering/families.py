@@ -1,7 +1,8 @@
-"""The markers of each model family, with all the spacing in the model's own chat template.
+"""The markers of each model family, which include all the spacing of the family's own chat template.
 
-A family without its own tool format uses the general format, which describes tools as JSON under a header and writes
-tool calls and results in Hermes' format. The ``note`` of the family's tool format contains the reason.
+A family uses the general tool format if its template renders no tools, or if markers can't express its own tool format.
+The general format lists the tools as JSON under a heading, and writes tool calls and results in Hermes' format. The
+``note`` of the family's :class:`ToolForm` states why the family uses it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lazyprompt.rendering import family_tools
 from lazyprompt.rendering.family_names import bare, known
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
-# Maps the names of fields in Markers to their values.
+# Values for the fields of ``Markers``, keyed by field name.
 MarkerFields: TypeAlias = Mapping[str, Any]
 
 __all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
@@ -28,8 +29,8 @@ def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistan
 
     Args:
         form: The pattern for a turn, with ``{role}`` and ``{text}``.
-        roles: The names of the system, user and assistant roles.
-        more: Other markers of the family, including markers that differ from the pattern.
+        roles: The family's names for the roles system, user and assistant.
+        more: Further markers, which override the markers from the pattern.
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)
@@ -57,8 +58,8 @@ _LLAMA_3 = _turns(
     stop=("<|eot_id|>",),
     trim=("system", "user", "assistant"),
 )
-# The date is the templates' default. The templates of 3.1 and 3.3 always use this date.
-# The template of 3.2 uses the date if the engine provides no clock.
+# 26 Jul 2024 is the default date in Llama's templates. The templates of 3.1 and 3.3 always write this date.
+# The template of 3.2 writes this date only if the engine provides no clock.
 _LLAMA_3_1 = _with(
     _LLAMA_3,
     preamble="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
@@ -95,7 +96,7 @@ _DEEPSEEK = {
     "soa": "<｜Assistant｜>",
     "eoa": "<｜end▁of▁sentence｜>",
 }
-# The model card of R1 advises against any system text.
+# R1's model card advises against system prompts, so the default system text is empty.
 _DEEPSEEK_R1 = _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3, generation="<｜Assistant｜><think>\n", system="")
 
 _GLM_4 = _turns(
@@ -108,7 +109,7 @@ _GLM_4 = _turns(
 )
 _GLM_4_5 = _with(
     _GLM_4,
-    # The template removes reasoning from earlier turns, but writes the empty tags.
+    # The template removes the reasoning from earlier turns, but writes empty reasoning tags in its place.
     soa="<|assistant|>\n<think></think>\n",
     soe="<|observation|>\n<tool_response>\n",
     eoe="\n</tool_response>",
@@ -147,16 +148,16 @@ _EXAONE = _turns(
     stop=("[|endofturn|]",),
 )
 
-# The tests and docs/reference/families.md list the real templates that verify each family.
+# docs/reference/families.md lists the published chat templates that the tests compare each family with.
 FAMILIES: Final[Mapping[str, MarkerFields]] = {
-    "chatml": _CHATML,  # from the template of OpenHermes 2.5
+    "chatml": _CHATML,  # copied from the template of OpenHermes 2.5
     # Qwen
     "qwen1.5": _with(_CHATML, system="You are a helpful assistant"),
     "qwen2": _with(_CHATML, system="You are a helpful assistant."),
     "qwen2.5": _with(_QWEN, system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
     "qwen2.5-math": _with(_QWEN, system="Please reason step by step, and put your final answer within \\boxed{}."),
     "qwen2.5-vl": _with(_CHATML, system="You are a helpful assistant."),
-    "qwq": _with(_QWEN, system="", generation=_THINKS),  # line breaks before earlier responses are dropped
+    "qwq": _with(_QWEN, system="", generation=_THINKS),  # the template also drops line breaks before earlier responses
     "qwen3": _QWEN,
     "qwen3-nothink": _with(_QWEN, generation=_DOES_NOT_THINK),  # enable_thinking=False
     "qwen3-instruct-2507": _QWEN,
@@ -166,7 +167,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "qwen3.5-nothink": _with(_QWEN_3_5, generation=_DOES_NOT_THINK),
     "qwen3.6": _with(_QWEN_3_5, **family_tools.QWEN_3_6),
     # Meta, and models based on Llama
-    # Llama 2's template strips the first turn after adding the system text, so white space after that text is kept.
+    # Llama 2's template adds system text before stripping the first turn, so the user text keeps leading white space.
     "llama-2": _turns(
         "<s>[INST] {text} [/INST]",
         sos="<<SYS>>\n",
@@ -209,8 +210,8 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "system": "A chat between a curious user and an artificial intelligence assistant. "
         "The assistant gives helpful, detailed, and polite answers to the user's questions.",
     },
-    # Mistral's families are named after tokenizer versions, which mistral-common assigns to models.
-    # The default system texts of v7-tekken templates are omitted, because most contain the current date.
+    # Mistral's families are named after the tokenizer versions that the package mistral-common assigns to models.
+    # The default system texts of v7-tekken templates are omitted, because most of them contain the current date.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
     "mistral-v3": _with(_MISTRAL, **family_tools.MISTRAL_V3, trim=("assistant",)),
     "mistral-nemo": _with(_MISTRAL, **family_tools.MISTRAL_NEMO, soh="[INST]", soa=""),  # v3-tekken
@@ -241,7 +242,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "deepseek-v3": _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3),
     "deepseek-v3.1": _with(
         _DEEPSEEK, **family_tools.DEEPSEEK_V3_1, soa="<｜Assistant｜></think>"
-    ),  # with thinking off, which is the template's default
+    ),  # thinking is off, as it is by default in the template
     "deepseek-r1": _with(_DEEPSEEK_R1, result_join="<｜tool▁output▁end｜><｜tool▁output▁begin｜>"),
     "deepseek-r1-distill": _DEEPSEEK_R1,
     # InternLM, Zhipu, Baichuan, 01.AI, Moonshot, ByteDance, MiniMax
@@ -275,7 +276,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "yi": _CHATML,
     "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text without markers
     "kimi-k2": _KIMI_K2,
-    # The template removes reasoning from earlier turns, but writes the empty tags.
+    # The template removes the reasoning from earlier turns, but writes empty reasoning tags in its place.
     "kimi-k2-thinking": _with(
         _KIMI_K2,
         soa="<|im_assistant|>assistant<|im_middle|><think></think>",
@@ -310,7 +311,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         trim=("user", "assistant"),
         tool_form=family_tools.TOOL_USE,
     ),
-    # The default system text since version 3.1 is omitted, because it contains the current date.
+    # The templates' default system text (since version 3.1) is omitted, because it contains the current date.
     "granite-3": _with(_GRANITE, tool_form=family_tools.GRANITE_3),
     "granite-4": _with(
         _GRANITE_4, system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
@@ -334,7 +335,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "olmo-2": _turns("<|{role}|>\n{text}\n", bos="<|endoftext|>", eoa="<|endoftext|>\n"),
     "exaone-3.5": _EXAONE,
     "exaone-deep": _with(_EXAONE, generation="[|assistant|]<thought>\n"),
-    "exaone-4": _turns(  # with thinking off, which is the template's default
+    "exaone-4": _turns(  # thinking is off, as it is by default in the template
         "[|{role}|]\n{text}[|endofturn|]\n",
         soa="[|assistant|]\n<think>\n\n</think>\n\n",
         stop=("[|endofturn|]",),

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
 
-# Separates the prompter's system text from the history's in the same turn, as in DeepSeek's template.
+# The separator between the prompter's system text and the history's system messages, as in DeepSeek's template.
 _BETWEEN = "\n\n"
 
 
 class FamilyLayout:
-    """A layout whose markers contain all the spacing. Empty system turns are omitted.
+    """A layout that adds no spacing, because the markers contain all of it.
 
     Args:
         markers: The family's markers.
@@ -33,7 +33,7 @@ class FamilyLayout:
         self._markers = markers
         self._constant_system: Run | None = None
         self._system_text: str | None = None
-        # Llama's templates strip the user text that follows the tools.
+        # Llama's templates strip the first user text if the tools precede it.
         in_first = markers.tool_form.place == "first_user" and "user" not in markers.trim
         self._with_tools = markers.evolve(trim=(*markers.trim, "user")) if in_first else markers
         self._generation = markers.soa if markers.generation is None else markers.generation
@@ -43,9 +43,9 @@ class FamilyLayout:
         self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Write a prompt's fields in the order of the family's chat template."""
+        """Render a prompt's fields in the order of the family's chat template."""
         markers, leading = self._markers, self._leading(prompt)
-        # A system text at the beginning of the history replaces the prompter's system text, or is appended to it.
+        # The precomputed system turn can't be used if system messages of the history become part of the system turn.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))
@@ -69,7 +69,7 @@ class FamilyLayout:
         """Add the system turn and the history.
 
         Returns:
-            The user's current turn, and the number of messages that precede the system text.
+            The parts of the current user turn, and the number of messages before the system text.
         """
         parts, slots = system
         out.add(parts, slots)
@@ -97,7 +97,7 @@ class FamilyLayout:
         put_history(messages, markers, out, first)
         if tools is not None:
             out.add(*tools)
-        # Without a user turn, the system text becomes the user turn.
+        # If there is no user turn, the system text becomes one.
         if asked is not None:
             asked = _join_runs(system, asked)
         elif any(system[0][2:-2]):
@@ -105,14 +105,14 @@ class FamilyLayout:
         return asked, len(messages) if first else 0
 
     def _user_tools(self, prompt: Prompt) -> Run | None:
-        """Return the tools block if the family writes the block in or before a user turn, else None."""
+        """Return the tools block if the family writes it in or before a user turn, else None."""
         markers = self._markers
         if markers.tool_form.place not in ("first_user", "last_user") or not prompt.tools.names:
             return None
         return tool_parts(prompt.tools, markers, markers.tools)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
-        """Return a layout with the constant system text filled in, and with the whole system turn if it is constant."""
+        """Return a layout that precomputes the system text, or the whole system turn, if it is constant."""
         layout = FamilyLayout(self._markers)
         if "system" in constant:
             layout._system_text = prompt.system
@@ -125,11 +125,11 @@ class FamilyLayout:
         return self._generation
 
     def _leading(self, prompt: Prompt) -> Sequence[Msg]:
-        """Return the messages at the beginning of the history that become part of the system text.
+        """Return the system messages at the beginning of the history that become part of the system turn.
 
-        If the prompter has no system text, the first system message is included, as in the family's chat template. If
-        no marker opens the family's system turns, all system messages are included, because no marker would separate
-        them.
+        All system messages are returned if the family writes system text into a user turn or without a start marker,
+        because no marker would separate the messages. Otherwise, only the first message is returned, and only if the
+        prompter has no system text, as in the family's chat template.
         """
         if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
             return ()
@@ -140,7 +140,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the system turn, or an empty run without system text. The history's text follows the prompter's."""
+        """Return the system turn, or an empty run if there is no text and the family omits empty system turns."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -164,7 +164,7 @@ class FamilyLayout:
         return turn if before is None else _join_runs(before, turn)
 
     def _with_system_tools(self, text: Run, prompt: Prompt) -> Run:
-        """Return the system text, with the tools block if the family writes the block in the system turn."""
+        """Return the system text, including the tools block if the family writes it in the system turn."""
         markers, form = self._markers, self._markers.tool_form
         has_text = any(text[0])
         if form.place == "system_start":
@@ -175,7 +175,7 @@ class FamilyLayout:
         if has_text or form.default_system:
             description = markers.tools if has_text else form.default_system + markers.tools
         else:
-            # No text precedes the tools, so drop the leading line breaks of their description.
+            # No text precedes the tools block, so drop its leading line breaks.
             description = markers.tools.lstrip("\n")
         return _join_runs(text, tool_parts(prompt.tools, markers, description))
 
@@ -222,8 +222,8 @@ def _put_into_first_turn(
 ) -> None:
     """Add a history, with the system text or the tools at the beginning of its first turn.
 
-    If the first message is not a user message, the text is written as a separate user turn. ``others`` are the markers
-    for all turns after the first turn, if they differ.
+    If the first message is not a user message, the system text or the tools become a separate user turn. If ``others``
+    is given, the turns after the first use these markers.
     """
     turns = PartList()
     own_turn = messages[0].role != "user"
@@ -233,7 +233,7 @@ def _put_into_first_turn(
     begun = 0 if own_turn else 1
     put_history(messages[:begun], markers, turns, first)
     put_history(messages[begun:], others or markers, turns, first + begun)
-    # Every part list begins with two empty parts. The third part opens the first turn.
+    # A part list begins with two empty parts, so the third part is the start marker of the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])
     out.add(*system)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 # Each pattern must match at the start of a model's name.
-# A name that only contains a family's name, such as "OpenHermes-2.5-Mistral", may use a different template.
+# A model with a family's name elsewhere in its name, such as "OpenHermes-2.5-Mistral", may use another template.
 # No letter, digit or version number may follow a match, so "llama-3" matches neither "llama-3b" nor "llama-3.1".
 # The longest match wins. If two matches have the same length, the first pattern wins.
 NAMES = (
@@ -48,7 +48,7 @@ NAMES = (
     (r"phi-?4-mini", "phi-4-mini"),
     (r"phi-?4(?!-multimodal)", "phi-4"),
     (r"deepseek-r1-distill", "deepseek-r1-distill"),
-    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # R1-0528 writes the opening <think> itself
+    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # the model R1-0528 generates the opening <think> itself
     (r"deepseek-r1(?!-zero)", "deepseek-r1"),
     (r"deepseek-v3[.-]1", "deepseek-v3.1"),
     (r"deepseek-v2-chat-0628", "deepseek-v2-0628"),
@@ -90,7 +90,7 @@ _EFFORT = "its system turn begins with the reasoning effort, followed by a separ
 _PREAMBLE = "its system turn begins with a fixed text, followed by a heading if there is system text"
 _QUIET = "it writes a fixed system text, and drops or joins all other system texts"
 
-# Models whose templates can't be expressed with markers even for plain chats, with the reason for the error message.
+# Models whose chat templates markers can't express. Each name maps to a name pattern and the reason.
 BEYOND = {
     "gpt-oss": (r"gpt-?oss", "its system turn contains the current date, and its responses are split into channels"),
     "SmolLM3": (r"smollm-?3", "its system turn contains the current date"),
@@ -105,7 +105,7 @@ BEYOND = {
     "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "its prompt begins with one space for each system text"),
 }
 
-# Matches the publisher at the start of a file name, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
+# Matches an optional publisher at the start of a file name, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
 PUBLISHER = (
     r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
     r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"
@@ -133,9 +133,9 @@ def known(name: str) -> Known | None:
         name: The model's name, its repository, or the path of its file.
 
     Returns:
-        The family, or the reason why the model has no family. None if the name is unknown.
+        The family, or the reason why markers can't express the model's template; None if the name is unknown.
     """
-    # Names may be paths, repositories or folders in the hub's cache, such as models--Qwen--Qwen2.5-7B-Instruct.
+    # The name may also be a path or a folder in Hugging Face's cache, such as models--Qwen--Qwen2.5-7B-Instruct.
     model = bare(name)
     fitting = [(match.end(), found) for pattern, found in _patterns() if (match := pattern.match(model))]
     return max(fitting, key=lambda fit: fit[0])[1] if fitting else None

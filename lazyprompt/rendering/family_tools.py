@@ -1,4 +1,4 @@
-"""The tool formats of model families, as markers and patterns copied from their chat templates."""
+"""The markers and patterns of each family's tool format, copied from the family's chat template."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ QWEN_3_6: Final[Mapping[str, Any]] = {
     "tool_form": replace(QWEN_3_5["tool_form"], argument_format="json"),
 }
 
-# Llama's templates refuse two calls in one message, and drop the message's text.
-# These markers keep the text and write each call on a separate line.
+# Llama's templates drop the text of a message with a tool call, and refuse a second call in the message.
+# These markers keep the text, and write each call on a separate line.
 LLAMA: Final[Mapping[str, Any]] = {
     "tools": (
         "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
@@ -116,9 +116,9 @@ LLAMA_4: Final[Mapping[str, Any]] = {
     ),
 }
 
-# Mistral's templates drop the text of a message with tool calls, and refuse ids other than nine letters and digits.
-# Mistral's templates also write tool descriptions without JSON escapes.
-# These markers keep the text and the ids, and write valid JSON.
+# Mistral's templates drop the text of a message with tool calls, and require call ids of nine letters and digits.
+# Mistral's templates also write tool descriptions without JSON escapes, which can produce invalid JSON.
+# These markers keep the text, accept any call id, and write valid JSON.
 MISTRAL_V3: Final[Mapping[str, Any]] = {
     "tools": "[AVAILABLE_TOOLS] {tools}[/AVAILABLE_TOOLS]",
     "soe": '[TOOL_RESULTS] {"content": ',
@@ -188,7 +188,7 @@ KIMI_K2: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The wording, including the Chinese text, is copied from the template.
+# The instructions for Seed-OSS, including the Chinese text, are copied from its chat template.
 SEED_OSS: Final[Mapping[str, Any]] = {
     "tools": (
         "{tools}\n工具调用请遵循如下格式:\n<seed:tool_call>\n<function=example_function_name>\n"
@@ -312,7 +312,7 @@ DEEPSEEK_V3_1: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The template does not render tool calls, so their format is copied from the model card of Phi-4-mini-instruct.
+# Phi-4-mini's template does not render tool calls, so the call format is copied from the model card.
 PHI_4_MINI: Final[Mapping[str, Any]] = {
     "tools": "<|tool|>{tools}<|/tool|>",
     "soe": "<|tool|>",
@@ -322,7 +322,7 @@ PHI_4_MINI: Final[Mapping[str, Any]] = {
     ),
 }
 
-# Families whose tool formats can't be expressed with a single set of markers.
+# For families whose tool formats can't be expressed with a single set of markers. The note states the reason.
 GEMMA_4: Final = ToolForm(note="it writes tool results in the same turn as the calls, before the turn's text")
 GLM_4: Final = ToolForm(note="it writes each call as a separate turn, and describes the tools in Chinese")
 GRANITE_3: Final = ToolForm(note="its versions 3.0 to 3.3 use three different tool formats")

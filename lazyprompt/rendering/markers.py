@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
-# Matches tokens in markers: <…>, […], and ✿…✿, which a few families use.
+# Matches a token in a marker: <…>, […], or ✿…✿ (used by a few families).
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 
@@ -40,17 +40,17 @@ class Markers:
         tool_args: The text between the name and the JSON arguments in a tool call.
         tool_end: The text after the arguments in a tool call.
         stop: The texts at which an engine should stop, in addition to the model's end-of-text token.
-        system: The family's own system text; ``None`` if it has no such text, ``""`` if the prompt must contain none.
+        system: The family's default system text; ``""`` for none, ``None`` for the default of lazyprompt.
         bos: The beginning-of-text token.
         generation: The generation prompt, if it differs from ``soa``.
-        tools: The description of the tools, with the placeholder ``{tools}`` for their JSON.
-        tool_join: The text between two tools, each written as JSON; ``None`` writes all tools as one JSON list.
-        result_join: The text between two results for the same message; ``None`` writes each result as a separate turn.
+        tools: The text of the tools block, with the placeholder ``{tools}`` for the tools.
+        tool_join: The text between two tools; ``None`` writes all tools as one JSON list.
+        result_join: The text between two consecutive tool results; ``None`` writes each result as a separate turn.
         exact: True if the markers contain all the spacing of the model's own template, so that no spacing is added.
         system_place: The turn that contains the system text in an exact layout: its own turn, or the first or last user
             turn.
         trim: The roles whose text the model's template strips; any of ``system``, ``user``, ``assistant`` and ``tool``.
-        preamble: The text before the first system text in an exact layout, which is written even without system text.
+        preamble: The text before the first system text in an exact layout. It is written even without system text.
         empty_system: True if an exact layout writes a system turn even without system text.
         controls: Further texts that the model reads as structure.
         family: The name of the family.
@@ -133,8 +133,8 @@ class Markers:
     def known_sequences(cls) -> frozenset[str]:
         """Return the control sequences of all families, for prompts whose model is unknown.
 
-        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded. Such
-        sequences are structure for only one family, and also occur in ordinary text.
+        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded, because they
+        also occur in ordinary text and are structure for only one family.
         """
         return _known_sequences()
 
@@ -142,7 +142,7 @@ class Markers:
         """Return a copy with some markers changed.
 
         Raises:
-            TemplateError: A name is not the name of a marker.
+            TemplateError: A keyword is not the name of a marker.
         """
         known = [field.name for field in fields(self)]
         for name in changes:
@@ -154,7 +154,7 @@ class Markers:
 
     @property
     def call_pattern(self) -> str:
-        """The pattern for a tool call, which is Hermes' pattern if the markers define no pattern."""
+        """The pattern for a tool call; Hermes' pattern if the markers define none."""
         own = self.tool_start, self.tool_args, self.tool_end
         start, between, end = own if self.tool_start else _HERMES_CALL
         return self.tool_form.call or f"{start}{{name}}{between}{{arguments}}{end}"
@@ -162,10 +162,10 @@ class Markers:
     @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn in this family's format."""
-        # The tokens in a generation prompt are skipped, because they may also open reasoning.
+        # Skip the tokens in the generation prompt, because they may open reasoning instead of a turn.
         opening = self.generation or ""
         openings = () if tokens_of(opening) else (opening,)
-        # Some templates write empty reasoning tags in earlier turns, but reasoning tags don't open or close a turn.
+        # Turn markers may contain empty reasoning tags, which don't open or close a turn.
         return tokens_in(*_turn_markers(self), *openings, *self.stop) - _THOUGHT
 
     @property
@@ -174,7 +174,7 @@ class Markers:
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
         # The tool description also contains prose, where a placeholder such as <function-name> is not a token.
-        # Therefore, a plain tag is included only if the description also contains its closing tag.
+        # Include a plain tag such as <tools> only if the description also contains its closing tag.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
@@ -183,8 +183,8 @@ class Markers:
 def check_breakable(markers: Markers) -> None:
     """Refuse turn markers that can't be neutralised in untrusted text.
 
-    Markers that consist of white space are ignored. In a marker with several lines or tokens, each line or token is
-    neutralised.
+    Markers that consist of white space are ignored. If a marker contains several lines or tokens, each of these is
+    neutralised separately.
 
     Args:
         markers: The markers to check.
@@ -202,7 +202,7 @@ def check_breakable(markers: Markers) -> None:
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """Return the tokens in markers, and the lines of markers without tokens that can be neutralised."""
+    """Return the tokens in each marker or, if a marker contains no tokens, its lines that can be neutralised."""
     return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
 
 
@@ -254,7 +254,7 @@ def _of_model(name: str) -> Markers:
                 "itself with ChatTemplate.load(...), from the model's tokenizer directory or its GGUF file"
             )
         return _family(found.family)
-    # A model's name is much longer than a family's, so only its beginning is compared.
+    # A model name is much longer than a family name, so compare its beginning first.
     model = bare(name)
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
@@ -281,12 +281,12 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# The default fields for all families. The tool description begins on a new line, because it follows the system text.
+# The default fields for all families. The tools block begins on a new line, because it follows the system text.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
-# The markers that ChatPrompter uses without a model.
+# The default markers, which ChatPrompter uses if no model is set.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
-# The format for calls and results without markers. Most open models were trained on this format, which is Hermes'.
+# Hermes' format, which most open models were trained on. It applies if the markers define no calls or results.
 _HERMES_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")
