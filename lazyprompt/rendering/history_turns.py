@@ -1,4 +1,4 @@
-"""Deferred import of the code that writes a history as turns of flat text."""
+"""A function that renders a history, and imports the code for this only if the history is not empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def put_history(
     """Add the turns of a history to a part list.
 
     Args:
-        messages: The messages; nothing is added for an empty history.
+        messages: The messages of the history, which may be empty.
         markers: The model's markers.
         out: The part list that the turns are added to.
         first: The index of the first message, for error messages.

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.tool_form import ToolFormat
 
 
-# A list of parts, and a list with the slot of each part.
+# A run of text: the list of its parts, and the list of their slots.
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
-class Said(str):  # the class name is stored in pickled segments
+class Said(str):  # don't rename this class; pickled segments contain its name
     """The slot of a part in an assistant turn.
 
-    An instance equals the plain slot name, so only the code for training samples needs to know this class.
+    An instance compares equal to the plain slot name, so only the code for training samples depends on this class.
     """
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class PartList:
         parts: The parts.
         runs: The slots of the parts, in one sequence for each call that added parts.
         note: The reason why the slots are unknown; empty if they are known.
-        order: The indexes of the history's messages in the order of the text. None if the order is unchanged.
+        order: The history's message indexes in the order of the text; None if the text keeps the history's order.
     """
 
     __slots__ = ("note", "order", "parts", "runs")
@@ -96,13 +96,13 @@ class PartList:
 
 
 class SampleParts(NamedTuple):
-    """The text of a training sample in parts.
+    """The parts of a training sample's text.
 
     Attributes:
         parts: Alternating trusted and untrusted parts.
         slots: The slot of each part.
         trained: A flag for each part, True if the loss covers the part.
-        messages: The index of each part's message among the history's OpenAI dicts; None for parts outside the history.
+        messages: The index of each part's message in the list of the history's OpenAI dicts; None outside the history.
     """
 
     parts: tuple[str, ...]
@@ -117,18 +117,18 @@ class TextLayout(Protocol):
     literals: tuple[str, ...]
     """The fixed texts, which are searched for control sequences."""
     opening: str
-    """The end of the assistant marker if the model writes that part itself; empty if the prompt contains it all."""
+    """The end of the assistant marker that the model itself writes; empty if the prompt contains the whole marker."""
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Write a prompt's fields in the order of the layout."""
+        """Render a prompt's fields in the order of the layout."""
         ...
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TextLayout:
-        """Return a faster layout for prompts with constant fields.
+        """Return a faster layout for prompts that share the values of some fields.
 
         Args:
-            prompt: Any prompt that contains these constant fields.
-            constant: The names of the constant fields.
+            prompt: A prompt that contains the shared values.
+            constant: The names of the shared fields.
         """
         ...
 
@@ -136,14 +136,14 @@ class TextLayout(Protocol):
         """Return the text directly before the response.
 
         Args:
-            split: The template's text before the response, with places for markers. A family's layout ignores this
-                text and returns the generation prompt.
+            split: The template's text before the response, with placeholders for markers. A family's layout ignores it
+                and returns the generation prompt.
         """
         ...
 
 
 def last_question(messages: Sequence[Msg]) -> int:
-    """Return the index of the last user message without tool results, or 0 if no such message exists."""
+    """Return the index of the last user message without tool results, or 0 if there is none."""
     asked = (
         at
         for at in reversed(range(len(messages)))
@@ -153,7 +153,7 @@ def last_question(messages: Sequence[Msg]) -> int:
 
 
 def turn_literals(markers: Markers) -> tuple[str, ...]:
-    """Return the fixed texts that are written between the values in a history."""
+    """Return the fixed texts that are written around the values in a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),
@@ -162,7 +162,7 @@ def turn_literals(markers: Markers) -> tuple[str, ...]:
 
 
 def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the tools block, and return its parts and slots.
+    """Render the tools block as parts with their slots.
 
     Args:
         tools: The tools.

@@ -1,4 +1,4 @@
-"""Prompt templates, which are flat text with places for the fields of a prompt."""
+"""Prompt templates, which are flat text with placeholders for the fields of a prompt."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
 
 class PromptTemplate:
-    """A template for flat text, with places for the fields of a prompt.
+    """A template for flat text, with placeholders for the fields of a prompt.
 
     Args:
         text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
             prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
         split: The text directly before the response, for :meth:`Prompter.get_response`; it may contain markers.
-        optional: Sections of the text, in order, that are omitted if the prompt contains none of their fields.
+        optional: Sections of the text, in its order, that are omitted if the prompt contains none of their fields.
 
     Raises:
-        TemplateError: The name of a place is unknown, or the text does not contain an optional section.
+        TemplateError: A placeholder is unknown, or the text does not contain an optional section.
     """
 
     exact_families: ClassVar[bool] = False
@@ -68,9 +68,9 @@ class PromptTemplate:
         Raises:
             SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or ``safety`` is
                 unknown.
-            HistoryError: The prompt has a history, but the template contains no place for it.
-            ToolsError: The prompt has tools, but the template contains no place for them.
-            SlotError: The prompt has an input, but the template contains no place for it.
+            HistoryError: The prompt has a history, but the template contains no placeholder for it.
+            ToolsError: The prompt has tools, but the template contains no placeholder for them.
+            SlotError: The prompt has an input, but the template contains no placeholder for it.
         """
         known = prompt.with_system(resolved_system(prompt.system, markers))
         out = PromptWriter(self, markers, prompt.literals, policy_of(safety)).write(known)
@@ -79,9 +79,9 @@ class PromptTemplate:
     def answer_in(self, output: str, markers: Markers) -> str:
         """Return the part of an output after the prompt, or the whole output if it does not contain the prompt.
 
-        A template with turns contains the split text in each turn, so the output is split at its last occurrence. In
-        all other templates, the output is split at the first occurrence, because the response may contain the text,
-        too.
+        If the template contains a history, each turn contains the split text, so the output is split at its last
+        occurrence. Otherwise, the output is split at the first occurrence, because the response may also contain the
+        split text.
         """
         mark = self.layout(markers).mark(self.split or "")
         if not mark or mark not in output:
@@ -120,7 +120,7 @@ class MessagesPromptTemplate(PromptTemplate):
 
 
 class AlpacaPromptTemplate(PromptTemplate):
-    """The Alpaca layout with one instruction and one response, and without turns or a history."""
+    """The Alpaca layout, which contains one instruction and one response, but no history."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ class TextWriter(Protocol):
         ...
 
 
-# A model trained on Alpaca's layout reads all of these headers as structure, even if a template contains only some.
+# A model trained on Alpaca's layout reads all of these headers as structure, even if a template contains only one.
 # Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
 _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 
@@ -168,8 +168,8 @@ def structure_in(text: str) -> TemplateStructure:
     - Tokens, such as ``<human>`` and ``[/INST]``, are structure anywhere.
     - A line of fixed text without tokens, such as ``Human:`` or ``---``, is structure at the start of a line. The line
       must contain at least two characters.
-    - Text on the same line after a place, such as ``Answer:`` in ``{input} Answer:``, is structure anywhere. The text
-      must end with punctuation and contain a letter or digit, unlike ``and`` in ``{user} and {input}``.
+    - Text on the same line after a placeholder, such as ``Answer:`` in ``{input} Answer:``, is structure anywhere. The
+      text must end with punctuation and contain a letter or digit, unlike ``and`` in ``{user} and {input}``.
     """
     sequences, lines = set[str](), set[str]()
     for at, literal in enumerate(_PLACE.split(text)):
@@ -185,7 +185,7 @@ def structure_in(text: str) -> TemplateStructure:
 
 
 class PromptWriter:
-    """A writer that renders and neutralises prompts with a single instruction for a single model.
+    """A writer that renders and neutralises prompts that share one instruction and one model.
 
     Args:
         template: The template.
@@ -201,7 +201,7 @@ class PromptWriter:
         self._looks = safety.looks
         if self._looks:
             check_breakable(markers)
-        # This layout is for prompts with the tools in ``_tools``, which most prompts share.
+        # ``_own_layout`` is for prompts whose tools are ``_tools``, which most prompts share.
         self._own_layout = self._layout
         self._tools: ToolSet | None = None
         texts = {*self._layout.literals, *literals, markers.tools}
@@ -217,7 +217,7 @@ class PromptWriter:
         """Precompute the fields that are the same in every prompt of this writer.
 
         Args:
-            prompt: Any of these prompts, including the system text.
+            prompt: Any of this writer's prompts, including its system text.
             constant: The names of the constant fields.
 
         Returns:
@@ -275,7 +275,7 @@ class PromptWriter:
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
-        # A template may contain the history more than once.
+        # Repeat the flags, because a template may contain the history more than once.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)
@@ -291,11 +291,11 @@ class PromptWriter:
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Refuse a trained history turn that is neutralised in a prompt, but would not be neutralised in a response.
 
-        In a prompt, reasoning and tool calls that are written as text are neutralised. The model must not be trained on
-        neutralised text.
+        A prompt neutralises reasoning and tool calls that a turn contains as text, and the model must not learn to
+        write neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
-            # Neutralised JSON still represents the same value.
+            # The model may learn neutralised JSON, because it still represents the same value.
             if before == after or isinstance(before, JsonText):
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
@@ -313,8 +313,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
     """Return the control sequences for a model.
 
     Args:
-        markers: The model's markers. For markers without a family, the control sequences of all known families are
-            included.
+        markers: The model's markers. If they name no family, the control sequences of all known families are included.
         headers: The section headers that are structure.
         sequences: Further control sequences, such as the sequences in a prompt template.
     """
@@ -323,7 +322,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
 
 
 def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Controls:
-    """Return the control sequences for a model's name, or for all families if the name is unknown.
+    """Return the control sequences for a model, or for all families if the model is unknown.
 
     Args:
         model: The model's name on a server.
@@ -339,8 +338,8 @@ def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Co
 def neutralize(text: str, model: str | None = None) -> str:
     """Neutralise untrusted text for a prompt that you build yourself.
 
-    A backslash breaks each control sequence in the text. Prompters, chat templates and formatters neutralise untrusted
-    text themselves. Text that is already neutralised is returned unchanged.
+    Each control sequence in the text is broken by a backslash. Text that is already neutralised is returned unchanged.
+    Prompters, chat templates and formatters neutralise untrusted text automatically.
 
     Args:
         text: The untrusted text.
@@ -356,7 +355,7 @@ def restore(text: str, model: str | None = None) -> str:
     """Undo :func:`neutralize` to display a text.
 
     Args:
-        text: The text. If its author wrote a control sequence with a backslash, that backslash is removed, too.
+        text: The neutralised text. A backslash that its author wrote into a control sequence is removed, too.
         model: The model that the text was neutralised for.
 
     Raises:
@@ -370,7 +369,7 @@ def _markers_of(model: str | None) -> Markers:
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:
-    """Return the developer's system text, or else the family's system text, or else the default system text."""
+    """Return the developer's system text or, if it is None, the family's or the general default."""
     if system is not None:
         return system
     return DEFAULT_SYSTEM if markers.system is None else markers.system

@@ -1,4 +1,4 @@
-"""A layout that fills in the text of a prompt template."""
+"""A layout that fills a prompt's fields into the text of a prompt template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-# A function that adds a field (or None), and the fixed run after the field, which may be empty.
+# A function that adds a field, or None for no field; and the parts and slots of the fixed text that follows.
 _Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -49,14 +49,14 @@ class TemplateLayout:
     """
 
     __slots__ = ("_head", "_markers", "_plan", "_sections", "_unplaced", "literals")
-    # A template contains all the text before the response, so the model writes none of it.
+    # The prompt contains the whole assistant marker, so the model writes none of it.
     opening: str = ""
 
     def __init__(self, sections: tuple[_FieldRun, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
-        # The tests and the steps of each section. A section with tests is rendered only if one of them is true.
+        # The tests and the steps of each section. An optional section is rendered only if one of its tests is true.
         self._plan = tuple(
             (tuple(map(_is_shown, section.names)) if section.optional else (), _steps(section.items[index == 0 :]))
             for index, section in enumerate(sections)
@@ -78,12 +78,12 @@ class TemplateLayout:
         """Parse the text of a template.
 
         Args:
-            text: The text, in which ``{name}`` is the place of a prompt's field or a marker.
+            text: The text, in which ``{name}`` is the placeholder for a prompt's field or a marker.
             optional: Sections of the text that are omitted if the prompt contains none of their fields.
             markers: The model's markers.
 
         Raises:
-            TemplateError: A name is unknown, or the text does not contain an optional section.
+            TemplateError: A placeholder is unknown, or the text does not contain an optional section.
         """
         sections = [_FieldRun((_BEGINNING,), optional=False)]
         rest = text
@@ -125,9 +125,9 @@ class TemplateLayout:
         """Fill a prompt's fields into the template.
 
         Raises:
-            HistoryError: The prompt has a history, but the template contains no place for it.
-            ToolsError: The prompt has tools, but the template contains no place for them.
-            SlotError: The prompt has an input, but the template contains no place for it.
+            HistoryError: The prompt has a history, but the template contains no placeholder for it.
+            ToolsError: The prompt has tools, but the template contains no placeholder for them.
+            SlotError: The prompt has an input, but the template contains no placeholder for it.
         """
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
@@ -151,7 +151,7 @@ class TemplateLayout:
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
-    """Split a section of a template into runs of fixed text and field names."""
+    """Split a section of a template into field names and runs of fixed text."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
 
@@ -170,7 +170,7 @@ def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
 
 
 def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
-    """Join adjacent sections that are not optional, and adjacent runs in each section."""
+    """Join adjacent sections that are not optional, and adjacent runs of fixed text in each section."""
     joined: list[_FieldRun] = []
     for section in sections:
         is_apart = section.optional or not joined or joined[-1].optional
@@ -186,7 +186,7 @@ def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
 
 
 def _with_markers(text: str, markers: Markers) -> str:
-    """Fill in the markers in a template's text, and keep the places for fields."""
+    """Fill in the markers in a template's text, and keep the placeholders for fields."""
     known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
@@ -211,7 +211,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return a function that tests whether a prompt's field is rendered, even if it is an empty input."""
+    """Return a function that tests whether a prompt contains a field, where an empty input counts as contained."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
@@ -222,7 +222,7 @@ class _Field:
     Args:
         put: A function that adds the field to a part list.
         has_text: A function that returns True if the field is not empty.
-        no_place: The type of the error if a template contains no place for the field; None for no error.
+        no_place: The class of the error if a template contains no placeholder for the field; None for no error.
     """
 
     put: _Put

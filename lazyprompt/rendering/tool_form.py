@@ -34,8 +34,8 @@ class ToolForm:
     Args:
         tool: The format for a tool in the tools block: JSON, JSON with an indent of 4, the JSON of only the tool's
             function, Qwen3-Coder's XML, or Seed-OSS's Python functions.
-        place: The place of the tools block: the end or start of the system turn, a separate turn before it, the start
-            of the first user turn, or before the last user turn.
+        place: The place of the tools block: at the end or start of the system turn, in a separate turn before the
+            system turn, at the start of the first user turn, or before the last user turn.
         header: The text at the start of a system turn if the prompt has tools.
         default_system: The system text for a prompt with tools but without system text.
         turn: The pattern for a message with calls, with ``{text}`` and ``{calls}``.
@@ -49,14 +49,15 @@ class ToolForm:
         argument: The pattern for an argument, with ``{key}`` and ``{value}``. If empty, all arguments are written as a
             JSON object.
         argument_join: The text between two arguments.
-        argument_format: The format for values other than text: JSON, Python, or JSON for only lists and objects.
-            The formats ``quoted`` and ``raw_quoted`` put text in single quotes, with and without escapes.
+        argument_format: The format for values other than text: JSON, Python, or JSON for lists and objects and Python
+            for other values. The formats ``quoted`` and ``raw_quoted`` also put text in single quotes, with and without
+            escapes.
         result: The pattern for a result, with ``{content}`` and ``{id}``.
         json_results: True if the content of a result is written as a JSON string.
         opens_turn: True if calls without text are preceded by the start marker of the assistant turn.
         same_turn: True if the response to tool results continues the turn that contains the calls.
-        open_thought: The empty reasoning tags in assistant turns after the last user text.
-        note: The difference from the model's own tool format; empty if the formats are equal.
+        open_thought: The empty reasoning tags that begin each assistant turn after the last user text.
+        note: The reason why this format differs from the model's own tool format; empty if the formats are equal.
     """
 
     tool: ToolFormat = "json"
@@ -98,7 +99,7 @@ class CallIds:
 
     Args:
         form: The tool format.
-        number: The number of calls before the first message.
+        number: The number of earlier tool calls in the chat.
     """
 
     __slots__ = ("_ids", "_number", "_pattern")
@@ -109,14 +110,14 @@ class CallIds:
         self._ids: dict[str, str] = {}
 
     def add(self, call: ToolUseBlock) -> str:
-        """Return the id for the next call."""
+        """Return the rewritten id of the next call in the chat."""
         if self._pattern:
             self._ids[call.id] = self._id(call.name)
             self._number += 1
         return self._ids.get(call.id, call.id)
 
     def find(self, result: ToolResultBlock) -> str:
-        """Return the id of the call that produced a result."""
+        """Return the rewritten id of the call that produced a result."""
         if self._pattern and result.id not in self._ids:
             return self._id(result.name)
         return self._ids.get(result.id, result.id)
@@ -127,7 +128,7 @@ class CallIds:
 
 @lru_cache(maxsize=256)
 def split_pattern(pattern: str) -> tuple[str, ...]:
-    """Split a pattern into its fixed texts, with the names of the values between them."""
+    """Split a pattern into alternating fixed texts and names of values."""
     return tuple(_NAME.split(pattern))
 
 
@@ -230,7 +231,7 @@ def _object(value: Json) -> dict[str, Json]:
 
 
 def _function(tool: Json) -> dict[str, Json]:
-    """Return a tool's function, or the tool itself if it contains no function."""
+    """Return the field ``function`` of a tool, or the tool itself if the field is missing."""
     fields = _object(tool)
     return _object(fields.get("function")) or fields
 

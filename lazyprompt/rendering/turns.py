@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part of an assistant turn that was filled from a template."""
+    """The slot of a part in an assistant turn whose text was filled from a template."""
 
     __slots__ = ()
 
 
 class _Slots(NamedTuple):
-    """The slots for a message's texts, for the fixed text between them, and for the end of the turn."""
+    """The slots for the texts of a message, for the fixed text between these texts, and for the end of the turn."""
 
     text: tuple[str, str]
     between: tuple[str, str] = OWN
@@ -46,7 +46,7 @@ _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
-# The slots for a plain message, which consists of an empty part, a marker, the text and a closing marker.
+# The slots for a plain message, which consists of an empty part, the start marker, the text and the end marker.
 _PLAIN = (MARKERS, MARKERS, "history", MARKERS)
 _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
@@ -58,7 +58,7 @@ def put_messages(
     """Add each message as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
-    # Templates that strip system text strip only the first system text.
+    # Templates strip later system texts like user texts; only the first system text follows ``"system" in trim``.
     system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
         "system": system,
@@ -134,7 +134,7 @@ def _url_error(message: Msg, where: str) -> FormatError:
 def _put_blocks(
     blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, ids: CallIds, *, trim: bool
 ) -> None:
-    """Add the content of a message, with the text before the tool calls."""
+    """Add the content of a message: the text, followed by the tool calls."""
     text = _text(blocks, where)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     text = text.strip() if trim or (calls and markers.tool_form.strips_text) else text
@@ -172,7 +172,7 @@ def _put_result(
 
 
 def _text(blocks: Iterable[Block], where: str) -> str:
-    """Return the text in blocks, or raise an error if they contain media, which flat text can't represent."""
+    """Return the text in blocks, or raise an error if the blocks contain media, which flat text can't represent."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
@@ -185,7 +185,7 @@ def _text(blocks: Iterable[Block], where: str) -> str:
 
 
 def answers_in(history: History) -> list[Msg]:
-    """Return the assistant messages in a history that are written as a turn."""
+    """Return the assistant messages in a history, except those that are not written as a turn."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 
@@ -202,7 +202,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
     Args:
         answer: The assistant message, without tool results.
         markers: The model's markers.
-        opening: The text that the model writes before each response.
+        opening: The end of the assistant marker that the model itself writes before each response.
         history: The messages before the response.
 
     Raises:
@@ -220,7 +220,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
-    """Return the part indexes of each assistant turn, whose last part begins with the end marker."""
+    """Return the part indexes of each assistant turn. The last part of a turn begins with the end marker."""
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
@@ -233,7 +233,7 @@ def turns_in(slots: Sequence[str]) -> list[range]:
 
 
 def _unsaid(slot: str) -> str:
-    """Return the slot without the mark that its part is trained on."""
+    """Convert the slot of a trained part to the slot of a part that is not trained on."""
     return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
 
 
@@ -247,14 +247,14 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
     """Split the parts so that each part is either trained on entirely or not at all.
 
-    Trained text may also contain reasoning and tool calls. The tags around reasoning and tool calls are
-    trusted, because they are the model's own text.
+    Trained text may also contain reasoning and tool calls. The tags around them become trusted parts, because the model
+    itself writes these tags.
 
     Args:
         out: The parts.
         wanted: A flag for each assistant turn, True if the turn is trained on.
         markers: The model's markers.
-        opening: The text that the model writes before each response, which is the end of the part before each turn.
+        opening: The end of the assistant marker that the model itself writes. The part before each turn ends with it.
 
     Returns:
         The split parts. Only the parts that are trained on have slots of the class :class:`Said`.
@@ -272,7 +272,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
             slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
             for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
-                # The split alternates text and tags, which become untrusted and trusted parts.
+                # Splitting yields alternating text and tags, which become untrusted and trusted parts.
                 pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
@@ -291,8 +291,8 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
     Args:
         out: The parts. Parts to train on have slots of the class :class:`Said`.
-        history: The history in the text. A template may contain the history more than once.
-        order: The indexes of the history's messages in the order of the text, as in :class:`PartList`.
+        history: The history, which the text may contain more than once.
+        order: The indexes of the history's messages in the order of the text, as for :class:`PartList`.
         markers: The model's markers.
     """
     slots, messages = out.slots, list[int | None]()
@@ -314,13 +314,13 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
 
 def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield the index of each OpenAI dict for a message, and the number of texts in the dict."""
+    """Yield a list for each message: the index of each of its OpenAI dicts, and the number of texts in the dict."""
     at = 0
     form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # A message with calls precedes the dicts for its results, whereas any other message follows these dicts.
+        # The dict of a message with calls precedes the dicts of its tool results; any other dict follows them.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
