@@ -1,9 +1,10 @@
 """Token ids for the next prompt that start with exactly the ids the engine has already processed.
 
-An inference engine caches its computation for token ids. Rendering and encoding a model's response again rarely
-reproduces the sampled ids: ``false`` becomes ``False``, or a space moves. The bridge therefore keeps the engine's ids
-and appends only the text after the response: the end of the turn, the new messages and the generation prompt. If trial
-renderings don't show that the template keeps the prompt and the response unchanged, the caller gets the reason instead.
+An inference engine can reuse its cached computation only for a prompt that starts with the same token ids. Rendering
+and encoding a model's response again rarely reproduces the sampled ids, because ``false`` may become ``False``, or a
+space may move. The bridge therefore keeps the engine's ids and appends only the ids of the text after the response: the
+end of the turn, the new messages and the generation prompt. If trial renderings don't show that the template keeps the
+prompt and the response unchanged, the bridge returns the reason instead of ids.
 
 The idea comes from PrimeIntellect's renderers, whose ``bridge`` is hand-written for about twenty models.
 """
@@ -59,7 +60,7 @@ class _TurnEnd(NamedTuple):
 
     Attributes:
         common: The text after the response that remains when new messages follow.
-        shared: The end of ``common`` that every comparable response ends with.
+        shared: The longest end of ``common`` that is the same for all comparable responses.
         calls: True if the response calls tools.
         strict: True if the completion must contain the end of the turn, because other text could follow its tool calls.
     """
@@ -101,7 +102,7 @@ def build_bridge(
     """
     variables = {name: value for name, value in rendering.given.items() if name != "tools"}
     setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
-    # For an unsupported tokenizer, raise an error instead of returning a reason.
+    # Raise the error for an unsupported tokenizer here, before the bridge turns errors into reasons.
     encode([""], tokenizer)
     try:
         seen, sampled = _check_ids(previous_ids), _check_ids(completion_ids)
@@ -128,7 +129,7 @@ def _bridge_by_rendering(
     sampled: list[int],
     tokenizer: TokenizerLike,
 ) -> Bridge:
-    """Build the ids of the next prompt, and check them by rendering the chat itself."""
+    """Build the ids of the next prompt, and check them against a rendering of the chat itself."""
     answer = _decode(sampled, tokenizer)
     results = [message for message in new if message["role"] == "tool"]
     calls_only = False
@@ -154,7 +155,7 @@ def bridge_refusal(
     thought: bool = False,
     **variables: object,
 ) -> str:
-    """Explain why a template changes earlier prompts and responses when more messages follow.
+    """Return the reason why a template changes earlier prompts or responses when more messages follow.
 
     Args:
         template: The template.
@@ -168,7 +169,7 @@ def bridge_refusal(
     """
     setting = Setting.of(template, variables, tools=tools)
     refusals: list[str] = []
-    # A template may write an empty reasoning block into each response.
+    # Without reasoning, a template may still write an empty reasoning block into each response, so try both kinds.
     for kind in (Thought.WHOLE,) if thought else (Thought.NONE, Thought.EMPTY):
         try:
             proof = prove(setting, _shape([{"role": role, "content": template.content("")} for role in roles]))
@@ -243,7 +244,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A call id at the end of the response can contain any text.
+        # A call id can be any text and may occur again after the response, so derive the end from the trial.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -272,7 +273,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
 
 def _check_names(results: Iterable[Mapping[str, Any]], completion: str) -> None:
-    """Check that the completion calls the tools named in the results, in the same order."""
+    """Check that the completion calls the tools that the results name, in the order of the results."""
     at = 0
     for name in (str(result["name"]) for result in results if result.get("name")):
         at = completion.find(name, at) + len(name)
@@ -295,12 +296,12 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # The turn usually ends with a control token in the shared text. The last such token is tried first.
+    # A turn usually ends with a control token in the shared text, so try these tokens first, from last to first.
     # If the shared text contains no control token, the turn ends where the next turn begins.
     # A control token may include the white space that follows it.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
-    # The shared text before each possible end, back to the preceding control token.
+    # The shared text between each possible end of the turn and the preceding control token.
     before = {
         at: text[max(shared, *(starts[other] for other in starts if other < at), 0) : starts[at]] for at in places
     }
@@ -308,7 +309,7 @@ def _select_added_ids(
         for end in range(own, at, -1):
             if sampled[at - end :] == ids[at:end] and _fits(found, sampled[: at - end], before[at], tokenizer):
                 return ids[end:]
-    # The completion was truncated, or the engine removed the token that ended it.
+    # Otherwise, the completion was truncated, or the engine removed the token that ended it.
     for at in places[:1] if found.calls else places:
         ends_so = answer.endswith(before[at]) and bool(before[at].strip())
         if ends_so or not (found.calls or before[at] or _is_control(sampled[-1], tokenizer)):
@@ -321,10 +322,12 @@ def _select_added_ids(
 
 
 def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
-    """Return True if the sampled ids before the end of the turn match the trial's response.
+    """Return True if the end of the turn may follow the sampled ids.
+
+    If ``found.strict`` is True, the text of the ids must end with ``before``.
 
     Raises:
-        UnprovenError: No text precedes the end of the turn.
+        UnprovenError: The sampled ids contain no text.
     """
     answer = without_space(_decode(sampled, tokenizer))
     if not answer:
@@ -333,7 +336,7 @@ def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: Token
 
 
 def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids without white space, and drop reasoning tags in plain text if the real tags are control tokens."""
+    """Decode ids without white space. If reasoning tags are control tokens, drop tags that are plain text."""
     text = without_space(_decode(ids, tokenizer))
     made = {tag: encode([tag], tokenizer).ids for pair in MARKS for tag in pair if tag and tag in text}
     real = {known[0]: tag for tag, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
@@ -349,7 +352,7 @@ def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
 
 
 def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
-    """Return True if an id is a control token, which only trusted text can encode to."""
+    """Return True if an id is a control token, that is, if only trusted text is encoded as this id."""
     text = _decode([made], tokenizer)
     return encode([text], tokenizer).ids == [made] != encode(["", text], tokenizer).ids
 

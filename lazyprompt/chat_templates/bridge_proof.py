@@ -1,8 +1,9 @@
 """A check that a template leaves earlier prompts and responses unchanged when more messages follow.
 
 Many templates remove the reasoning from earlier turns, move the tools, or end the last turn differently. The check
-therefore renders a small set of sample chats, with a response as the last message and with new messages after it. The
-text up to the end of the response must not change, and the text after it must be the same for all sample chats.
+therefore renders each of a small set of sample chats twice: with a response as the last message, and with new messages
+after the response. The text up to the end of the response must not change, and the text after the response must be the
+same for all sample chats.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
-# The id and the function name of a call.
+# The id and the function name of a tool call.
 Call: TypeAlias = tuple[str, str]
-# For each new message, its role and whether its content is a list of parts. Runs of equal entries are shortened to two.
+# The role of each new message, and True if its content is a list of parts. Longer runs of equal entries are cut to two.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
 # Each letter describes a response. "a" is text, and "c" is a tool call.
 # "d" is text with a tool call, and "e" is a tool call without arguments.
 # "A", "C" and "D" are like "a", "c" and "d", but contain reasoning in a separate field.
-# "E" (text) and "F" (text with a tool call) contain reasoning inside the text, and "P" contains it in a content part.
+# "E" and "F" are like "a" and "d", but contain reasoning inside the text. "P" is text with reasoning in a content part.
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
-# The chats before the response. "s" is a system message, "u" is a user message, and "t" is a tool result.
+# The messages before a response. "s" is a system message, "u" is a user message, and "t" is a tool result.
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
 _SAID, _THOUGHT, _CALLED = "responsum dictum", "cogitatum dictum", "look_around"
 _IN_HISTORY = re.compile(r"(?:quaestio|exitus|prius) \d+(?: \d+)?")
@@ -44,7 +45,7 @@ _CLOSERS = "\"'}])"
 # Matches a reasoning part that the template wrote as Python or JSON source.
 _WRITTEN_PART = re.compile(r"""['"]thinking['"]""")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# The opening and closing tags of reasoning. Reasoning in other tags is not recognised, so the check fails.
+# The opening and closing tags of reasoning. The check fails if a template writes reasoning in any other tags.
 MARKS = (
     *(("<think>", "</think>"), ("", "</think>"), ("<thought>", "</thought>"), ("<seed:think>", "</seed:think>")),
     *(("[THINK]", "[/THINK]"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|channel>thought", "<channel|>")),
@@ -68,7 +69,7 @@ class UnprovenError(Exception):
 
 
 class Thought(IntEnum):
-    """The extent of the reasoning in a text: none, empty tags, closed reasoning or unclosed reasoning."""
+    """The kind of reasoning in a text: none, empty tags, closed reasoning or unclosed reasoning."""
 
     NONE = 0
     EMPTY = 1
@@ -80,7 +81,7 @@ _KINDS = ("without reasoning", "with empty reasoning", "with reasoning", "with u
 
 
 def thought_in(text: str) -> Thought:
-    """Return the extent of the reasoning in a text that contains no white space."""
+    """Return the kind of reasoning in a text that contains no white space."""
     rest = text
     for opening, closing in MARKS:
         if opening:
@@ -99,7 +100,7 @@ def behind_thoughts(text: str) -> str:
 
 
 def without_space(text: str) -> str:
-    """Remove white space, which some tokenizers do not decode exactly."""
+    """Remove white space, because some tokenizers do not decode it exactly."""
     return "".join(text.split())
 
 
@@ -113,8 +114,8 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
 
     Args:
         results: The tool results.
-        number: The number in the first placeholder id. An id consists of nine letters and digits, as Mistral's
-            templates require.
+        number: The number in the first placeholder id. A placeholder id consists of nine letters and digits, as
+            Mistral's templates require.
         name: The placeholder for a missing function name.
     """
     return [
@@ -157,14 +158,14 @@ class RenderedAnswer(NamedTuple):
         """Find the end of the response in the rendered chat with more messages.
 
         Returns:
-            The index of the end, or None if the response is missing; and True if the text up to the end is unchanged.
+            A pair: the index of the end (None if the response is missing), and True if the text before it is unchanged.
         """
         if not full.startswith(self.prompt):
             return None, False
         if self.last.startswith(self.prompt) and full.startswith(self.last[: self.end]):
             return self.end, True
         end = len(self.prompt)
-        # A function name that several tool calls share occurs once for each call.
+        # A function name occurs once for each tool call that uses it, so find its last occurrence.
         for _ in range(self.last.count(self.word, self.begin, self.end)):
             at = full.find(self.word, end)
             if at < 0:
@@ -173,7 +174,7 @@ class RenderedAnswer(NamedTuple):
         return end, False
 
     def difference(self, full: str) -> str:
-        """Describe the first change that more messages cause in the rendered chat."""
+        """Describe the first change in the rendered chat that the new messages cause."""
         in_answer = full.startswith(self.prompt)
         written = self.last[: self.end] if in_answer else self.prompt
         at = len(common_start(written, full))
@@ -190,7 +191,7 @@ class Setting:
     Args:
         template: The template.
         tools: The number of sample tools, which is an index into ``_TOOLS``.
-        variables: The variables of the template besides messages, tools, documents and ``add_generation_prompt``.
+        variables: The variables of the template other than messages, tools, documents and ``add_generation_prompt``.
     """
 
     template: ChatJinja
@@ -212,7 +213,7 @@ class Setting:
         return self.template.run(chat, self.given(prompted=prompted))
 
     def new(self, shape: Shape, calls: Sequence[Call]) -> list[dict[str, Any]]:
-        """Create sample messages of a shape; the first messages are the results of the calls."""
+        """Create sample messages with a given shape; the first messages are the results of the calls."""
         made: list[dict[str, Any]] = []
         for at, (role, in_parts) in enumerate(shape):
             text = f"novum {at}"
@@ -296,13 +297,13 @@ class Trial(NamedTuple):
         history: The letters of the messages before the response.
         answer: The letter of the response.
         prompt: The template's own text at the end of the prompt, without white space.
-        earlier: The extent of the reasoning in earlier turns.
-        thought: The extent of the response's reasoning.
+        earlier: The kind of reasoning in earlier turns.
+        thought: The kind of reasoning in the response.
         reason: The reason why the template changes the response; empty if the response stays unchanged.
         kept: True if new messages don't change the rendered response.
         ending: The text after the response if the response is the last message.
         common: The beginning of ``ending`` that remains when new messages follow.
-        tail: The text after ``common``.
+        tail: The text after ``common`` when new messages follow.
     """
 
     history: str
@@ -322,7 +323,7 @@ class Proof(NamedTuple):
 
     Attributes:
         trials: The rendered sample chats.
-        call: A pattern for the beginning of a tool call, after the reasoning. None if other responses match it, too.
+        call: A pattern for the beginning of a tool call, after the reasoning. None if ordinary text would also match.
         unlike: True if an assistant turn with a tool call ends differently when no result follows.
     """
 
@@ -331,16 +332,16 @@ class Proof(NamedTuple):
     unlike: bool
 
     def trial(self, prompt: str, earlier: Thought, thought: Thought, *, calls_only: bool) -> tuple[Trial, str]:
-        """Return a trial that matches a prompt and a response, and the text that ends the turns of all such trials.
+        """Return a trial that matches a prompt and a response, and the text that ends the turn in all matching trials.
 
         Args:
             prompt: The template's own text at the end of the prompt, without white space.
-            earlier: The extent of the reasoning in earlier turns.
-            thought: The extent of the response's reasoning.
+            earlier: The kind of reasoning in earlier turns.
+            thought: The kind of reasoning in the response.
             calls_only: True if the response contains tool calls and no text.
 
         Raises:
-            UnprovenError: New messages change a matching trial, or no trial matches.
+            UnprovenError: No trial matches, or new messages change the text of a matching trial.
         """
         if thought is Thought.OPEN:
             raise UnprovenError("the completion ends before its reasoning is closed")
@@ -367,7 +368,7 @@ def prove(setting: Setting, shape: Shape) -> Proof:
     """Render the sample chats for one shape of new messages.
 
     Raises:
-        UnprovenError: The template changes all responses.
+        UnprovenError: The template changes all responses, or the text after a response depends on the time or tools.
     """
     proof = _prove(setting, shape)
     if isinstance(proof, str):
@@ -409,7 +410,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield a trial for the response as the last message, and a trial for the response before new messages."""
+    """Yield a trial for each change that the template makes to a response, and a trial with new messages after it."""
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)
@@ -433,7 +434,7 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Return the texts after a response, each with the end of its turn, or None if the template refuses the chat."""
+    """Map the possible texts after a response to the end of the turn; return None if the template refuses the chat."""
     try:
         trials = [*_trials(setting, history, letter, calls, new)]
     except (TemplateError, UnprovenError):
@@ -443,7 +444,7 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return a pattern for the start of a response that is only a tool call, or None if it would match ordinary text.
+    """Return a pattern for the start of a response that is only a tool call; None if ordinary text always matches.
 
     The pattern matches text without white space.
     """
@@ -453,7 +454,7 @@ def call_opening(setting: Setting) -> re.Pattern[str] | None:
         return None
     answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in rendered]
     says, calls = (behind_thoughts(without_space(answer)) for answer in answers)
-    # Match up to the function name or, if that text is ambiguous, up to the name's next occurrence.
+    # Match the text before the function name. If ordinary text matches, extend the pattern to the name's next use.
     pieces = [*map(re.escape, calls.split(_CALLED))]
     patterns = (".+?".join(pieces[:most]) for most in range(1, len(pieces)))
     return next((re.compile(pattern) for pattern in patterns if not re.match(pattern, says)), None)

@@ -1,9 +1,9 @@
 """A bridge for prompts whose messages are known, which renders the chat itself to find the text after the response.
 
 The chat is rendered with several placeholder responses and the new messages. The text before the response must equal
-the engine's prompt, and the text after it must be the same for all placeholders, with and without reasoning. If both
-conditions are met, the template writes the same text after any response. A template may remove the reasoning from
-earlier turns, because the engine's ids keep it.
+the engine's prompt, and the text after the response must be the same for all placeholders, with and without reasoning.
+If both conditions are met, the template writes the same text after any response. The template may remove the reasoning
+from earlier turns, because the engine's ids still contain that reasoning.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Behind(NamedTuple):
     Attributes:
         prompt: The prompt as alternating trusted and untrusted parts.
         parts: The text after the response as alternating trusted and untrusted parts.
-        common: The beginning of the text after the response, which ends the turn even if no messages follow.
-        shared: The end of ``common`` that is the same for all responses.
+        common: The text directly after the response that the template writes with and without new messages.
+        shared: The longest end of ``common`` that is the same for all placeholder responses.
     """
 
     prompt: Sequence[str]
