@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-# Matches tokens, and tags that models treat as tokens: <…>, [NAME] and [/NAME].
+# Matches a token, or a tag that models read as a token: <…>, [NAME], [/NAME] or ✿…✿.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
-# Filters and methods that return text unchanged, select a value, or test a value. All others modify text.
+# Filters and methods that leave text unchanged, select a value or test a value.
 _LEAVING = frozenset(
     (
         *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
@@ -52,7 +52,7 @@ _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
-# Text that templates write around values that are not strings, or that are rendered as JSON or Python.
+# Text that a template may write when it renders a value that is not a string, or any value as JSON or Python.
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
 # Template functions that produce text.
 _SPEAKING = frozenset(("joiner", "strftime_now"))
@@ -64,12 +64,12 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    These sequences are the tokens in the template's own text, and its text around message contents.
+    The sequences are the tokens in the template's own text, and the text that it writes around message contents.
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
     # A tool description can contain placeholders like <function-name>, which are not structure.
-    # Therefore, a plain tag is included only if the template also closes the tag or writes it without other text.
+    # Include a plain tag only if the template also contains its closing tag, or writes the tag by itself.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
     # Also include tags that the template completes with a name, like Qwen3 Coder's <function=.
@@ -90,7 +90,7 @@ def _turn_tokens(template: ChatJinja) -> frozenset[str]:
 
 
 def _openings(template: ChatJinja) -> Iterator[str]:
-    """Yield the texts that open a turn, separated from the text that closes the preceding turn."""
+    """Yield the texts that open a turn, without the text that closes the preceding turn."""
     user, answer = ({"role": role, "content": template.content(_WORD)} for role in ("user", "assistant"))
     closings = [text for chat in ([user], [user, answer]) for text in own_texts(template, [chat])[-1:] if text.strip()]
     for text in _around_words(template):
@@ -141,8 +141,8 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
     Args:
         template: The template.
-        tokens: The control tokens of the model's tokenizer. If none are given, the tokens are inferred from the
-            template's sequences, which reveal the model family.
+        tokens: The control tokens of the model's tokenizer. If empty, the tokens are inferred from the template's
+            sequences, which reveal the model family.
     """
     sequences = sequences_in(template)
     return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)
@@ -156,8 +156,8 @@ class _Risk(NamedTuple):
         moves: True if the template may drop or reorder the characters of a text.
         between: True if a text could complete a sequence together with the template's own text on both sides.
         any_case: True if the template changes the case of letters.
-        own: The template's own texts that may adjoin a value. None if they are unknown, or if the template may join
-            pieces of texts.
+        own: The template's own texts that may adjoin a value. None if these texts are unknown, or if the template may
+            join pieces of texts.
     """
 
     always: bool
@@ -169,7 +169,7 @@ class _Risk(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _risk(template: ChatJinja, controls: Controls) -> _Risk:
-    """Determine how a template could build a control sequence from clean texts."""
+    """Determine how a template could build a control sequence from texts that contain none."""
     tree = parse_template(template.text)
     used = {*_uses(tree)}
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
@@ -177,7 +177,7 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
     around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
     begun = [text for text in around if begins_at_end(controls, text)]
     ended = [text for text in around if ends_at_start(controls, text)]
-    # A single slice of a clean text is clean, but two slices may be joined, or one may adjoin the template's own text.
+    # One slice of a clean text is clean, but two slices may be joined, or a slice may adjoin the template's own text.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
@@ -193,7 +193,7 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
 
 
 def _uses(tree: nodes.Template) -> Iterator[_Use]:
-    """Yield the filters and methods that a template applies to text, including filters named by a string."""
+    """Yield the filters and methods that a template applies to text, including filters that ``map`` applies by name."""
     roles = {id(node) for node in _roles_asked(tree)}
     for node in tree.find_all(nodes.Filter):
         named = node.name == "map" and bool(node.args)
@@ -223,7 +223,7 @@ def _fills_in(tree: nodes.Template) -> bool:
 
 
 def _is_list(node: nodes.Node | None) -> bool:
-    """Return True if an expression is a list, judging by its operation or by common names in chat templates."""
+    """Return True if an expression is a list, judging by its operation or by names that templates commonly use."""
     if isinstance(node, nodes.Filter):
         return node.name in ("dictsort", "items") or _is_list(node.node)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
@@ -257,12 +257,12 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
-    """Yield each expression from which a template reads a named item or attribute, and the name."""
+    """Yield each expression whose named item or attribute a template reads, with that name."""
     return ((asked, name) for _, asked, name in _names_got(tree))
 
 
 def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
-    """Yield each expression that reads a named item or attribute, the expression that it reads from, and the name."""
+    """Yield each access to a named item or attribute, the expression that it reads from, and the name."""
     yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
@@ -285,7 +285,7 @@ def _unpacks(node: nodes.Node) -> bool:
 
 
 def _spreads(node: nodes.Node, controls: Controls) -> bool:
-    """Return True if a filter or function iterates over the characters of its input if the input is a text."""
+    """Return True if a filter or function would iterate over the characters of a text input."""
     if isinstance(node, nodes.Filter):
         between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
         spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
@@ -315,12 +315,12 @@ def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
 
 
 def _of_dicts(tree: nodes.Template) -> set[int]:
-    """Return the ``id`` of each loop and item access on a value that ``{% if x is mapping %}`` shows to be a dict."""
+    """Return the Python ids of the loops and item accesses that use ``x`` inside ``{% if x is mapping %}``."""
     found: set[int] = set()
     for branch in tree.find_all(nodes.If):
         name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
         body = nodes.Scope(branch.body)
-        # The name could be assigned again, and a macro reads the value that the name has when the macro is called.
+        # Skip the block if the name is assigned again, or if a macro may read the name later with another value.
         stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
         if name is None or name in stored or any(body.find_all((nodes.CallBlock, nodes.Macro))):
             continue
@@ -375,7 +375,7 @@ class _Use(NamedTuple):
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
-        """Return True if the filter or method could build a control sequence from a clean text."""
+        """Return True if the filter or method could build a control sequence from a text that contains none."""
         if self.name in _STRIPPING:
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
@@ -387,7 +387,7 @@ class _Use(NamedTuple):
         return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
     def cuts(self, controls: Controls) -> bool:
-        """Return True if the filter or method splits a text other than at a control sequence."""
+        """Return True if the filter or method splits a text at a separator that is not a control sequence."""
         splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.is_clean(self.first or "")
         return splits or self.name == "splitlines"
 

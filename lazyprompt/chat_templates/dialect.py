@@ -1,8 +1,8 @@
 """The Jinja dialect of chat templates, compiled within resource limits.
 
 The dialect adds loop controls, ``raise_exception``, ``tojson`` without HTML escapes, ``{% generation %}``, ``dict`` and
-``namespace``. One environment renders plain text, and :class:`TracingEnvironment` renders the same text with its
-origins.
+``namespace`` to Jinja. One environment renders plain text, and :class:`TracingEnvironment` renders the same text with
+its origins.
 
 Source: transformers 5 (``_cached_compile_jinja_template`` in ``utils/chat_template_utils.py``) and its guide
 "Writing a chat template".
@@ -66,7 +66,7 @@ class _Generation(Extension):
 
 
 def _mark_generated(text: str) -> str:
-    """Mark the content of a ``{% generation %}`` block."""
+    """Mark the content of a ``{% generation %}`` block as the model's own text."""
     return map_origins(text, lambda origin: origin._replace(generated=True)) if isinstance(text, Traced) else text
 
 
@@ -137,7 +137,7 @@ class ChatEnvironment(BoundedEnvironment):
         self.globals.update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
-# Matches format specifiers that write, or may write, a character from its code point.
+# Matches a format specifier that may write a character by its code point, such as ``%c``.
 _BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # Filters that are implemented with string methods, which :class:`Traced` overrides to keep origins.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
@@ -145,7 +145,7 @@ _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
-# A placeholder for values of unknown origin.
+# A value of unknown origin. Bytes have no origins that could be traced.
 _UNKNOWN = (b"",)
 
 
@@ -172,7 +172,7 @@ class TracingEnvironment(ChatEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """Join values like the operator ``~``."""
+        """Join values as the operator ``~`` does."""
         return TracingEnvironment.concat(map(_to_text, values))
 
     def shown(self, value: object) -> str:
@@ -180,17 +180,17 @@ class TracingEnvironment(ChatEnvironment):
         return _to_text(value)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Evaluate an operator; the text that ``%`` formats gets an origin from its operands."""
+        """Evaluate an operator; text that ``%`` formats gets its origin from the operands."""
         return _keep_origins(super().call_binop(context, operator, left, right), (left, right, *_mark_unknown(left)))
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call a function; a text that it returns gets an origin from the function's arguments."""
+        """Call a function; text that the function returns gets its origin from the arguments."""
         subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         name = getattr(function, "__name__", "")
         if isinstance(subject, str) and name == "join" and not isinstance(subject, Traced):
             function = Traced.of(subject, OWN).join
         elif isinstance(subject, Traced) and name in ("format", "format_map"):
-            # Jinja's implementation would create an instance of the same class without origins.
+            # Jinja would format a subclass of str as an instance of the subclass without origins, so pass a plain str.
             function = self.getattr(str.__str__(subject), name)
         given: tuple[object, ...] = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
         if name in ("format", "format_map"):
@@ -201,7 +201,7 @@ class TracingEnvironment(ChatEnvironment):
 
 
 def _mark_unknown(text: object) -> tuple[object, ...]:
-    """Return a value of unknown origin if a format string may write characters from their code points."""
+    """Return a value of unknown origin, in a tuple, if a text may be a format that writes characters by code point."""
     return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 
@@ -223,7 +223,7 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
             given = args[value_at:]
         made = function(*args, **kwargs)
         if isinstance(made, Markup):
-            # Markup drops the origins and escapes text that is joined to it, so convert it to plain text.
+            # Markup drops origins and escapes the text that is joined to it, so convert the result to plain text.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]
         if not isinstance(made, str) or (isinstance(made, Traced) and name in _KEEPING):
             return made

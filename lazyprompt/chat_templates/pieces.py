@@ -20,7 +20,7 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Matches the beginning of a sequence like <|name|> without its first character. Reversed ends match as well.
+# Matches the beginning of a sequence like <|name|>, or its reversed end, without the first character.
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
 # Matches the text in the middle of a sequence like <|name|>.
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
@@ -33,7 +33,7 @@ _BLANKS = re.compile("[ \t\u2581]+")
 # Matches text that folding may shorten.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
-# Characters that fold to nothing can lengthen a sequence. The first search covers this multiple of its length.
+# A sequence may contain characters that fold to nothing, so first search this multiple of its length.
 _WIDE = 8
 
 
@@ -75,7 +75,7 @@ def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None 
 
 
 def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> bool:
-    """Return True if one of several texts is the middle of a control sequence, ignoring white space.
+    """Return True if one of several texts could be the middle of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
@@ -117,10 +117,10 @@ class _Beginnings:
     def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
         self._backwards = backwards
         self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
-        # The sequences are sorted for binary search by their beginnings.
+        # Sort the sequences, so that a binary search can find those with a given beginning.
         self._known = sorted({self.plain(text) for text in texts})
         self._firsts: dict[str, tuple[set[str], int]] = {}
-        """Maps each first character to the characters within its sequences and their maximum length."""
+        """Maps each first character to the characters in the sequences that begin with it, and their maximum length."""
         for whole in self._known:
             is_reserved = reserved and whole[0] in "<>"
             longest = len(LONGEST_RESERVED) if is_reserved else len(whole)
@@ -138,7 +138,7 @@ class _Beginnings:
         return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
 
     def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the plain pieces of control sequences that texts end with, ignoring white space."""
+        """Return the plain ends of texts that are beginnings of control sequences, ignoring white space."""
         joined = JOINT.join(texts)
         if joined.isascii():
             firsts = {first for first in self._firsts if first in joined}
@@ -147,7 +147,7 @@ class _Beginnings:
             firsts = {first for first in self._firsts if _caseless(first) in seen}
         if not firsts:
             return set()
-        # Only characters that occur within sequences can end a piece.
+        # A piece can end only with a character that occurs within a sequence.
         last = set[str]().union(*(self._firsts[first][0] for first in firsts))
         tails = self._near(texts, last, firsts, max(self._firsts[first][1] for first in firsts), ends=True)
         pieces = (tail[at:] for tail in tails for at, first in enumerate(tail) if first in self._firsts)
@@ -191,7 +191,7 @@ class _Beginnings:
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
             whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
-            # Text of invisible characters folds to an empty text.
+            # A text that contains only invisible characters folds to an empty text.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 
@@ -203,7 +203,7 @@ class _Beginnings:
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return the characters of plain texts, their upper-case variants, and all digits if ``0`` is included."""
+    """Return the characters of plain texts in both cases, and all digits if the texts contain ``0``."""
     return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
 
 
@@ -224,11 +224,11 @@ class Edges:
         self.begun, self.ended = (_Beginnings(known, reserved=reserved, backwards=each) for each in (False, True))
 
     def is_inside(self, piece: str) -> bool:
-        """Return True if a control sequence contains a piece with more text on both sides."""
+        """Return True if a piece occurs inside a control sequence, with text on both sides of the piece."""
         return bool(piece) and JOINT not in piece and piece in self._insides
 
     def is_inside_reserved(self, piece: str) -> bool:
-        """Return True if a sequence like ``<|name|>`` could contain a piece in its middle."""
+        """Return True if a piece could be the middle of a sequence like ``<|name|>``."""
         return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
 
@@ -242,7 +242,7 @@ def _caseless(folded: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Fold a text and its case, replace each digit by ``0``, and each run of blanks by a space."""
+    """Fold a text and its case, and replace each digit with ``0`` and each run of blanks with a space."""
     return _BLANKS.sub(" ", _DIGITS.sub("0", caseless(text)))
 
 

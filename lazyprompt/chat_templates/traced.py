@@ -1,8 +1,8 @@
 """Text that carries its origins through a template's string operations.
 
-A chat template is a program. For example, it may strip a text, split it at a tag and join the pieces with its own text.
-A :class:`Traced` text behaves like plain text, but each character of the output still has an origin, which is a message
-or the template itself.
+A chat template may, for example, strip a text, split it at a tag, and join the pieces with its own text. A
+:class:`Traced` text behaves like plain text, but each of its characters keeps its origin, which is a message or the
+template itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TextOrigin(NamedTuple):
 
     Attributes:
         slot: The name of the text's slot in a :class:`~lazyprompt.messages.prompt.Segment`.
-        message: The index of the message that contains the text; None if no message contains it.
+        message: The index of the message that contains the text; None if the text is not part of a message.
         trusted: True if the developer or the template wrote the text.
         json: True if the text was dumped as JSON.
         generated: True if the template marks the text as the model's own (``{% generation %}``).
@@ -148,7 +148,7 @@ class Traced(str):
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
-        # Only the first piece may contain white space.
+        # Without a separator, only the first piece can contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))
         begin = len(first) - len(pieces[0])
@@ -302,7 +302,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
 
 
 def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield the runs of a text with a single origin, except for neutralised sequences from the given texts."""
+    """Yield the runs of a text with one origin; neutralised sequences from the given texts get separate runs."""
     done = 0
     for one in given:
         at = 0

@@ -1,8 +1,8 @@
 """Selection of the text to train on, which is the assistant's text with its end marker.
 
 If a template contains ``{% generation %}`` blocks, their content is selected. Otherwise, an assistant turn begins after
-the generation prompt. The turn ends with the text that the template writes after it, whether or not another turn
-follows.
+the generation prompt. The turn ends with the text that the template writes after the response both with and without a
+following turn.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _RenderedChat(NamedTuple):
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Return the spans that a message contains."""
+        """Return the spans of a message."""
         return [span for span in self.spans if span.message == at]
 
 
@@ -114,7 +114,7 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
 def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
     """Find the text that the template marks with ``{% generation %}``.
 
-    A marked run is assigned to the message that it contains, or else to the next assistant message.
+    Marked text is assigned to the message that it is part of, or else to the next assistant message.
     """
     found: list[tuple[int, int]] = []
     waiting = list(answers)
@@ -132,7 +132,7 @@ def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collect
 def _find_turn(
     rendering: Rendering, chat: Chat, shown: _RenderedChat, at: int, header: str
 ) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of an assistant turn, or of each piece if the template inserts tool results in it."""
+    """Yield the start and end of an assistant turn, or of each piece if the template inserts tool results into it."""
     prompt = _render(rendering, chat[:at], prompted=True)
     last, followed = _render(rendering, chat[: at + 1]), _render(rendering, [*chat[: at + 1], _NEXT])
     alone = last.of_message(at) if last else []
@@ -161,13 +161,13 @@ def _find_turn(
     ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
-        # Some templates end the last turn of a chat differently.
+        # Use the token after the response, because some templates end the last turn of a chat differently.
         ending = token[0]
     yield begin, stop + len(ending.rstrip())
 
 
 def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
-    """Return the spans of a message in its own turn, because other turns may repeat its text."""
+    """Return only the spans of a message in its own turn, because other turns may repeat the message's text."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):
@@ -197,7 +197,7 @@ def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Ren
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Return the runs with exactly the text in the found spans marked for training."""
+    """Mark only the text in the found spans for training, and return the runs."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):

@@ -1,8 +1,9 @@
-"""Rendering of chats with untrusted text neutralised and traced through the template.
+"""Rendering of chats in which untrusted text is neutralised and traced through the template.
 
-If the origins of the output can't be traced, only the template's own control sequences are trusted. To find these, the
-chat is rendered again with every untrusted character exchanged for a different one. A control sequence at the same
-index in both outputs was written by the template. A control sequence that only the original values produce is forged.
+If the origins of the output can't be traced, only the template's own control sequences are trusted. To find
+these sequences, the chat is rendered again with each untrusted character exchanged for a different one. A control
+sequence at the same index in both outputs was written by the template. A control sequence that only the original values
+produce is forged.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.safety.find import Controls
 
-    # The messages and the variables of a template, with traced texts.
+    # The messages and the variables that a template receives, whose texts are traced.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
 # The fields of a message that contain untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# Matches an unclosed reasoning tag, which only a message to continue may contain.
+# Matches an unclosed reasoning tag, which is allowed only in a message that the model continues.
 _OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
 _UNKNOWN = TextOrigin("unknown")
 _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
-# Matches prose, which no filter turns into a control sequence.
+# Matches prose that no filter can turn into a control sequence.
 _PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
 # Pairs of characters whose escapes in HTML, JSON and URLs have the same length.
 _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
 
 
 _KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Exchanges characters one to one, so that distinct texts remain distinct. White space is not exchanged.
+# Maps characters one to one, so that distinct texts remain distinct. White space is not exchanged.
 _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
@@ -114,7 +115,7 @@ class Rendering(NamedTuple):
         return Traces(parts, origins)
 
     def _trace_parts(self, run: _Run, text: str) -> tuple[list[str], list[TextOrigin], str]:
-        """Return the parts of a text, their origins, and the reason if the origins are lost."""
+        """Return the parts of a text, their origins, and the reason why origins are lost; empty if they are traced."""
         try:
             parts, origins = parts_of(self.template.run(*run, traced=True))
         except TemplateError as error:
@@ -229,7 +230,7 @@ def _with_thought(text: Traced) -> Traced:
 
 
 class _Compared(NamedTuple):
-    """A comparison of a rendered text with the same text rendered from neutral values.
+    """A comparison of a rendered text with a text rendered from exchanged characters.
 
     Attributes:
         own: The indexes and texts of the control sequences that both texts contain.
@@ -244,14 +245,14 @@ class _Compared(NamedTuple):
 
 @lru_cache(maxsize=128)
 def _words(template: ChatJinja) -> frozenset[str]:
-    """Return the words that a template may compare with values, because exchanging them would change its behaviour."""
+    """Return the words that must not be exchanged, because a template may compare values with these words."""
     tree = parse_template(template.text)
     texts = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return frozenset(filter(_WORD.fullmatch, (*texts, *(node.attr for node in tree.find_all(nodes.Getattr)))))
 
 
 def _change_unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
-    """Return a function that applies a change to the untrusted parts of a text unless the text is a listed word."""
+    """Return a function that changes the untrusted parts of a text, unless the text is one of the given words."""
 
     def changed(text: Traced) -> Traced:
         if text in words:
@@ -286,7 +287,7 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
 
 
 def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences in a text with the control sequences in a text rendered from neutral values."""
+    """Compare the control sequences in a text with those in a text rendered from exchanged characters."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)
