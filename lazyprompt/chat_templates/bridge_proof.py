@@ -410,7 +410,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield a trial for each change that the template makes to a response, and a trial with new messages after it."""
+    """Yield a trial for each change that the template makes to a response, and one with new messages after it."""
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 # The number of keys in a message with only a role and a content.
 _BARE = 2
-# Separates system text from user text if the template has no system role, as in Gemma 3's template.
+# The separator of system text and user text if the template has no system role, as in Gemma 3's template.
 _BETWEEN = "\n\n"
 _WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
-# The tag that transformers appends to the text to continue. A trusted origin distinguishes it from a forged tag.
+# The tag that transformers appends to the text that the model continues. A forged tag has no trusted origin.
 TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm(OpenAIWriter):
-    """The variant of OpenAI's message format that templates expect, with dicts as arguments and short media types.
+    """The variant of OpenAI's message format that templates expect, with arguments as dicts and short media types.
 
     Source: transformers' guide "Writing a chat template" and ``ProcessorMixin.apply_chat_template``, which passes
     ``{"type": "image", "url": ...}`` to templates instead of ``image_url``.
@@ -106,10 +106,10 @@ def tool_dicts(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, 
     """Convert tools to dicts.
 
     Args:
-        tools: Python functions, and dicts, which are returned unchanged.
+        tools: Python functions or dicts. A dict is returned unchanged.
 
     Returns:
-        The dicts, or None without tools, as in transformers.
+        The dicts, or None if ``tools`` is None, as in transformers.
 
     Raises:
         ToolsError: A function has no valid schema, or a tool is neither a dict nor a function.
@@ -198,7 +198,7 @@ def build_chat(prompt: Prompt, system: str, template: ChatJinja) -> ChatInput:
 
 
 def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[str, Any]]:
-    """Build the same messages as :func:`build_chat`, with texts that carry their slots."""
+    """Build the same messages as :func:`build_chat`, but with texts that carry their origins."""
     past = template_dicts(prompt.history.messages, template)
     chat = _put_around(
         [trace_message(message, TextOrigin("history")) for message in past],
@@ -230,7 +230,7 @@ def _put_around(
     template: ChatJinja,
     joined: Callable[[Sequence[str], Sequence[str]], str],
 ) -> list[dict[str, Any]]:
-    """Put a prompt's system text before the messages of its history, and the user's question after them.
+    """Put a prompt's system text before the messages of its history, and its user text after these messages.
 
     Args:
         past: The messages of the history.

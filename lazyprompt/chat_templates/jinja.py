@@ -1,6 +1,6 @@
 """A model's own chat template, rendered to the same plain text as in transformers.
 
-A template receives plain data, with tool-call arguments parsed, and reasoning under every name that templates use.
+A template receives plain data: tool-call arguments are parsed, and reasoning has each name that transformers uses.
 Rendering stops if a template runs too long, uses too much memory or accesses Python internals.
 
 Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Messages, tools or documents, as dicts.
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-# The names of a message's reasoning field. transformers passes reasoning under the first two names to templates.
+# The possible names of a message's reasoning field. Templates receive the first two, as in transformers.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -110,7 +110,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     if is_sequence(value):
         copy = [plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)]
         return tuple(copy) if isinstance(value, tuple) else copy
-    # Convert instances of subclasses, such as Enum members, which may have custom methods.
+    # Convert instances of subclasses, such as Enum members, because a subclass may have custom methods.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -192,7 +192,7 @@ def _dump_arguments(arguments: object) -> object:
     return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments
 
 
-# A text to search for in the output, and a pattern that matches it in a list written as Python or JSON source.
+# A text to search for in the output, and a pattern that matches this text in a list rendered as Python or JSON source.
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
 # A tool call and its result in OpenAI's format. Mistral's templates require ids of nine letters and digits.
@@ -287,7 +287,7 @@ class ChatJinja:
             messages: The messages in the template's format, which is usually OpenAI's. Tool-call arguments may be dicts
                 or JSON; they are converted to the variant that the template accepts.
             tools: The tools in OpenAI's format.
-            documents: The documents for templates that render them.
+            documents: The documents, for templates that render documents.
             add_generation_prompt: True to end the text with the generation prompt.
             variables: Further variables of the template. A variable overrides a special token of the same name.
 
@@ -319,7 +319,7 @@ class ChatJinja:
 
         Args:
             chat: The messages.
-            given: The variables of the template, without special tokens and functions.
+            given: The variables of the template, except special tokens and functions.
             traced: True to return text that carries its origins; all texts in ``chat`` and ``given`` must then carry
                 their origins.
 
@@ -330,7 +330,7 @@ class ChatJinja:
             TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
         """
         template = compile_template(self.text, traced=traced)
-        # Many templates iterate over all messages for each message, so the limit grows with the square of the length.
+        # Many templates iterate over all messages for each message, so the limit grows quadratically.
         steps = MAX_STEPS + len(chat) ** 2
         own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
         context = template.new_context({**own, **given, "messages": chat})
@@ -423,7 +423,7 @@ def _shows(template: ChatJinja, *, parts: bool) -> bool:
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:
-    """Return text for the error message that names the template line at which the error was raised."""
+    """Return the part of an error message that names the template line at which the error was raised."""
     line = 0
     trace = error.__traceback__
     while trace:

@@ -40,7 +40,7 @@ _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATES = "additional_chat_templates"
 
-# The keys in GGUF files.
+# The keys of the chat template, the tokens and their types in a GGUF file.
 _FIELD = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
@@ -54,13 +54,13 @@ _SPECIAL = {
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# Types of tokens that llama.cpp matches as a whole (see the special-token cache in ``llama_vocab::impl::load``).
+# The token types that llama.cpp matches as a whole (see the special-token cache in ``llama_vocab::impl::load``).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
 _CUT = "the file is truncated"
 # The maximum length of a list in a GGUF file. Large vocabularies have about 250,000 tokens and 500,000 merges.
 _MOST_ITEMS = 4_194_304
 _MOST_FIELDS = 65_536
-# Formats of a string's length in native ("I") and swapped ("S") byte order. The keys are those of the package gguf.
+# Maps gguf's names for native ("I") and swapped ("S") byte order to the struct format of a string's length.
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
@@ -72,7 +72,7 @@ class ChatSource:
         templates: The chat templates by name, such as ``default`` and ``tool_use``.
         special_tokens: The special tokens, keyed by their names in templates.
         added_tokens: The tokens that the configuration adds to the tokenizer, each with its flags.
-        whole_tokens: The texts of all special tokens. Tokens that the tokenizer lacks are added to it.
+        whole_tokens: The texts of all special tokens. Those that the tokenizer lacks are added to it.
         response_template: The ``response_template`` in the configuration, which describes the format of the model's
             responses; None if the configuration contains no such template.
     """
@@ -85,7 +85,7 @@ class ChatSource:
 
     @property
     def control_tokens(self) -> frozenset[str]:
-        """The tokens that untrusted text must not forge, which are special tokens and tokens other than plain words."""
+        """The tokens that untrusted text must not forge: special tokens, and added tokens that aren't plain words."""
         added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
         found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
         # A single character cannot be split to neutralise it, and also occurs in ordinary text.
@@ -110,7 +110,7 @@ class ChatSource:
 
 
 def read_source(source: str | Path) -> ChatSource:
-    """Read chat templates from a path or a text.
+    """Read chat templates from a path, or take a template from its source text.
 
     Args:
         source: A path that :func:`read_chat_source` accepts, the path of a GGUF file, or the source text of a template,
@@ -136,8 +136,8 @@ def read_chat_source(path: str | Path) -> ChatSource:
     """Read the chat templates and special tokens in a tokenizer's directory.
 
     Args:
-        path: The tokenizer's directory, or a file in the directory. If the file name ends with ``.jinja``, the file is
-            the only template.
+        path: The tokenizer's directory, or a file in the directory. If the file name ends with ``.jinja``, only
+            this file is used as a template.
 
     Returns:
         The special tokens, and the templates, if the directory contains any.
@@ -286,7 +286,7 @@ def _reader() -> type[GGUFReader]:
     from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
 
     class Reader(GGUFReader):
-        """A reader that reads each list of numbers at once, and only finds the positions of texts in lists."""
+        """A reader that reads a list of numbers in one step, and doesn't decode the texts in a list."""
 
         def _get_field_parts(
             self, orig_offs: int, raw_type: int

@@ -1,4 +1,4 @@
-"""A model's own chat template, which renders prompts and training samples, bridges ids and reports its abilities."""
+"""A model's own chat template, which renders prompts and training samples, and bridges token ids."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class ChatTemplate:
             add_generation_prompt: True to end the text with the generation prompt.
             continue_final_message: True to leave the last message open for the model to continue, or the name of the
                 field to continue, such as ``reasoning_content``. If set, no generation prompt is added.
-            documents: The documents for templates that render them.
+            documents: The documents, for templates that render documents.
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text, which includes all contents, tools and
                 documents. The policy is ``neutralize``, ``raise`` or ``off``.
@@ -156,7 +156,7 @@ class ChatTemplate:
         Raises:
             TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
             FormatError: A tool, document or variable is not plain data, or the template cannot represent a message.
-            HistoryError: A message has no accepted format; for example, it has no role.
+            HistoryError: The format of a message is not accepted; for example, the message has no role.
             ToolsError: A tool has no valid schema.
             SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or the policy is
                 unknown.
@@ -179,7 +179,7 @@ class ChatTemplate:
 
     @property
     def markers(self) -> Markers:
-        """Markers with the template's generation prompt, end of an assistant turn and default system text."""
+        """Markers for the template's generation prompt, its end of an assistant turn and its default system text."""
         end = self.answer_end
         return Markers(
             soa=_generation_prompt(self._chats[0]),
@@ -192,7 +192,7 @@ class ChatTemplate:
 
     @property
     def answer_end(self) -> str:
-        """The marker after a response, at which an engine stops generating, without surrounding white space."""
+        """The marker that ends a response and stops an engine's generation, without surrounding white space."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
 
     def bridge(
@@ -215,10 +215,10 @@ class ChatTemplate:
             new_messages: The messages after the response, such as tool results and user messages.
             tokenizer: The tokenizer that produced the ids.
             tools: The tools in the previous prompt.
-            messages: The messages of the previous prompt. With these, the bridge is checked by rendering the chat
-                itself, and the ids keep reasoning that the template removes from earlier turns.
+            messages: The messages of the previous prompt. If given, the bridge is checked by rendering the chat itself,
+                and the returned ids keep reasoning that the template removes from earlier turns.
             safety: The policy for control sequences in the new messages.
-            variables: Further variables of the previous prompt.
+            variables: Further template variables of the previous prompt.
 
         Returns:
             The previous ids, the sampled ids and the new ids. None if the template may change earlier prompts or
@@ -226,7 +226,7 @@ class ChatTemplate:
 
         Raises:
             TokenizerError: The tokenizer is not supported.
-            LazyPromptError: An error that :meth:`render` raises.
+            LazyPromptError: Any error that :meth:`render` can raise.
         """
         return self.bridge_or_reason(
             previous_ids, completion_ids, new_messages, tokenizer, tools, messages=messages, safety=safety, **variables
@@ -254,13 +254,13 @@ class ChatTemplate:
             tools: The tools in the previous prompt.
             messages: The messages of the previous prompt.
             safety: The policy for control sequences in the new messages.
-            variables: Further variables of the previous prompt.
+            variables: Further template variables of the previous prompt.
 
         Returns:
             The ids, or the reason why the bridge can't build them.
 
         Raises:
-            LazyPromptError: An error that :meth:`bridge` raises.
+            LazyPromptError: Any error that :meth:`bridge` can raise.
         """
         jinja = self.jinja(tools=bool(tools))
         new = template_dicts(parse_messages(new_messages, "new_messages"), jinja)
@@ -291,7 +291,7 @@ class ChatTemplate:
             tools: The tools that the model may call.
             train: The responses to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns
                 True for each response to include.
-            mask: Text inside the responses to exclude from the loss, as for :meth:`TrainingSample.with_mask`.
+            mask: Text inside the responses that the loss excludes, as for :meth:`TrainingSample.with_mask`.
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text.
             variables: Further variables of the template.
@@ -302,7 +302,7 @@ class ChatTemplate:
         Raises:
             TemplateError: The template refuses the messages, or the origins of its text can't be traced.
             HistoryError: The last message is not an assistant message.
-            LazyPromptError: An error that :meth:`render` raises.
+            LazyPromptError: Any error that :meth:`render` can raise.
         """
         jinja = self.jinja(tools=bool(tools), now=now)
         parsed = parse_messages(messages, "messages")
@@ -398,8 +398,8 @@ def _own_system(template: ChatJinja) -> str | None:
     """Return the system text that a template adds to a chat without a system message.
 
     Returns:
-        The text, or None if the template adds no system text. An empty text if the template refuses system
-        messages or doesn't render them as a separate turn.
+        The text; None if the template adds no system text, or an empty text if the template refuses system messages
+        or doesn't render them as a separate turn.
     """
     system, user, answer = (
         {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")
@@ -439,13 +439,13 @@ def _note(chat: Chat, traces: Traces) -> str:
 
 
 def _cut_at_tag(traces: Traces) -> Rendered:
-    """Truncate the text at the end of the message to continue."""
+    """Truncate the rendered text at the end of the message that the model continues."""
     places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
     # A trusted tag is either the appended tag or part of the template's own text.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
         raise TemplateError("no text to continue: the template does not render the end of the last message")
-        # If the template has trimmed the tag, also trim the text before the tag, as in transformers.
+    # If the template has trimmed the tag, also trim the text before the tag, as in transformers.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []

@@ -30,12 +30,12 @@ _FILE = "tokenizer.json"
 # The maximum size of tokenizer.json in bytes. The largest published files have about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-# Keys that occur only in messages in formats other than OpenAI's Chat Completions format.
+# Message keys that occur only in formats other than OpenAI's Chat Completions format.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
-# Maps the roles and item types in those formats to OpenAI's roles.
+# Map the roles and the item types of other message formats to OpenAI's roles.
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
-# The roles of short sample messages, in an order that every template accepts, for measuring the text around messages.
+# The roles of short messages that measure the text around a message, in an order that every template accepts.
 _TURNS = ("user", "assistant", "user")
 _SHORT = "x"
 
@@ -49,8 +49,8 @@ class HuggingFaceTokenCounter:
     the result of :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
 
     If a template refuses the messages, each message is rendered and counted alone. Many templates require alternating
-    roles, and some accept no system message. If a message is refused even alone, its texts are counted, plus the text
-    around a user message. The total is then more likely to be too high than too low.
+    roles, and some accept no system message. If the template refuses even a single message, its texts are counted, plus
+    the text around a user message. In these cases, the total is more likely to be too high than too low.
 
     Without a template, only texts, roles, names and tools are counted. Nothing is ever downloaded.
 
@@ -94,11 +94,11 @@ class HuggingFaceTokenCounter:
         """Count the tokens of messages, tools and the generation prompt.
 
         Args:
-            messages: ``Msg`` objects or messages in OpenAI's format. In other formats, only the texts are counted.
+            messages: ``Msg`` objects or messages in OpenAI's format. In other formats, only texts are counted.
             tools: The tools in OpenAI's format.
 
         Returns:
-            The number of tokens. For an empty list, the tokens of the text that the template renders without messages.
+            The number of tokens. An empty list counts the text that the template renders without messages.
 
         Raises:
             FormatError: A message or tool is not a JSON value.
@@ -131,11 +131,11 @@ class HuggingFaceTokenCounter:
     def _count_one_by_one(
         self, chat: ChatJinja, given: Sequence[Form], shown: Sequence[Form], tools: Sequence[Form] | None
     ) -> int:
-        """Count the tokens of each message rendered alone, and of the text before all messages once."""
+        """Count the tokens of each message rendered alone, and count the text before all messages only once."""
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)
-        # The number of tokens that the template adds to each turn, and the number of tokens before all turns.
+        # ``frame`` is the number of tokens that the template adds to each turn; ``before`` precedes all turns.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
@@ -195,7 +195,7 @@ def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
         contents = {token.content for token in (*there, *added)}
         added += [AddedToken(text, special=True) for text in source.whole_tokens if text not in contents]
         cast("Any", tokenizer).add_tokens(added)
-    except Exception as error:  # the package raises only bare Exception objects
+    except Exception as error:  # the package raises only plain Exception objects
         raise _unreadable(file, error) from error
     return tokenizer
 
@@ -217,7 +217,7 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
         raise TokenizerError(f"{file} cannot be read: {error.strerror}; pass a model's {_FILE}") from error
     try:
         return Tokenizer.from_buffer(data)
-    except Exception as error:  # the package raises only bare Exception objects
+    except Exception as error:  # the package raises only plain Exception objects
         raise _unreadable(file, error) from error
 
 
@@ -228,7 +228,7 @@ def _unreadable(file: Path, error: Exception) -> TokenizerError:
 
 
 def _flags(token: Mapping[str, object]) -> dict[str, Any]:
-    """Return the fields of a token that the package tokenizers accepts, because files may contain other fields."""
+    """Return only those fields of a token that the package tokenizers accepts."""
     return {name: token[name] for name in _FLAGS if name in token}
 
 
@@ -238,7 +238,7 @@ def _adapt_message(message: Form, chat: ChatJinja) -> dict[str, Any]:
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Ollama's format stores images in a separate field.
+    # Drop the field in which Ollama's message format stores images.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
         # ``function_call`` is the deprecated format for tool calls.

@@ -40,7 +40,7 @@ class ChatTemplateWriter:
         self._safety: Policy = safety
 
     def text(self, prompt: Prompt) -> str:
-        """Render a prompt to text, which is faster than :meth:`write`.
+        """Render a prompt to text without parts, which is faster than :meth:`write`.
 
         Raises:
             TemplateError: The template refuses the messages.
@@ -99,13 +99,13 @@ class ChatTemplateWriter:
         controls = template.controls(jinja)
         chat, tools, texts = build_chat(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        # A control sequence could begin in the developer's text and end in a value.
+        # Always trace origins if a control sequence could begin in the developer's text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guard_label(self, label: str | None) -> list[str]:
-        """Neutralise a label, which may contain reasoning and tool calls, but may not end its turn or open another."""
+        """Neutralise a label, which may contain reasoning and tool calls, but may not end its turn or open a turn."""
         if label is None:
             return []
         parts = ["", label, ""]
