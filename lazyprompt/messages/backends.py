@@ -1,7 +1,7 @@
-"""A common interface to tokenizers from several packages, which encodes text with or without control tokens.
+"""A common interface to tokenizers from several packages, for encoding text with or without control tokens.
 
-The code never searches the text for control tokens, because each tokenizer has its own rules for flags, normalizers
-and overlapping tokens. Instead, the tokenizer encodes the text, and the ids and offsets locate the control tokens.
+The backends don't search a text for control tokens, because each tokenizer has its own rules for matching these tokens.
+Instead, the tokenizer encodes the text, and the resulting ids and offsets show where the control tokens are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
     Attributes:
         ids: The token ids.
         offsets: The start and end index of each token in the text. A token that encodes only some bytes of a character
-            spans the whole character. If a tokenizer drops or moves white space, its own offsets are kept.
+            spans the whole character. If a tokenizer drops or moves white space, the offsets that it reports are kept.
     """
 
     ids: list[int]
@@ -51,8 +51,8 @@ class _AddedTokens(NamedTuple):
     Attributes:
         size: The size of the vocabulary when the tokens were read.
         controls: The control tokens by id.
-        plain: The ids and settings of all other added tokens.
-        unknown: The ids to which the model maps unknown characters, usually the id of one special token.
+        plain: All other added tokens, each as a pair of its id and its settings.
+        unknown: The ids that the model assigns to unknown characters, usually the id of a single special token.
     """
 
     size: int
@@ -68,8 +68,8 @@ class _Vocabulary(NamedTuple):
         special: The ids of the special tokens, by their text.
         names: The special tokens by id.
         search: A pattern that matches special tokens.
-        lengths: The number of characters that begin in a token, by token id, for the tokens encoded so far.
-        inner: The ids of encoded tokens that begin inside a character.
+        lengths: Maps the id of each token encoded so far to the number of characters that begin in the token.
+        inner: The ids of the tokens encoded so far that begin in the middle of a character.
     """
 
     special: Mapping[str, int]
@@ -79,33 +79,32 @@ class _Vocabulary(NamedTuple):
     inner: set[int]
 
 
-# The added tokens of each tokenizer. They are read again if the vocabulary has grown.
+# The added tokens of each tokenizer, which are read again if the size of its vocabulary changes.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
-# The pattern of byte fallback tokens. Such tokens aren't control tokens, because no other token encodes their byte.
+# Matches byte fallback tokens, which aren't control tokens, because no other token encodes the same byte.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-# SentencePiece's character for a space.
+# The character that represents a space in SentencePiece tokens.
 _SPACE = "\u2581"
-# Characters that temporarily replace control tokens.
-# Normalizers keep these symbols, which are rare in texts and part of no word: Byzantine music notation and dominoes.
-# The last range consists of private-use characters.
+# Ranges of characters that can replace control tokens: Byzantine musical symbols, dominoes and private-use characters.
+# Normalizers don't change the musical symbols and dominoes, which are rare in texts and are never part of a word.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
 # A character that no model was trained on.
 _UNKNOWN = "\U0010fffd"
-# The continuation bytes of UTF-8.
+# The continuation bytes of UTF-8, which never begin a character.
 _INNER_BYTES = bytes(range(0x80, 0xC0))
-# The longest run of white space sent to tiktoken. A million characters overflow its patterns, and Rust panics.
+# The longest run of white space to pass to tiktoken. With a run of a million characters, its Rust code panics.
 _LONG = 500_000
 _SPACES = re.compile(r"\s+")
 
 
 class Backend(Protocol):
-    """The interface that wraps the tokenizer of any package."""
+    """The common interface to a tokenizer from any supported package."""
 
     def encode(self, text: str) -> Encoded:
-        """Encode a text with control tokens."""
+        """Encode a text, including its control tokens."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -117,7 +116,7 @@ class Backend(Protocol):
         ...
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text in which only the given control tokens, in order, become control tokens."""
+        """Encode a text so that only the given control tokens, in text order, become control tokens."""
         ...
 
     def cuts(self, text: str) -> list[Span]:
@@ -125,7 +124,9 @@ class Backend(Protocol):
         ...
 
     def rules(self, text: str) -> object:
-        """Return the settings that affect tokenization and the ids of a text, or None if the settings can't be read.
+        """Return the tokenizer's settings and the ids of a text, or None if the settings can't be read.
+
+        A :class:`TokenCache` compares the result to detect changes of the tokenizer.
 
         Raises:
             TokenizerError: Tokenization is randomized.
@@ -166,7 +167,7 @@ class HuggingFaceBackend:
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # The token itself is white space, and the white space after it is consumed text.
+                # The token itself is white space. Any white space after it is text that the token consumed.
                 yield Control(token_id, place, place + len(content))
                 continue
             inner = behind.rstrip()
@@ -174,7 +175,7 @@ class HuggingFaceBackend:
                 continue
             start = end - len(behind)
             end = start + len(inner)
-            # White space around a token may be consumed text or may be part of the token but missing from the offsets.
+            # Exclude white space that the token consumed. Include the token's own white space, if the text contains it.
             own = content.lstrip()
             before, after = content[: len(content) - len(own)], own[len(own.rstrip()) :]
             if text.endswith(before, 0, start):
@@ -184,7 +185,7 @@ class HuggingFaceBackend:
             yield Control(token_id, start, end)
 
     def rules(self, text: str) -> object:
-        """Return the settings that affect tokenization."""
+        """Return the tokenizer's settings and the ids of a text, or None if the settings can't be read."""
         tokenizer = self._tokenizer
         if dropout := getattr(tokenizer.model, "dropout", None):
             raise TokenizerError(
@@ -217,15 +218,15 @@ class HuggingFaceBackend:
         return found
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text in which only the given control tokens, in order, become control tokens.
+        """Encode a text so that only the given control tokens, in text order, become control tokens.
 
         Splitting the text at the tokens would change the encoding, because tokenizers treat the start of a text
-        differently. Instead, characters that the text doesn't contain replace the tokens, and a copy of the tokenizer
-        treats these characters as its only control tokens.
+        differently. Instead, each token is replaced by a character that the text doesn't contain, and a copy of the
+        tokenizer treats these characters as its only control tokens.
         """
         known = self._known
         characters = _unused(text)
-        # Drop overlapping tokens, so that each iteration has fewer tokens and the loop terminates.
+        # Drop overlapping tokens, so that each iteration of the loop below has fewer tokens and the loop terminates.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         stand_ins = dict(zip(dict.fromkeys(control.id for control in allowed), characters, strict=False))
@@ -238,7 +239,7 @@ class HuggingFaceBackend:
             seen = [(real[token_id], span) for token_id, span in encoded_tokens if real.get(token_id) in stand_ins]
             if len(seen) >= len(allowed):
                 break
-            # Adjacent text can keep the tokenizer from matching a token, for example if the token is `single_word`.
+            # Adjacent text can prevent the tokenizer from matching a token, for example if the token is `single_word`.
             places = {marked.find(stand_ins[token_id], start, end) for token_id, (start, end) in seen}
             allowed = [control for control, start in zip(allowed, starts, strict=True) if start in places]
         encoded = Encoded([], [])
@@ -252,9 +253,10 @@ class HuggingFaceBackend:
     def _copy(
         self, added: Sequence[tuple[int, tokenizers.AddedToken]], characters: Iterator[str]
     ) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
-        """Return a copy of the tokenizer with the given added tokens, and a map from the copy's ids to the original's.
+        """Copy the tokenizer with a given list of added tokens. The copy shares the tokenizer's model.
 
-        The copy shares the tokenizer's model.
+        Returns:
+            The copy, and a map from the ids of the added tokens in the copy to their original ids.
         """
         from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
 
@@ -280,18 +282,18 @@ class HuggingFaceBackend:
             single_word=token.single_word,
             lstrip=token.lstrip,
             rstrip=token.rstrip,
-            # A normalizer may drop the character, so don't normalize it then.
+            # Don't normalize a character that the normalizer would drop.
             normalized=token.normalized and character in self._normal(character),
         )
 
     def _harmless(self, token_id: int) -> list[int]:
-        """Return an ordinary token unchanged, and the text of a control token as several ordinary tokens."""
+        """Return the id of an ordinary token, or the ids of several ordinary tokens for a control token's text."""
         if not self._is_control(token_id):
             return [token_id]
         model: models.Model = self._tokenizer.model
         value = model.id_to_token(token_id) or ""
         ids: list[int] = []
-        # First split off only the first character. If that fails, encode every character alone.
+        # Split off the first character. If the rest still becomes a control token, encode each character alone.
         # A single character is never a control token.
         for pieces in ((value[0], value[1:]), value):
             ids = [token.id for piece in pieces for token in _tokens(model, piece)]
@@ -366,7 +368,7 @@ class TiktokenBackend:
         return [(control.start, control.end) for control in self.controls(text, self.encode(text))]
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text in which only the given special tokens, in order, become special tokens.
+        """Encode a text so that only the given special tokens, in text order, become special tokens.
 
         The text is split at these tokens, as tiktoken itself does.
         """
@@ -397,7 +399,7 @@ class TiktokenBackend:
 
 
 class TekkenBackend(TiktokenBackend):
-    """A Tekken tokenizer from mistral-common, which never encodes text as special tokens by itself."""
+    """A Tekken tokenizer from mistral-common, whose own ``encode`` never creates special tokens."""
 
     __slots__ = ()
 
@@ -432,7 +434,7 @@ def _known(tokenizer: tokenizers.Tokenizer) -> _AddedTokens:
     try:
         known = _KNOWN.get(tokenizer)
     except TypeError:
-        # Tokenizers from older package versions don't support weak references.
+        # In older versions of the tokenizers package, a tokenizer doesn't support weak references.
         return _read(tokenizer, size)
     if known is None or known.size != size:
         known = _KNOWN[tokenizer] = _read(tokenizer, size)
@@ -459,14 +461,14 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
 
 
 def _is_control(content: str, *, special: bool) -> bool:
-    """Return True if an added token is a control token, that is, a special token or not a plain word."""
+    """Return True if an added token is special or not a plain word. Return False for a single character or a byte."""
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False
     return special or not all(each.isalnum() or each.isspace() or each == _SPACE for each in content)
 
 
 def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
-    """Encode a text with the model only, without the normalizer and the pre-tokenizer."""
+    """Encode a text with the model only, without the normalizer or the pre-tokenizer."""
     try:
         return model.tokenize(text)
     except Exception as error:  # the tokenizers package raises no narrower type
@@ -508,7 +510,7 @@ def _marked(text: str, controls: Sequence[Control], stand_ins: Mapping[int, str]
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split a text into pieces that tiktoken can encode, by splitting only very long runs of white space."""
+    """Split a text within very long runs of white space, so that tiktoken can encode each piece."""
     start = 0
     if len(text) > _LONG:
         for spaces in _SPACES.finditer(text):

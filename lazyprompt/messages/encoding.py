@@ -1,16 +1,16 @@
 """Encodes text to token ids; only trusted text can become a control token.
 
-Control tokens are special tokens, and added tokens that are not plain words, such as ``<think>``. A model reads control
-tokens as structure. The tokenizer encodes the whole text, and the ids and offsets locate the control tokens. Usually
-all control tokens are in trusted text, and the result equals the tokenizer's own encoding.
+A control token is a special token, or an added token that is not a plain word, such as ``<think>``. A model interprets
+control tokens as structure. The tokenizer encodes the whole text, and the resulting ids and offsets show where the
+control tokens are. Usually all control tokens are in trusted text, and the result is the tokenizer's own encoding.
 
 A control token outside trusted text was forged by a value. If the text contains a forged token, each trusted run is
 encoded alone to find its control tokens, because an adjacent value could hide them. The text is then encoded again with
 only the trusted control tokens, in stretches that begin with a control token. Forged tokens become ordinary text.
 
-A :class:`TokenCache` stores ids, so a growing chat is not encoded again with each turn. No token spans a trusted
-control token, so the text is split before each control token and each stretch is encoded once. The text is not split
-before a token that may consume text to its left, such as white space.
+A :class:`TokenCache` stores ids, so a growing chat is not encoded again with each turn. No token extends across a
+trusted control token, so the text is split before each control token and each stretch is encoded once. The text is not
+split before a token that may consume text to its left, such as white space.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _SURROGATE_PAIR_OR_CHARACTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re
 def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
     """Encode parts to token ids, so that only trusted text can become a control token.
 
-    Nothing is added, truncated or padded. Without forged control tokens, the ids equal the tokenizer's own encoding.
+    Nothing is added, truncated or padded. If no control token is forged, the ids equal the tokenizer's own encoding.
 
     Args:
         parts: Alternating trusted and untrusted texts (see ``messages/prompt.py``).
-        tokenizer: A tokenizer from tokenizers, transformers, tiktoken or mistral-common, which is not modified.
+        tokenizer: A tokenizer from tokenizers, transformers, tiktoken or mistral-common. It is not modified.
 
     Returns:
         The ids, and the offsets of each token in the joined parts.
@@ -90,7 +90,7 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
 
 def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
-    """Split parts into non-empty stretches whose separate encodings join to the encoding of the whole.
+    """Split parts into non-empty stretches that can be encoded separately without changing the ids.
 
     Args:
         parts: Alternating trusted and untrusted texts.
@@ -129,13 +129,13 @@ def _merged(parts: Sequence[str]) -> list[str]:
         if is_trusted(index, part) != len(merged) % 2:
             merged.append(part)
         else:
-            # The two halves of a surrogate pair in different parts must not become one character.
+            # If two parts contain the halves of a surrogate pair, the halves must not become one character.
             merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
     return merged
 
 
 def _encoded(parts: Sequence[str], backend: Backend) -> Encoded:
-    """Encode parts without lone surrogates."""
+    """Encode parts that contain no lone surrogates."""
     text = "".join(parts)
     runs = _trusted_runs(parts)
     encoded = backend.encode(text)
@@ -253,7 +253,7 @@ class TokenCache:
         # Maps trusted texts to their pieces, and stretches to their ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
-        # The control tokens at which texts were split. `_rules` includes their ids.
+        # The text of the control tokens at which texts were split. `_rules` includes the ids of this text.
         self._tokens = ""
         self._rules = self._rules_with("")
 

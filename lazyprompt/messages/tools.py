@@ -1,8 +1,8 @@
 """Tool definitions in the OpenAI format, converted from other formats or generated from Python functions.
 
-A tool is a dict, or a function with a signature, type hints and a docstring. Dicts in the format of Responses,
-Anthropic, Gemini or MCP are converted to the OpenAI format. The first schema that is generated from a function imports
-pydantic and docstring-parser.
+A tool is a dict, or a function with a signature, type hints and a docstring. Dicts in the format of the Responses API,
+Anthropic, Gemini or MCP are converted to the OpenAI format. Pydantic and docstring-parser are imported only when a
+schema is generated from a function.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _DATA = {"default", "const", "enum", "examples"}
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}
 # The start of a list of allowed values in a description, as in `transformers.utils.get_json_schema`.
 _CHOICES = "(choices:"
-# Dropped keywords: `title` repeats the name, and `discriminator` refers to $defs, which are inlined.
+# Keywords to drop: `title` repeats the name, and `discriminator` refers to $defs, which are inlined.
 _NOISE = {"title", "discriminator"}
 
 
@@ -112,7 +112,7 @@ class ToolSet:
                 or MCP; None for no tools. Dicts of a type other than ``function`` are not converted.
 
         Returns:
-            The validated set. If ``tools`` is already a :class:`ToolSet`, it is returned itself.
+            The validated set. If ``tools`` is already a :class:`ToolSet`, it is returned unchanged.
 
         Raises:
             ToolsError: An item is not a tool or not JSON, or a name occurs twice; the error includes the item's index.
@@ -122,9 +122,9 @@ class ToolSet:
         given: Sequence[object] = tools if isinstance(tools, list) else list_tools(tools)
         items: list[object] = [tool if type(tool) is dict else _describe(tool, at) for at, tool in enumerate(given)]
         try:
-            # Version 2 writes equal content as equal bytes, whereas later versions also record shared strings.
+            # Format version 2 writes equal content as equal bytes, whereas later versions also record shared strings.
             packed = marshal.dumps(items, 2)
-        except ValueError:  # marshal supports neither other mapping and string classes nor invalid items
+        except ValueError:  # marshal can't write subclasses of dict or str, or invalid items
             return _build(items)
         return _build_packed(packed)
 
@@ -226,7 +226,7 @@ def _build(tools: list[object]) -> ToolSet:
 
 
 def _own_name(tool: JsonObject) -> str | None:
-    """Return a tool's name, from the object under the key given by ``type`` (such as ``function``) or from the tool."""
+    """Return a tool's name, which is in the object under its ``type`` (such as ``function``) or in the tool itself."""
     parts = (tool.get(str(tool["type"])), tool)
     names = (part.get("name") for part in parts if isinstance(part, dict))
     return next((name for name in names if isinstance(name, str) and name), None)
@@ -259,7 +259,7 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
 
 
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
-    """Convert a function in another API's format. A tool in the OpenAI format is returned unchanged."""
+    """Convert a function from another API's format. A tool in the OpenAI format is returned unchanged."""
     if _is_flat(tool):
         # Other keys are provider settings, which are not part of the function.
         inner: Json = _only(tool, *_INNER)
@@ -285,7 +285,7 @@ def _is_flat(tool: JsonObject) -> bool:
 
 
 def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
-    """Move the schema of a function and any schema keywords outside the schema to ``parameters``."""
+    """Move a function's schema, and any keywords that are outside the schema, to ``parameters``."""
     found = [key for key in _SCHEMAS if function.get(key)]
     if len(found) > 1:
         raise ToolsError(f"{where} contains several schemas: {', '.join(map(repr, found))}; keep only 'parameters'")
@@ -365,7 +365,7 @@ def _is_instance(parameter: inspect.Parameter) -> bool:
 
 
 def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where: str) -> inspect.Parameter:
-    """Resolve the type hint of a parameter, and move a default ``Field(...)`` into the hint."""
+    """Resolve the type hint of a parameter, and move a ``Field(...)`` given as the default into the hint."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415
 
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
@@ -373,7 +373,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
         raise ToolsError(f"{where} takes {star}, which a schema can't express; use a function with named parameters")
     hint = object if parameter.annotation is parameter.empty else parameter.annotation
     try:
-        # Resolve only this hint, because the return annotation may use a name that only type checkers import.
+        # Resolve only this hint, because the return annotation may use a name imported under TYPE_CHECKING.
         holder = SimpleNamespace(__annotations__={"": hint})
         hint = _readable(get_type_hints(holder, namespace, include_extras=True)[""])
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
@@ -389,7 +389,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
 def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN401  # type hints have no common type
     """Convert each TypedDict in a type hint to one from typing_extensions.
 
-    Before Python 3.12, pydantic accepts only these.
+    Before Python 3.12, pydantic rejects a TypedDict from ``typing``.
     """
     if sys.version_info >= (3, 12):
         return hint
@@ -420,16 +420,16 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
 
     class Quiet(json_schema.GenerateJsonSchema):
         def emit_warning(self, kind: str, detail: str) -> None:
-            """Ignore defaults that can't be converted to JSON, like :func:`_property`."""
+            """Suppress warnings about defaults that JSON can't express, because :func:`_property` omits them."""
 
     try:
-        # Use a TypedDict, whose fields may have any name. An alias in a hint must not replace the parameter's name.
+        # Use a TypedDict, because its fields may have any name. The alias keeps a hint from renaming the parameter.
         fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
     except (RuntimeError, AttributeError, LookupError, NameError, TypeError, ValueError, SchemaError) as error:
         for name in hints if len(hints) > 1 else ():
-            _json_schemas({name: hints[name]}, where)  # raises an error for the invalid parameter
+            _json_schemas({name: hints[name]}, where)  # raises an error that names the invalid parameter
         fault = str(error).splitlines()[0]
         what = f"{where}: the type hint of parameter {', '.join(hints)} can't be expressed as JSON Schema ({fault})"
         raise ToolsError(f"{what}; use JSON types, dataclasses, TypedDicts or pydantic models") from error
@@ -494,7 +494,7 @@ def _choices(text: str, name: str) -> tuple[str, list[Json]]:
 
 
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:
-    """Return a parameter's schema with its description, and with its default if that can be converted to JSON."""
+    """Return a parameter's schema with its description, and with its default if JSON can express it."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
