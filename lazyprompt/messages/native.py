@@ -29,7 +29,7 @@ class Native(NamedTuple):
         return key == PART_FIELDS or any(key in item for item in self.objects())
 
     def has_id(self, call_id: str) -> bool:
-        """Return True if the native data contain this tool call id. Calls from Gemini may have no id."""
+        """Return True if the native data contain this tool call id, which Gemini may have omitted."""
         return any(call_id in _ids_in(item) for item in self.objects())
 
     def custom_calls(self) -> frozenset[str]:
@@ -50,7 +50,7 @@ class Native(NamedTuple):
         return [*map(fresh_json, self.items())]
 
     def items(self) -> list[Json]:
-        """Return the parts or items, or a list with only the message itself. Don't modify them."""
+        """Return the list of parts or items, or a list that contains only the message. Don't modify the result."""
         return self.data if isinstance(self.data, list) else [self.data]
 
 

@@ -1,4 +1,4 @@
-"""Tracks tool calls that have no result yet while a conversation is parsed."""
+"""Tracks which tool calls have no result yet while a conversation is parsed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class OpenCalls(Mapping[str, str]):
-    """A map from the ids of tool calls without a result to tool names, oldest call first.
+    """A mapping from the id of each tool call without a result to the tool's name, oldest call first.
 
-    Few results need this map, so the messages are searched only on access.
+    Few tool results need this mapping, so the messages are searched only on access.
 
     Args:
         messages: The messages parsed so far.
@@ -30,7 +30,7 @@ class OpenCalls(Mapping[str, str]):
     _names: dict[str, str] = field(default_factory=dict[str, str], init=False)
 
     def new_id(self, index: int = 0) -> str:
-        """Create an id for a call without one, based on the call's position in the conversation.
+        """Create an id for a call that has none, based on the call's position in the conversation.
 
         Args:
             index: The call's index among the calls in its own message.

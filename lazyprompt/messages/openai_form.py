@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import MediaBlock, Msg, Source
     from lazyprompt.messages.turns import WrittenTurn
 
-# Keys that have a meaning in this format. Parsing stores all other non-empty keys in the message's metadata.
+# The message keys that this format defines. Parsing stores all other non-empty keys in the message's metadata.
 KNOWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
 )
@@ -74,7 +74,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     """Map a name or id to one that a provider accepts.
 
     A text that matches the pattern is returned unchanged. Otherwise, invalid characters are replaced and a hash is
-    appended, so that different texts stay different. The hash is the same in every process.
+    appended, so that different texts have different results. The hash is the same in every process.
     """
     if pattern.fullmatch(text):
         return text
@@ -82,7 +82,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     kept = (each.isalnum() or each in _MAPPED_PUNCTUATION for each in text)
     mapped = (each if keep and pattern.fullmatch(f"a{each}") else "_" for each, keep in zip(text, kept, strict=True))
     left = "".join(mapped).strip("_")[: length - 9]
-    # Some providers accept ids of one length only, so the last candidate is a hash of this length.
+    # Some providers accept only ids of exactly one length, so the last candidate is a hash of that length.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
     return next(filter(pattern.fullmatch, candidates))
 
@@ -106,7 +106,7 @@ class UrlPart:
 
 @dataclass(frozen=True, slots=True)
 class OpenAIWriter:
-    """A writer for turns in the Chat Completions format and in similar formats.
+    """A writer that converts turns to the Chat Completions format or a similar format.
 
     Args:
         no_text: The content of a message that contains only tool calls.
@@ -125,7 +125,7 @@ class OpenAIWriter:
     lists: bool = False
 
     def messages(self, turns: Iterable[WrittenTurn], *, names: bool = True) -> list[JsonObject]:
-        """Write each turn as one message for each tool result and one message for all other blocks.
+        """Write the tool results of each turn as separate messages, and all other blocks as one message.
 
         Args:
             turns: The turns to write.
@@ -219,7 +219,7 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
         writer: The writer; the default omits reasoning and includes the tools' names in results.
 
     Returns:
-        New dicts. Metadata keys that have no meaning in the format are included as keys of the message.
+        New dicts. Metadata keys that the format does not define are included as keys of the message.
 
     Raises:
         FormatError: The format cannot express a block (such as video, or audio with a URL), or the metadata is not
@@ -233,7 +233,7 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
         speaker = "" if message.speaker == message.role else message.speaker
         dicts = writer.messages([(message.role, speaker, content, 0)])
         if message.metadata:
-            # Keys that have a meaning in this format are never taken from the metadata.
+            # Keys that this format defines are never taken from the metadata.
             extra = {key: value for key, value in message.metadata.items() if key not in {*KNOWN_KEYS, PART_FIELDS}}
             dicts[0 if "tool_calls" in dicts[0] else -1] |= checked_object(extra, "metadata", FormatError)
         found += dicts
@@ -257,7 +257,7 @@ def write_part(block: Block) -> JsonObject:
         case FileBlock(Base64Source() as source, filename=filename):
             return {"type": "file", "file": _given("filename", filename) | {"file_data": address_of(source)}}
         case AudioBlock(URLSource(url)) | FileBlock(URLSource(url)):
-            # The query string of a URL may contain a secret.
+            # Omit the query string of the URL, because it may contain a secret.
             raise FormatError(
                 f"the OpenAI format does not support {block.kind} blocks with a URL such as "
                 f"{url.partition('?')[0]!r}; use {type(block).__name__}.from_file(path) or a Base64Source"

@@ -1,7 +1,7 @@
-"""Parses conversations with messages in every accepted format.
+"""Parses conversations whose messages are in any of the accepted formats.
 
 ``FORMS`` lists the formats of dicts and objects, each with its characteristic keys and its reader. A reader receives
-the item's name for errors and the tool calls that have no result yet.
+the item's fields, the item's name for errors, and the tool calls that have no result yet.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MessageForm(NamedTuple):
         types: The values of ``type`` that identify this format; empty if any value is possible.
         lacks: Keys that never occur in this format.
         others: The values of ``type`` that identify other formats.
-        apart: Keys that a dict in this format never contains all together; empty for no restriction.
+        apart: Keys that a dict in this format never contains all at once; empty if any combination is possible.
     """
 
     name: str
@@ -74,15 +74,15 @@ def _read_openai(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def _only(*keys: str) -> Reader:
-    """Return a reader that ignores all other keys of a dict."""
+    """Return a reader for OpenAI messages that ignores all keys of a dict except the given ones."""
     return lambda item, where, waiting: _read_openai({key: item[key] for key in keys if key in item}, where, waiting)
 
 
 _OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
 # The attributes of LangChain's messages in addition to `type` and `content`.
 _BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
-# The attributes of message objects from AgentScope, LangChain and Gemini.
-# An object with the first two attributes of a row is a message of this kind.
+# The attributes of message objects, in one row each for AgentScope, LangChain and Gemini.
+# An object that has the first two attributes of a row is read with all attributes of that row.
 _ATTRIBUTES = (
     ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
     ("type", "content", *_BESIDE_TYPE),
@@ -106,7 +106,7 @@ FORMS = (
     MessageForm("an Anthropic response", _only("role", "content"), frozenset({"content", "stop_reason"})),
     MessageForm("an AgentScope Msg", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
 )
-"""All formats of dicts, except the shared format of OpenAI's and Anthropic's messages."""
+"""All formats of message dicts, except the format that OpenAI and Anthropic share."""
 
 _OPENAI = MessageForm("an OpenAI or Anthropic message", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
@@ -148,8 +148,8 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
         where: The name of the list in errors.
 
     Returns:
-        The messages. Null and empty keys are dropped, and a name that equals the role is not a speaker. Call arguments
-        that are not a JSON object are stored as ``raw_input``.
+        The messages. Keys with null or empty values are dropped, and a name that equals the role is not treated as a
+        speaker. Call arguments that are not a JSON object are stored as ``raw_input``.
 
     Raises:
         HistoryError: ``items`` is not a list, or an item's format is ambiguous or not accepted; the error includes the
@@ -232,7 +232,7 @@ def parse_message(item: object, where: str) -> Msg:
 
 
 def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm | None]) -> ParsedMessages:
-    """Join Responses API items that are parts of one message. The list may also contain plain messages.
+    """Join Responses API items, and OpenAI messages next to these items, that are parts of one message.
 
     Args:
         parsed: The messages, before joining.
@@ -265,7 +265,7 @@ def _parse_item(
             return form, form.read(fields, where, waiting)
         return None, _read_pair(given, where, items)
     except (HistoryError, MediaError) as error:
-        # Errors in blocks don't include the item's name.
+        # Errors raised by blocks don't include the item's name, so add it here.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
@@ -295,7 +295,7 @@ def message_fields(item: object) -> Fields | None:
 
 
 def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
-    """Return True for a pair of strings that is certainly a question and its answer."""
+    """Return True for a pair of strings that can only be a question and its answer, not a LangChain tuple."""
     if (pair.__class__ is not list and pair.__class__ is not tuple) or len(pair) != _PAIR:
         return False
     question, answer = pair

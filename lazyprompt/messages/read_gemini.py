@@ -1,6 +1,7 @@
-"""Parses Gemini contents such as ``{"role": "model", "parts": [...]}``, with keys of the REST API or of the client.
+"""Parses Gemini contents such as ``{"role": "model", "parts": [...]}``.
 
-The format is documented in the API reference, "Content", and in the types of the official client (google-genai).
+The keys may be spelled as in the REST API or as in the official client (google-genai). The format is documented in the
+API reference, "Content", and in the types of the client.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
     native: Native | None = None
-    # A user's plain parts need no native format, because blocks express them completely.
+    # A user's plain parts need no native format, because the blocks express these parts completely.
     if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
         parts = [client_part(part) for part in list_in(item["parts"], where)]
         native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))
@@ -71,7 +72,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def client_part(part: object) -> object:
-    """Convert the keys of a part and its objects to those of Google's client, except in arguments and results."""
+    """Rename the keys of a part and its nested objects as in Google's client, except in arguments and results."""
     if isinstance(part, str):
         return {"text": part}
     fields: dict[str, object] = {}
@@ -90,28 +91,33 @@ def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_i
         part: The part, as a string, dict or client object.
         where: The part's name in errors, such as ``history[0].parts[1]``.
         open_calls: The tool names of calls without a result, by call id.
-        new_id: The id to assign to a call without one.
+        new_id: The id to assign to a call that has none.
         beside: A dict that collects the fields that no block can express.
     """
     if isinstance(part, str):
         return TextBlock(part)
     fields = {key: value for key, value in snake_keys(object_in(part, where)).items() if value is not None}
     block = _read(fields, where, _Calls(open_calls, new_id))
-    # Drop empty strings and false flags.
+    # Ignore empty strings and false flags.
     if rest := {key: value for key, value in fields.items() if value}:
         beside[where.partition("].")[2] or where] = checked_object(rest, where, HistoryError)
     return block
 
 
 class _Calls(NamedTuple):
-    """The tool names of calls without a result by call id, and the id to assign to a call without one."""
+    """The context for parsing calls and results.
+
+    Attributes:
+        open: The tool names of calls without a result, by call id.
+        new_id: The id to assign to a call that has none.
+    """
 
     open: dict[str, str]
     new_id: str
 
 
 def _read(part: dict[str, object], where: str, calls: _Calls) -> Block | None:
-    """Parse a part, and remove the fields that the block contains. Return None for a part of an unknown kind."""
+    """Parse a part, and remove the parsed fields from the dict. Return None for a part of an unknown kind."""
     found = [kind for kind in _READERS if kind in part]
     if len(found) > 1 or not part:
         raise HistoryError(
@@ -157,7 +163,7 @@ def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
 
 
 def _output(response: object, where: str) -> tuple[str, bool]:
-    """Return the output text, and True if it is an error. Structured data is converted to JSON text."""
+    """Return the output text, and True if the text is an error message. Structured data is converted to JSON text."""
     fields = object_in(response or {}, f"{where}.response")
     for key, is_error in (("output", False), ("error", True)):
         text = fields.get(key)

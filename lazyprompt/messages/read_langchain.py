@@ -91,7 +91,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def _parts(content: object, where: str) -> str | list[object]:
-    """Return message content as a string or a list of parts. Strings in LangChain's lists become text parts."""
+    """Return message content as a string or a list of parts. A string in a list becomes a text part."""
     if not is_sequence(content):
         return text_in(content, where)
     return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]

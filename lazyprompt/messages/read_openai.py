@@ -1,4 +1,4 @@
-"""Parses OpenAI's formats: chat messages, with content parts from any provider, and Responses API items.
+"""Parses OpenAI's formats: Responses API items, and chat messages with content parts from any provider.
 
 The formats are documented in the API references, "Create chat completion" and "Create a model response", and in the
 types of the official client.
@@ -60,7 +60,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     Args:
         message: The dict, which is not modified.
         where: The message's name in errors, such as ``history[3]``.
-        waiting: The tool calls that have no result yet. A result without an id is assigned to the oldest tool call.
+        waiting: The tool calls that have no result yet. A result without an id belongs to the oldest of these calls.
 
     Raises:
         HistoryError: The role is unknown, or a field has the wrong type.
@@ -102,13 +102,13 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
 
 # The provider name of messages parsed from Responses API items.
 RESPONSES = "openai-responses"
-# The part types that identify a message with a role and content as OpenAI's or Anthropic's.
+# The part types that show which API a message with a role and content comes from.
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
 # The keys of a chat message that no block can express.
 _UNSAID = frozenset({"audio", "refusal", "annotations"})
-# The keys that the API accepts when a response is sent back.
+# The keys that the API accepts in a message when an earlier response is sent back.
 _SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}) | _UNSAID
 
 
@@ -160,7 +160,7 @@ def has_unsaid(message: Fields) -> bool:
 def has_compact_calls(message: Fields) -> bool:
     """Return True if the arguments of a call are JSON without spaces.
 
-    Models write JSON without spaces, whereas this package writes JSON with spaces.
+    Models write JSON without spaces, but this package writes JSON with spaces, so the original text must be kept.
     """
     calls: Any = message.get("tool_calls")
     return calls.__class__ is list and any(map(_is_compact, calls))
@@ -173,14 +173,14 @@ def _is_compact(call: dict[str, Any]) -> bool:
 
 
 def sent_back(message: Fields) -> dict[str, object]:
-    """Return a chat message with only the keys that the API accepts in earlier responses, and only the id of audio."""
+    """Return a chat message as it is sent back to the API: only the accepted keys, and only the id of audio."""
     kept = {key: value for key, value in message.items() if key == "content" or (key in _SENT_BACK and value)}
     if audio := fields_of(kept.get("audio")):
         kept["audio"] = {"id": audio.get("id")}
     return kept
 
 
-# Field names that Ollama or vLLM uses instead of OpenAI's.
+# Field names that Ollama or vLLM uses instead of OpenAI's field names.
 _OTHER_NAMES = frozenset({"thinking", "reasoning", "tool_name", "images"})
 # The MIME types of images, by the first characters of their base64 data.
 _IMAGE_TYPES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
@@ -223,7 +223,7 @@ def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
-    """Return the keys without a meaning in OpenAI's format, and the part fields that no block can express."""
+    """Return the keys that OpenAI's format does not define, and the part fields that no block can express."""
     found: dict[str, object] = {
         key: value
         for key, value in message.items()
@@ -237,7 +237,7 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
 def _content(
     message: Fields, content: object, where: str, waiting: OpenCalls, beside: Beside
 ) -> str | tuple[Block, ...]:
-    """Return blocks for the reasoning, the content and the tool calls, in this order. Plain text stays a string."""
+    """Return blocks for the reasoning, the content and the tool calls, in this order. Return plain text as a string."""
     calls = message.get("tool_calls")
     thoughts = _thoughts(message, where, beside)
     if not (thoughts or calls):
@@ -260,7 +260,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the reasoning in a message, which is plain text or Anthropic's blocks from LiteLLM."""
+    """Return the reasoning in a message, given as plain text or (by LiteLLM) as Anthropic's blocks."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -343,18 +343,18 @@ def _finite(number: str) -> float:
     return found if isfinite(found := float(number)) else _refuse(number)
 
 
-# The maximum number of keys in a tool call, and in its function, if both contain only the usual keys.
+# The numbers of keys in an ordinary tool call (id, type, function) and in its function (name, arguments).
 _CALL, _FUNCTION = 3, 2
-# A text up to this length can't contain a value that is nested too deeply or an integer that is too long.
+# JSON text up to this length can't contain values that are nested too deeply or integers that are too long.
 _SHORT = 400
 # The JSON scanner, which raises `StopIteration` if the text is not JSON.
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # missing from the type stubs
 
 
 def _plain_object(text: object) -> dict[str, Any] | None:
-    """Parse a short text as a JSON object. Return None if the text is not an object or needs all checks.
+    """Parse a short text as a JSON object. Return None if the text is not an object or needs further checks.
 
-    In well-formed text, a lone surrogate can only occur as an escape sequence.
+    Text with Unicode escapes needs further checks, because an escape may be a lone surrogate.
     """
     if type(text) is not str or len(text) > _SHORT or "\\u" in text or not (text.isascii() or is_well_formed(text)):
         return None
@@ -450,7 +450,7 @@ def joined(first: Msg, second: Msg) -> Msg:
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # If both messages contain a place, append the item's number to the place in the second message.
+        # If both messages use the same place as a key, append the item's number to the key from the second message.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
@@ -489,7 +489,7 @@ def continues(before: Msg, new: Msg) -> bool:
 
 
 def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
-    """Build a message for an item of an unknown type: a tool message for outputs, or else an assistant message."""
+    """Build a message for an item of an unknown type: a tool message for a result, otherwise an assistant message."""
     kind = str(item["type"])
     beside["item"] = checked_object(item, where, HistoryError)
     return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
@@ -534,7 +534,7 @@ def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -
 def _output_item(item: Fields, where: str, waiting: OpenCalls, beside: Beside) -> Msg:
     call_id = text_in(item.get("call_id"), f"{where}.call_id") or next(iter(waiting), "")
     if not call_id:
-        # The call is part of a conversation that is stored on the server.
+        # The call belongs to an earlier part of the conversation, which is stored on the server.
         return _unknown_item(item, where, waiting, beside)
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
@@ -550,4 +550,4 @@ ITEMS: dict[str, Callable[[Fields, str, OpenCalls, Beside], Msg]] = {
     "custom_tool_call": _custom_call_item,
     "custom_tool_call_output": _output_item,
 }
-"""The parsers for items that blocks can express, by item type."""
+"""The parsers of Responses API items, by item type, for all items that blocks can express."""

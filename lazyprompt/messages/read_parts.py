@@ -36,7 +36,7 @@ from lazyprompt.messages.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Fields of content parts that no block can express, by the part's place in its message.
+# Maps the place of a content part in its message to the part's fields that no block can express.
 Beside: TypeAlias = dict[str, JsonObject]
 
 
@@ -62,7 +62,7 @@ def text_at(fields: Fields, key: str, where: str) -> str:
     value = fields.get(key)
     if value is None:
         return ""
-    # For speed, build the name for errors only if the value may be invalid.
+    # For speed, build the value's name for errors only if the value may be invalid.
     return value if type(value) is str else text_in(value, f"{where}.{key}")
 
 
@@ -133,7 +133,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
 
 def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - a part may be of any type
     """Parse a content part. A part of an unknown type is added to ``beside``."""
-    # Most parts contain only a type and text.
+    # Parse parts that contain only a type and text here, because most parts do.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")
         if type(text) is str and is_well_formed(text):
@@ -161,7 +161,7 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
     """Add the fields that a block cannot express to ``beside``."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
-        # The place omits the message's index, so that equal messages contain equal metadata.
+        # The place omits the message's index, so that equal messages have equal metadata.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
 
@@ -194,7 +194,7 @@ def _is_of_one_service(fields: Fields) -> bool:
     return bool(fields.get("file_id")) or any(isinstance(each, dict) and "file_id" in each for each in inner)
 
 
-# The type of a part parser, which removes the fields that its block contains. The other fields become metadata.
+# A function that parses a part and removes the parsed fields. The remaining fields become metadata.
 _Reader: TypeAlias = "Callable[[dict[str, object], str, Beside], Block]"
 
 
@@ -299,7 +299,7 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     given = part.pop("input_audio", None)
     if isinstance(given, str):
-        # Mistral's parts contain base64 data or a URL.
+        # In Mistral's format, `input_audio` is a string that contains base64 data or a URL.
         kind = "wav" if given.startswith("UklG") else "mpeg"
         return AudioBlock(URLSource(given) if "://" in given else Base64Source(f"audio/{kind}", given))
     audio = object_in(given, f"{where}.input_audio")

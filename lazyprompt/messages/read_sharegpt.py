@@ -44,7 +44,7 @@ def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     Args:
         item: The message as a dict.
         where: The message's name in errors.
-        waiting: The tool calls that have no result yet. A result is assigned to the oldest tool call.
+        waiting: The tool calls that have no result yet. A result is assigned to the oldest of these calls.
 
     Returns:
         The message; keys other than ``from`` and ``value`` are stored as metadata.
