@@ -64,7 +64,7 @@ class History:
             return history
         if history is None or history in ([], ()):
             return EMPTY_HISTORY
-        from lazyprompt.messages.parse import parse_messages  # noqa: PLC0415 - unused if the history is empty
+        from lazyprompt.messages.parse import parse_messages  # noqa: PLC0415 - not needed for an empty history
 
         return cls(tuple(parse_messages(history)))
 
@@ -78,7 +78,7 @@ class History:
 
     @property
     def question_before_results(self) -> str | None:
-        """The user's last text, or an empty string, if the history ends with a tool result; None otherwise."""
+        """The user's last text (or an empty string) if the history ends with a tool result; otherwise None."""
         if not self.messages or not _has_results(self.messages[-1]):
             return None
         asked = (each for each in reversed(self.messages) if each.role == "user" and not _has_results(each))
@@ -106,7 +106,7 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
 
     Args:
         history: The list of messages. Fields of content parts that no block can express, such as ``cache_control``, are
-            stored in the metadata under ``part_fields``.
+            stored in the message's metadata under ``part_fields``.
 
     Returns:
         A new list of messages.

@@ -1,4 +1,4 @@
-"""Immutable messages and their content blocks, compared by value.
+"""Immutable messages and content blocks, which are compared by value.
 
 The names and fields of the blocks match AgentScope's message blocks, which are modelled on Anthropic's content blocks.
 """
@@ -97,7 +97,7 @@ class _Block:
 
     __slots__ = ()
     kind: ClassVar[str]
-    # Maps the names of string fields to True if the field may be None.
+    # Maps the name of each string field to True if the field may be None, and to False otherwise.
     _texts: ClassVar[dict[str, bool]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -179,7 +179,7 @@ class ToolUseBlock(_Block):
         name: The name of the tool.
         input: The arguments. The dict is copied.
         type: Always ``"tool_use"``.
-        raw_input: The model's text for the arguments if it is not a JSON object (usually because it was truncated).
+        raw_input: The model's text for the arguments if this text is not a JSON object, usually because it is cut off.
         signature: Gemini's thought signature in base64, if the call has one.
 
     Raises:
@@ -318,7 +318,7 @@ class _MediaBlock(_Block):
         Raises:
             MediaError: The file cannot be read, or its suffix has no known MIME type.
         """
-        # Import here: these modules take milliseconds to import, and few users need them.
+        # Import lazily: these modules add several milliseconds, and few users need them.
         from mimetypes import guess_type  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 
@@ -456,7 +456,7 @@ def block_of_media(source: Source, media_type: str) -> MediaBlock:
 
 
 def text_of(content: str | Iterable[Block]) -> str:
-    """Join the text blocks of message content with newlines, without reasoning, tool calls and media."""
+    """Join the text blocks of message content with newlines, and omit reasoning, tool calls and media."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
@@ -536,7 +536,7 @@ class Msg:
             **changes: New values for arguments of the constructor.
 
         Raises:
-            HistoryError: A new value is invalid, as in the constructor.
+            HistoryError: A new value is invalid (see the errors of the constructor).
         """
         fields = ("name", "content", "role", "url", "metadata", "usage")
         given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor validates the values
@@ -544,7 +544,7 @@ class Msg:
         return changed if self.speaker or changed.name != self.name else changed.without_speaker()
 
     def without_speaker(self) -> Msg:
-        """Return a copy without a speaker; its name is the role."""
+        """Return a copy that has no speaker, and whose name is the role."""
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
@@ -593,7 +593,7 @@ _MsgDraft = draft_of(Msg)
 
 
 def text_message(text: str, role: Role) -> Msg:
-    """Build a message without a speaker, without validating the text."""
+    """Build a message that has no speaker, without validating the text."""
     draft = _MsgDraft()
     draft.name = draft.role = role
     draft.content = text
@@ -638,7 +638,7 @@ def plain_message(fields: dict[str, Any]) -> Msg | None:
     """Parse the most common message dicts, which contain only a role and text, or a tool result with text output.
 
     Returns:
-        The message, or None for any other dict and for invalid fields.
+        The message, or None if the dict contains anything else or a field is invalid.
     """
     role, content = fields.get("role"), fields.get("content")
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):

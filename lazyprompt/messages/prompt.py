@@ -63,8 +63,8 @@ class Composition(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
-        note: The reason why the origins are unknown, the roles that the chat template doesn't render, or an empty
-            string. If the origins are unknown, only the template's control sequences are trusted.
+        note: The reason why the origins are unknown, or the roles that the chat template doesn't render; otherwise an
+            empty string. If the origins are unknown, only the template's control sequences are trusted.
     """
 
     parts: tuple[str, ...]
@@ -80,7 +80,7 @@ class Rendered:
     Args:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
-        note: The reason why the origins are unknown, if they are (see :attr:`note`).
+        note: A note about unknown origins or roles that are not rendered (see :attr:`note`), or an empty string.
     """
 
     text: str
@@ -171,12 +171,12 @@ class Rendered:
 
         Args:
             tokenizer: A tokenizer from tokenizers or tiktoken, a fast tokenizer from transformers, or mistral-common's
-                Tekkenizer. A :class:`TokenCache` wraps such a tokenizer and encodes only new texts.
+                Tekkenizer. To encode only new text, wrap the tokenizer in a :class:`TokenCache`.
 
         Raises:
             TokenizerError: The tokenizer's type is not supported.
         """
-        from lazyprompt.messages.encoding import TokenCache, encode  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.encoding import TokenCache, encode  # noqa: PLC0415 - needed only for token ids
 
         if isinstance(tokenizer, TokenCache):
             return tokenizer.encode(self.parts)
@@ -244,7 +244,7 @@ class Text:
 
 
 class OfMessage(str):
-    """The slot name of a part in a filled message. The class distinguishes such a name from an equal plain string."""
+    """The slot name of a part in a filled message, whose type distinguishes the name from an equal plain string."""
 
     __slots__ = ()
 
@@ -276,7 +276,7 @@ class FilledText(str):
 
 
 def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
-    """Strip the joined text of parts like ``str.strip``, and return the remaining parts."""
+    """Strip parts as ``str.strip`` strips their joined text. The number of parts stays the same."""
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
@@ -311,7 +311,7 @@ def filled_texts(message: Msg) -> Iterator[FilledText]:
 
 
 def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
-    """Apply a function to the filled texts of a message. A message without filled texts is returned itself."""
+    """Apply a function to the filled texts of a message. A message without filled texts is returned unchanged."""
     content = message.content
     if isinstance(content, FilledText):
         changed: str | tuple[Block, ...] = change(content)
@@ -319,7 +319,7 @@ def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
         return message
     else:
         changed = tuple(_with_text(block, change) for block in content)
-    from lazyprompt.messages.msg import message_of  # noqa: PLC0415 - most prompts have no such messages
+    from lazyprompt.messages.msg import message_of  # noqa: PLC0415 - needed only for filled messages
 
     return message_of(message.speaker, changed, message.role, message.url, message.metadata, message.usage)
 
@@ -347,9 +347,9 @@ def _developers(given: Text | str, slot: str) -> Text:
 
 
 class PromptFiller(Protocol):
-    """A template with its values, which can fill a prompt again after a list was shortened.
+    """A template with its values, which can fill a prompt again after a list has been shortened.
 
-    Implementations are values like the prompt, so they can be pickled and don't reference the prompter.
+    Implementations are plain values, so they can be pickled and don't reference the prompter.
     """
 
     @property
@@ -359,11 +359,11 @@ class PromptFiller(Protocol):
 
     @property
     def fills_turns(self) -> bool:
-        """True if values can fill messages of the conversation, or slots with other names, as in prompt files."""
+        """True if a value can fill any message, or a slot whose name differs from the value's, as in prompt files."""
         ...
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Fill the prompt again, with other items for one list."""
+        """Fill the prompt again, with new items for one list."""
         ...
 
 
@@ -478,7 +478,7 @@ class Prompt:
 
     @property
     def slots(self) -> dict[str, tuple[str, ...]]:
-        """The values in the prompt by slot name, in order, with one value for each occurrence of a slot."""
+        """The values in the prompt by slot name, with one value for each occurrence of the slot, in order."""
         found: dict[str, list[str]] = {}
         for text in self.texts:
             for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)):
@@ -494,13 +494,13 @@ class Prompt:
         return {} if self.source is None else self.source.lists
 
     def with_slot(self, name: str, text: str | Sequence[object]) -> Prompt:
-        """Return a copy with another value in a slot.
+        """Return a copy with a new value in a slot.
 
         Args:
             name: The name of the slot; ``input`` refers to the user's text.
             text: The new text, which replaces every occurrence of the slot. If the occurrences have different values,
-                the text replaces the first occurrence and empties all others. A value in :attr:`lists` is replaced by a
-                list of new items.
+                only the first occurrence is replaced, and all others become empty. A value in :attr:`lists` is replaced
+                by a list of new items.
 
         Raises:
             SlotError: The prompt has no slot or no list with this name.
@@ -556,7 +556,7 @@ class Prompt:
 _PromptDraft = draft_of(Prompt)
 
 
-def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
+def prompt_of(  # noqa: PLR0913, PLR0917 - the same arguments as the constructor
     system: str | None,
     instruction: Text,
     user: Text,
@@ -569,7 +569,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     report: tuple[object, ...] = (),
     source: PromptFiller | None = None,
 ) -> Prompt:
-    """Build a prompt without validating the fields, in a third of the constructor's time."""
+    """Build a prompt without validating the fields, which takes a third of the constructor's time."""
     draft = _PromptDraft()
     draft.system = system
     draft.instruction = instruction

@@ -35,13 +35,13 @@ class ChangeText(Protocol):
 
 
 def with_texts(message: Msg, change: ChangeText) -> Msg:
-    """Apply a function to the speaker, content, reasoning, ids, names, arguments and results of a message, in order.
+    """Apply a function to each text in a message: the speaker, content, reasoning, ids, names, arguments and results.
 
     The native format does not change. Modified reasoning loses its signature, which is only valid for the original
     text.
 
     Args:
-        message: The message, which is returned itself if no text changes.
+        message: The message, which is returned unchanged if no text changes.
         change: A function that returns the replacement for a text.
     """
     speaker = change(message.speaker) if message.speaker else ""
@@ -53,7 +53,7 @@ def with_texts(message: Msg, change: ChangeText) -> Msg:
 
 
 def json_with_texts(value: Json, change: ChangeText) -> Json:
-    """Apply a function to the strings in a JSON value, including keys. A value without changes is returned itself."""
+    """Apply a function to the strings in a JSON value, including keys. If no string changes, return the same value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

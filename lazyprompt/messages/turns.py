@@ -1,4 +1,4 @@
-"""Turns, the indexed messages that a provider's rules modify and a writer renders."""
+"""Defines turns: messages with an index, which a provider's rules modify and a writer renders."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 
 
 def are_texts(messages: Sequence[Msg]) -> bool:
-    """Return True if all messages are non-blank strings without names and metadata.
+    """Return True if every message is only non-blank text from the system, the user or the assistant.
 
-    Most conversations consist of such messages, and need no rules for blocks, names or media.
+    Most conversations contain only such text, so the rules for blocks, names and media can be skipped.
     """
     return not [
         message
@@ -69,7 +69,7 @@ def calls_tools(content: Content) -> bool:
 
 
 def without_signed_thoughts(content: Content) -> Content:
-    """Remove reasoning that a provider signed. Content without signed reasoning is returned itself."""
+    """Remove reasoning that a provider signed. Content without signed reasoning is returned unchanged."""
     if isinstance(content, str) or not any(map(_is_signed, content)):
         return content
     return tuple(block for block in content if not _is_signed(block))
