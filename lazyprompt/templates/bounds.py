@@ -18,7 +18,7 @@ from lazyprompt._base.json import is_mapping, is_sequence
 _T = TypeVar("_T")
 
 MAX_OUTPUT = 20_000_000
-"""The maximum length of an intermediate or final text, in characters, which exceeds any model's context window."""
+"""The maximum length of an intermediate or final text, in characters. No model has a larger context window."""
 
 MAX_TEMPLATE = 5_000_000
 """The maximum length of a template, in characters."""
@@ -27,7 +27,7 @@ MAX_TOKENS = 50_000
 """The maximum number of Jinja tokens in a template, such as names, numbers, punctuation and text between tags."""
 
 MAX_SCOPED = 2_000_000
-"""The maximum product of the numbers of variables and scopes. Jinja's compiler copies all variables for each scope."""
+"""The maximum product of variable count and scope count. Jinja's compiler copies all variables for each scope."""
 
 MAX_CODE = 10_000_000
 """The maximum length of a template's compiled Python code, in characters."""
@@ -42,13 +42,13 @@ MAX_PIECES = 2_000_000
 """The maximum number of pieces that a rendering may output."""
 
 MAX_RANGE = 100_000
-"""The default limit for the numbers returned by ``range()``, for each call and for each rendering."""
+"""The default limit for how many numbers ``range()`` may return, in one call and in one rendering."""
 
 MAX_OPERAND = 1_000_000
 """The maximum length of a text or list that ``*``, ``replace`` or ``join`` creates."""
 
 MAX_WIDTH = 10_000
-"""The maximum size argument of a filter or method, such as a width, an indent or a number of columns."""
+"""The maximum value of an argument that sets a size, such as a width, an indent or a number of columns."""
 
 MAX_EXPONENT = 64
 """The maximum exponent of ``**``."""
@@ -68,11 +68,11 @@ kind_of: Callable[[object], type[object]] = type
 _LOOK = 32
 # The overhead that is counted for each buffered text in addition to its length, in characters.
 _PIECE = 16
-# The maximum number of items that a sum of lists may copy, which takes about a second.
+# The maximum number of items that a sum of lists may copy. Copying this many items takes about a second.
 _MAX_COPIED = 1_000_000_000
 # Filters and methods whose numeric arguments determine the size of the result.
 _SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
-# Filters and methods that insert text at each occurrence of a character ("" means every character).
+# Maps filters and methods to the character at which they insert text ("" means at every character).
 _REPEATED = {"indent": "\n", "expandtabs": "\t", "wordwrap": "", "urlize": ""}
 _PERCENT = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]*)")
 _BRACKETS_IN_KEY = re.compile(r"%\([^)]*\(")
@@ -91,12 +91,12 @@ class Meter:
     __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
     def __init__(self, most: int, numbers: int) -> None:
-        # `left` is the number of steps until the next check, so the first step triggers a check.
+        # The number of steps until the next check. It starts at zero, so the first step triggers a check.
         self.left = 0
         self._steps = -_LOOK
         self._most = most
         self._seconds = MAX_SECONDS * most / MAX_STEPS
-        # The time of the next check of the CPU time.
+        # The clock time at which the CPU time is checked next.
         self._again = monotonic() + self._seconds / 100
         self._end = 0.0
         self._numbers = self._numbers_left = numbers
@@ -145,7 +145,7 @@ class Meter:
         now = monotonic()
         if now < self._again:
             return
-        # Use the thread's CPU time, which excludes the time while the machine sleeps or a debugger is paused.
+        # Measure CPU time, which doesn't increase while the machine sleeps or a debugger pauses the thread.
         # Read the CPU time rarely, because reading it takes as long as many steps.
         used = thread_time()
         self._end = self._end or used + self._seconds
@@ -187,7 +187,8 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
 def size_of(value: object, most: int = MAX_OUTPUT) -> int:
     """Estimate the length of a value's text from its strings and its number of items.
 
-    A list that contains another list many times needs little memory, but its text can be arbitrarily long.
+    This check is necessary because a list that contains another list many times needs little memory, but its text can
+    be arbitrarily long.
 
     Args:
         value: The value to measure.
@@ -228,7 +229,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
 def _items_of(value: object) -> Collection[object]:
     """Return the items that a value's text contains."""
     if isinstance(value, Namespace):
-        # A namespace provides no public access to its values.
+        # Read the private attribute, because a namespace provides no public access to its values.
         value = object.__getattribute__(value, "_Namespace__attrs")
     if is_mapping(value):
         return [*value, *value.values()]
@@ -295,7 +296,7 @@ def check_method(
         named: The values of the keyword arguments.
 
     Returns:
-        The positional arguments for the call, with iterators converted to lists.
+        The positional arguments to pass to the method. Iterators are converted to lists.
 
     Raises:
         SecurityError: The result would exceed a limit.
@@ -323,7 +324,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
         arguments: The values of all arguments.
 
     Returns:
-        The value for the call, with an iterator converted to a list.
+        The value to pass to the filter. An iterator is converted to a list.
 
     Raises:
         SecurityError: The result would exceed a limit.
@@ -336,7 +337,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
             # Each item may be preceded by an indent and followed by a separator.
             check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and isinstance(subject, Sized) and any(isinstance(one, list | tuple) for one in arguments):
-            # Each addition copies all preceding lists.
+            # Limit the number of copied items, because each addition copies all preceding lists.
             check_length(length * len(subject), _MAX_COPIED)
     if name in ("format", "replace"):
         # These filters also convert their input to text.
@@ -350,7 +351,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
     """Check the arguments that determine the length of the result."""
     if what == "replace" and isinstance(subject, str):
-        # Keyword arguments may be in any order, so check each pair.
+        # Keyword arguments may be in any order, so check each pair of arguments.
         for old, new in permutations(map(as_text, arguments), 2):
             check_length(subject.count(old) * len(new), MAX_OPERAND)
     elif what in _SIZED or what in _REPEATED:
@@ -370,7 +371,7 @@ def _size(argument: object) -> int:
 
 def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
     """Check the widths in a format string and the number of its fields."""
-    # Most fields contain no specification, such as `%s` and `{}`.
+    # Most fields, such as `%s` and `{}`, contain no specification.
     given = [spec for spec in specs if spec]
     if any(map(_WIDTH.search, given)):
         raise SecurityError(f"{what} accepts only widths up to {MAX_WIDTH}")
@@ -385,7 +386,7 @@ def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) 
 
 def _percent_specs(pattern: str) -> list[str]:
     """Return the specification of each ``%`` field, which is the text between ``%`` and the letter."""
-    # The end of a key that contains parentheses is ambiguous.
+    # Reject keys that contain parentheses, because the end of such a key is ambiguous.
     if _BRACKETS_IN_KEY.search(pattern):
         raise SecurityError("'%' does not accept keys with parentheses")
     return _PERCENT.findall(pattern)

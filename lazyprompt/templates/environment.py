@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
-# Node types that introduce values. Without them, an expression consists of constants.
+# Node types that introduce values. An expression without a node of these types is constant.
 _LOOKING = (nodes.Name, nodes.Call)
 _CONTAINERS = (list, tuple, dict)
-# The maximum length of a nested list's text, in characters.
+# The maximum length of the text of a nested list, tuple or dict, in characters.
 _MAX_NESTED = 6_000_000
 
 NAMED: Final = " named"
-"""The internal filter that converts a name's value. The space in its name makes it inaccessible to templates."""
+"""The internal filter that converts the value of a name. Templates can't use a filter whose name has a space."""
 
 
 class _Generator(BoundedGenerator):
     """A Jinja compiler that treats the output of filter blocks, call blocks and recursive loops as values.
 
-    Otherwise, such output would be treated as the template's literal text.
+    Jinja's own compiler doesn't distinguish this output from the template's literal text.
     """
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
-        """Write code that counts a filter as one step, because a long template without loops also takes time."""
+        """Write code that counts a filter as one step, because even a template without loops can be slow."""
         if node.name.startswith(" "):
             super().visit_Filter(node, frame)
             return
@@ -64,7 +64,7 @@ class _Generator(BoundedGenerator):
         self.write(")")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write the code before an output expression, which is a value or literal text."""
+        """Write the code before an output expression. Only a constant expression is output as literal text."""
         if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
             finalize = finalize._replace(src="environment.own_text(")
         super()._output_child_pre(node, frame, finalize)
@@ -87,7 +87,7 @@ class ValueEnvironment(BoundedEnvironment):
 
     @staticmethod
     def listed(value: list[object] | tuple[object, ...] | dict[object, object]) -> object:
-        """Check the size of a new list, tuple or dict, including all nested items, and return it."""
+        """Check the size of a new list, tuple or dict, including all nested items, and return the value."""
         items = value.values() if isinstance(value, dict) else value
         if any(isinstance(item, _CONTAINERS) for item in items):
             size_of(value, _MAX_NESTED)
@@ -99,7 +99,7 @@ class ValueEnvironment(BoundedEnvironment):
 
 
 def portable(value: object) -> object:
-    """Convert a scalar to the same text as in other languages, such as ``true``, ``1``, and ``""`` for None.
+    """Convert a scalar to the text that other languages write for it: ``true``, ``1``, or ``""`` for None.
 
     The rules are defined in Prompty's Jinja subset, section 10.2, rows 1 to 4.
     """

@@ -1,8 +1,8 @@
-"""A Jinja sandbox that limits the steps, the CPU time, the output and the numbers in the rendering of a template.
+"""A Jinja sandbox that limits the steps, the CPU time, the output and the size of numbers in each rendering.
 
 Jinja's own sandbox restricts a template to its data. Operators, filters and methods could still exhaust the memory
-(``'x'|center(10**9)``) or run forever (nested loops), so this module limits them. The calling modules choose the Jinja
-dialect.
+(``'x'|center(10**9)``) or run forever (nested loops), so this module limits them. The modules that use this
+sandbox define the Jinja dialect.
 
 The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
 :class:`BoundedEnvironment` therefore implement shortcuts for the most frequent operations on plain data.
@@ -56,7 +56,7 @@ FAILURES = (
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
 )
 
-# The internal names of the meter and of the filter that counts steps. Templates can't use names with a space.
+# The internal names of the meter and of the filter that counts steps. Templates can't use names that contain a space.
 _METER = " meter"
 _COUNTED = " counted"
 # Filters that can enlarge their input or that convert all of it to text.
@@ -65,18 +65,18 @@ _GROWING = (
     *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
     *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
 )
-# Filters that, for a string, are equivalent to a method or return the string unchanged.
+# Maps filters to the equivalent method call on a string ("" means that the filter returns a string unchanged).
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
-# The attributes of `dict` and `str`. Any other name can only refer to an item.
+# The attribute names of `dict` and `str`. Any other name can only refer to an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
-# Attributes that Jinja's sandbox allows, so that its slow check can be skipped.
+# The attributes, by type, that Jinja's sandbox always allows. Its slow check is skipped for these attributes.
 _READABLE: dict[type[object], frozenset[str]] = {
     dict: frozenset(("get", "items", "keys", "values")),
     str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# The number of summands between checks. A sum can temporarily exceed the limit by this factor.
+# The maximum number of summands between two checks, so a sum can temporarily exceed the limit by this factor.
 _SUMMANDS = 4
 # A pattern for very long numbers, for which Jinja's lexer needs 250 bytes per digit and quadratic time.
 _LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
@@ -93,7 +93,7 @@ def describe_error(error: BaseException) -> str:
 
 
 class _BoundedTokens(Extension):
-    """An extension that limits the size of a template before parsing. Each token needs kilobytes during compilation."""
+    """An extension that limits a template's size before parsing, because compiling each token takes kilobytes."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
         """Check the length of a template and of the numbers in it."""
@@ -120,10 +120,13 @@ class BoundedGenerator(CodeGenerator):
     the environment as usual. The variable ``t_0`` stores the value and is used before anything else is evaluated.
     """
 
-    # The loop body and the output expression to write next, and the code to write after this expression.
+    # The body of the current loop.
     _body: Iterable[nodes.Node] | None = None
+    # The current output expression, or None if its output is buffered.
     _written: nodes.Expr | None = None
+    # The code to write after the output expression, or None to write Jinja's own code.
     _behind: str | None = None
+    # The length of the code written so far, in characters.
     _code = 0
 
     def write(self, x: str) -> None:
@@ -140,7 +143,7 @@ class BoundedGenerator(CodeGenerator):
         return super()._output_child_to_const(node, frame, finalize)
 
     def write_commons(self) -> None:
-        """Write the beginning of a function, which looks up the meter."""
+        """Write the beginning of a function, including code that looks up the meter."""
         super().write_commons()
         self.writeline("meter = environment.meter(context)")
 
@@ -167,8 +170,8 @@ class BoundedGenerator(CodeGenerator):
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which checks the length.
 
-        The sum is written as ``(a + b + c)`` if a summand is a number, because such a sum is short. The same applies to
-        a sum that is output, because the length of all output is checked.
+        The check is omitted if a summand is a number, because the sum is then also a number. The check is also omitted
+        if the sum is output directly, because the length of all output is checked.
         """
         first, others = node.left, [node.right]
         while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
@@ -219,12 +222,12 @@ class BoundedGenerator(CodeGenerator):
         Unless ``x`` always results in text, it is written as
         ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``.
         """
-        # Count buffered output (from `{% set %}` or a macro) here, because it is joined only at its end.
+        # Count buffered output (from `{% set %}` or a macro) here, because buffered pieces are joined only later.
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
         if isinstance(node, nodes.Filter) and node.name.startswith(" "):
-            # Internal filters already return output.
+            # Internal filters already return text that is ready for output, so write no conversion.
             self._behind = ""
         elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
@@ -351,10 +354,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return result
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call a function or a method, and count the call as one step. Methods of data are called within limits."""
+        """Call a function or a method, and count the call as one step.
+
+        The arguments of methods of plain data are checked before the call.
+        """
         self.meter(context).step()
         kind = kind_of(function)
-        # Jinja wraps the format methods of strings in a function.
+        # Unwrap the format methods of strings, which Jinja wraps in a function.
         method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
@@ -363,7 +369,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             # Check the size of the item, because Python's error message contains it.
             size_of(args)
         elif kind is LoopContext and args:
-            # This call starts the next level of a recursive loop.
+            # This call starts the next level of a recursive loop, whose items must also be counted.
             args = (_counted(context, args[0]), *args[1:])
         # Let Jinja check whether any other callable is safe and which context it expects.
         if kind is Macro:
@@ -385,7 +391,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         context: Context | None = None,
         eval_ctx: EvalContext | None = None,
     ) -> Any:  # noqa: ANN401 - Jinja's
-        """Apply a filter to an item for ``map``, and count this as one step."""
+        """Apply a filter to one item on behalf of ``map``, and count one step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
         if context is None:
             return made
@@ -423,11 +429,11 @@ def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
 
 
 def within_bounds(tree: nodes.Template) -> nodes.Template:
-    """Check a parsed template, and make loops with a condition count skipped items.
+    """Check a parsed template, and change loops with an ``if`` condition so that they also count skipped items.
 
     Raises:
-        TemplateSyntaxError: The template contains too many variables in too many scopes, or an infinite number, which
-            Jinja would write as a name.
+        TemplateSyntaxError: The template contains too many variables in too many scopes, or a number that is too
+            large for a float, which Jinja would write as the name ``inf``.
     """
     variables = len({node.name for node in tree.find_all(nodes.Name)})
     scopes = sum(1 for _ in tree.find_all(_SCOPES))
@@ -447,7 +453,7 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
 
 
 def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
-    """Return the globals for one rendering, with a new meter.
+    """Return the globals for one rendering, including a new meter.
 
     Args:
         steps: The maximum number of steps.
