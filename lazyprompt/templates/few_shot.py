@@ -49,7 +49,7 @@ _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 @read_only
 @dataclass(frozen=True, slots=True)
 class ExampleOffer:
-    """The examples to choose from in one rendering. Read-only.
+    """The read-only data from which a selector chooses the examples for one rendering.
 
     Attributes:
         values: The values passed to this rendering.
@@ -112,7 +112,9 @@ class FirstExamples:
 
 @dataclass(frozen=True)
 class MostSimilar:
-    """A selector that chooses the examples that match the question best. Of equal matches, the earlier one wins.
+    """A selector that chooses the examples that best match the question.
+
+    If two examples match equally well, the earlier example is preferred.
 
     Args:
         k: The maximum number of examples.
@@ -151,7 +153,7 @@ class MostSimilar:
         """
         scores = [self._score(offer.values, example, at) for at, example in enumerate(offer.examples)]
         good = (at for at, score in enumerate(scores) if self.min_score is None or score >= self.min_score)
-        # A reverse sort is stable, so the earlier of two equal scores is first.
+        # A reverse sort is stable, so the earlier of two examples with equal scores comes first.
         ranked = sorted(good, key=scores.__getitem__, reverse=True)[: self.k]
         return ranked if self.best == "first" else ranked[::-1]
 
@@ -334,7 +336,7 @@ def _whole(given: object) -> int | None:
 
 
 def _number(given: object) -> float | None:
-    """Convert a number of any type to ``float``; return None for NaN and any other value."""
+    """Convert a number of any type to ``float``; return None for NaN or a value that is not a number."""
     if not isinstance(given, SupportsFloat):
         return None
     try:
@@ -404,7 +406,7 @@ class FewShotTemplate:
         """The names of the slots without fixed values, which :meth:`render` requires."""
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots. Values passed to :meth:`render` override them.
+        """Return a copy with fixed values for some slots. Values passed to :meth:`render` take precedence.
 
         Args:
             **values: The values by slot name. A function without arguments is called once for each rendering.
@@ -414,7 +416,7 @@ class FewShotTemplate:
         """
         changed = copy(self)
         fixed = fixed_with(self._fixed, values, self._all_slots, value_text)
-        changed._fixed = fixed  # noqa: SLF001 - a copy of our own
+        changed._fixed = fixed  # noqa: SLF001 - a copy made by this method
         changed.slots = tuple(name for name in self._all_slots if name not in dict(fixed))
         return changed
 
@@ -453,7 +455,7 @@ class FewShotTemplate:
         _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
-        # Create the read-only views only now, because they can't be pickled or copied.
+        # Create the read-only views only here, because a template that stores views can't be pickled or copied.
         examples = tuple(map(MappingProxyType[str, object], self._examples))
         return ExampleOffer(MappingProxyType(values), examples, self._texts, before, after, self._separator)
 
@@ -462,7 +464,7 @@ class FewShotTemplate:
 
 
 def _text(template: SlotTemplate, example: object, index: int, *, more: bool) -> str:
-    """Render an example. If ``more`` is True, the example may contain values that fill no slot."""
+    """Render an example. If ``more`` is True, the example may contain additional values that fill no slot."""
     where = f"examples[{index}]"
     if not is_mapping(example):
         raise TemplateError(f"{where} must be a dict with a value for each slot, not {type(example).__name__}")

@@ -1,4 +1,4 @@
-"""Instruction templates, which contain the developer's text with slots, and the parsing of their input."""
+"""Instruction templates, which contain the developer's text with slots, and functions that parse their input."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ INPUT: Final = "input"
 """The key for the user's text in a dict input."""
 
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
-"""Pairs of a slot name and its fixed value, or a function that returns the value."""
+"""Pairs of a slot name and either the slot's fixed value or a function that returns this value."""
 
-# The user-level part that is used if the instruction has none, or if a tool loop drops it.
+# The empty user-level part, for an instruction that has no such part or for a tool loop that drops it.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
-# This wording is copied verbatim from the docs, including the typo "referred".
+# The wording of LazyLLM, copied verbatim, including the typo "referred".
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
 ALPACA_PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
@@ -100,7 +100,7 @@ class InstructionTemplate:
     preamble: ClassVar[str] = ""
     """The text before a system-level instruction."""
 
-    # A default for old pickles without this attribute, which compute the name for each text.
+    # Templates from old pickles lack this attribute. With None, they determine the slot for each plain string.
     _text_name: str | None = None
 
     def __init__(
@@ -129,7 +129,7 @@ class InstructionTemplate:
     def constant(self) -> frozenset[str]:
         """The names of the parts that are the same in every prompt.
 
-        A user-level part with text is not constant, because a tool loop drops it.
+        A user-level part with text is not constant, because a tool loop may drop it.
         """
         parts = {"instruction": self._system.slots, "user": self._user.text}
         return frozenset(name for name, varies in parts.items() if not varies)
@@ -159,8 +159,8 @@ class InstructionTemplate:
         """Return a copy with the system-level part moved to the user-level part, for models without a system role."""
         changed = copy(self)
         parse = type(self._system)
-        changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
-        changed._user = parse(self._system.text + self._user.text, "user")  # noqa: SLF001 - a copy of our own
+        changed._system = parse("", "instruction")  # noqa: SLF001 - a copy made by this method
+        changed._user = parse(self._system.text + self._user.text, "user")  # noqa: SLF001 - a copy made by this method
         return changed
 
     def followed_by(self, text: str) -> Self:
@@ -169,7 +169,7 @@ class InstructionTemplate:
         parse, before = type(self._system), self._system.text
         line_end = "\n" if before and not before.endswith("\n") else ""
         literal = _in_slots(text) if parse is SlotTemplate else f"{{{{ {json.dumps(text, ensure_ascii=False)} }}}}"
-        changed._system = parse(before + line_end + literal, "instruction")  # noqa: SLF001 - a copy of our own
+        changed._system = parse(before + line_end + literal, "instruction")  # noqa: SLF001 - a copy made by this method
         return changed
 
     @property
@@ -204,8 +204,8 @@ class InstructionTemplate:
         Args:
             given: The input, as for :meth:`fill`. In a tool loop, slots that occur only in the user-level part are
                 optional.
-            asked: The user's last text in the history in a tool loop, or None outside a tool loop. A tool loop drops
-                the user-level part, unless the input contains a new question or the user's text.
+            asked: The user's last text in the history if the prompt is part of a tool loop, or None otherwise. In a
+                tool loop, the user-level part is dropped unless the input contains a new question or the user's text.
 
         Raises:
             SlotError: A slot has no value, a name is not a slot, or a value can't be converted to text.
@@ -256,7 +256,7 @@ class InstructionTemplate:
         return self._system.coerce(value, name) if name in self._names else value_text(value, name)
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots. Values in an input override them.
+        """Return a copy with fixed values for some slots. Values in an input take precedence.
 
         Args:
             **values: The values by slot name. A function without arguments is called once for each prompt.
@@ -270,11 +270,11 @@ class InstructionTemplate:
         changed.input_form = form._replace(fixed=fixed)
         changed.has_functions = any(callable(value) for _, value in fixed)
         changed.slots = tuple(name for name in form.slots if name not in dict(fixed))
-        changed._text_name = None  # noqa: SLF001 - a copy of our own
+        changed._text_name = None  # noqa: SLF001 - a copy made by this method
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Copy a list, whose items a budget may drop. Convert any other value for its template."""
+        """Convert a value for its template, but only copy a list, because a budget may drop its items."""
         if is_sequence(value):
             return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)
@@ -292,7 +292,7 @@ class InstructionTemplate:
 
         Args:
             given: The input, as for :meth:`fill`.
-            asked: The user's last text in the history in a tool loop, or None outside a tool loop.
+            asked: The user's last text in the history if the prompt is part of a tool loop, or None otherwise.
 
         Raises:
             SlotError: A slot has no value, a name is not a slot, or a value is None.
@@ -309,7 +309,7 @@ class InstructionTemplate:
 
 
 class ChatInstructionTemplate(InstructionTemplate):
-    """A chat instruction, which adds a blank line after a string instruction."""
+    """An instruction for chat models. A blank line follows an instruction that is a string."""
 
     def frame(self, instruction: str, extra: str) -> str:
         """Return the instruction and the extra keys, each followed by a newline."""
@@ -409,7 +409,7 @@ class InputForm(NamedTuple):
         slots: The names of the slots, in template order.
         user_slots: The names of the slots in the user-level part.
         takes_text: True if text that fills no slot is the user's text; False if all text must fill slots, as in Alpaca.
-        fixed: The slots with default values, or with functions that return the default values.
+        fixed: Pairs of a slot name and either the default value or a function that returns the default value.
         texts: The sources of templates in slot syntax.
         has_defaults: True if slots may have defaults, like the inputs in a prompt file.
     """
@@ -480,7 +480,7 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     return values
 
 
-# A pattern for a brace in LaTeX or a regular expression, after a command, an index, a character set or a group.
+# Matches a name in braces after a LaTeX command, an index, a character set or a group.
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 
@@ -519,7 +519,7 @@ def fixed_with(
 
 
 def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
-    """Return the fixed values of slots that have no given value, and call functions to get their values."""
+    """Return the fixed values of the slots that have no given value, and call the functions among these values."""
     values = {name: value for name, value in fixed if name not in given}
     for name, value in values.items():
         if callable(value):

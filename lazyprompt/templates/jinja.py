@@ -111,7 +111,9 @@ class CompiledTemplate(ABC):
         self._render = render
 
     def _only_show(self, literals: Sequence[str], shows: Sequence[Callable[[Mapping[str, Any]], Value]]) -> None:
-        """Prepare to render a template of only names without Jinja, whose compiler takes a hundred times as long.
+        """Prepare to render a template without Jinja, whose compiler takes a hundred times as long.
+
+        The template must contain only names and literal text.
 
         Args:
             literals: The literal texts before, between and after the values.
@@ -145,7 +147,7 @@ class CompiledTemplate(ABC):
         """Render the template.
 
         Args:
-            values: A value for each slot, which is plain data or an :class:`~lazyprompt.templates.slots.Opaque`.
+            values: A value for each slot, either plain data or an :class:`~lazyprompt.templates.slots.Opaque`.
 
         Returns:
             The parts as alternating literal texts and values.
@@ -183,7 +185,7 @@ class CompiledTemplate(ABC):
 class JinjaTemplate(CompiledTemplate):
     """A template in Jinja syntax.
 
-    The result of an expression is a value, whereas the result of a constant expression is literal text.
+    The result of a constant expression counts as literal text, and the result of any other expression as a value.
 
     Args:
         text: The source of the template.
@@ -240,7 +242,7 @@ def _check_names(tree: nodes.Template, jinja: ValueEnvironment) -> None:
 
 
 def _check_statements(tree: nodes.Template) -> None:
-    """Check that a template contains no statement that prompt files don't support."""
+    """Reject a template that contains an unsupported statement."""
     if other := next(tree.find_all(_OTHER_FILES), None):
         raise TemplateSyntaxError(
             'a template cannot load other templates; in a prompt file, use {% include "shared/tone.md" %}',
@@ -307,7 +309,7 @@ def _named(tree: nodes.Template) -> nodes.Template:
 
 
 def _path(node: nodes.Node) -> str:
-    """Return the source of an expression that is a name or a dotted path, or an empty string for any other."""
+    """Return the source of a name or a dotted path, or an empty string for any other expression."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):

@@ -57,12 +57,12 @@ class TurnTemplate(NamedTuple):
 
     @property
     def templates(self) -> list[SlotTemplate]:
-        """The templates of the message's texts, without None."""
+        """The templates of all texts in the message."""
         return [text for text in self.texts if text is not None]
 
     @property
     def text(self) -> SlotTemplate | None:
-        """The template of the message's text, or None if the message contains anything else."""
+        """The template of the message's text, or None if the message contains more than text."""
         message = self.message
         is_text = isinstance(message.content, str) and not (message.url or message.metadata)
         return self.texts[0] if is_text and message.name == message.role else None
@@ -105,7 +105,7 @@ class MessagesTemplate(InstructionTemplate):
     def __init__(self, messages: Sequence[MessageLike]) -> None:
         before, after = _around_history(messages)
         self.accepts_input = not (after and after[-1].message.role == "user")
-        # A system message after the history stays in its position.
+        # Only a system message before the history is the system-level part. A later one stays in its position.
         system = before[0].text if before and before[0].message.role == "system" else None
         if system is not None:
             before.pop(0)

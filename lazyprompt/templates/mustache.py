@@ -32,7 +32,7 @@ MAX_DEPTH = 100
 """The maximum nesting depth of sections."""
 
 MAX_TAGS = 20_000
-"""The maximum number of tags and texts in a template. Each of them requires kilobytes during compilation."""
+"""The maximum number of tags and texts in a template. Compiling a single tag or text takes kilobytes."""
 
 _ABSENT: Final[object] = ChainableUndefined()
 """The value that represents an undefined name."""
@@ -49,10 +49,10 @@ _DIGITS = 9
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
 # The character after the opening delimiter, which determines the kind of the tag.
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
-# The character before the closing delimiter, for the kinds of tags that require one.
+# Maps the kind of a tag to the character that must precede its closing delimiter.
 _END = {"{": "}", "=": "="}
 _NAME = re.compile(r"\.|[^\s{}.]++(?>(?:\.[^\s{}.]++)*)")
-# The kinds of tags whose whole line is removed if it contains nothing else.
+# The kinds of tags whose whole line is removed if the line contains nothing else.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {
     ">": "partials ({{>name}}) are not supported; write their text in this template",
@@ -107,7 +107,7 @@ class _Builder:
         return [nodes.Name(f"v{level}", "load") for level in range(self.level, -1, -1)]
 
     def loop(self, items: nodes.Expr) -> nodes.For:
-        """Return a loop node, which adds a level for each item."""
+        """Return a loop node, whose variable represents the next level of values."""
         return nodes.For(nodes.Name(f"v{self.level + 1}", "store"), items, [], [], None, False)  # noqa: FBT003 - Jinja's form
 
     def own(self, text: str) -> None:
@@ -170,7 +170,7 @@ def _brief(name: str) -> str:
 
 
 def _lookup(function: str, levels: list[nodes.Expr], name: tuple[object, ...]) -> nodes.Filter:
-    """Return a call to an internal function, whose name contains a space so that templates can't use it."""
+    """Return a call to an internal function, whose name contains a space so that no template can use it."""
     return nodes.Filter(nodes.Tuple(levels, "load"), f" {function}", [nodes.Const(name)], [], None, None)
 
 
@@ -334,7 +334,7 @@ def _find(values: Sequence[object], parts: Sequence[str]) -> object:
 
 
 def _each(values: Sequence[object], parts: Sequence[str]) -> Sequence[object]:
-    """Return the values for which a section is rendered: the items of a list, or a single other value."""
+    """Return the values for which a section is rendered: a list's items, or the value itself if it is not empty."""
     value = _find(values, parts)
     return value if is_list(value) else () if _is_nothing(value) else (value,)
 
@@ -346,7 +346,7 @@ def _none(values: Sequence[object], parts: Sequence[str]) -> bool:
 def _only_shown(
     tree: nodes.Template, environment: BoundedEnvironment
 ) -> tuple[list[str], list[Callable[[Mapping[str, Any]], Value]]] | None:
-    """Return the literal texts and the lookups of a template that contains only names, or None for any other."""
+    """Return the literal texts and lookups of a template that contains only names, or None for any other template."""
     show = cast("Callable[..., Value]", environment.filters[" show"])
 
     def shown(name: _Name) -> Callable[[Mapping[str, Any]], Value]:
