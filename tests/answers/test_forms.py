@@ -183,7 +183,7 @@ def test_custom_markers_end_the_response() -> None:
     """The response went on into the next turn if an engine ignored the stop texts."""
     parser = ResponseParser(Markers(soh="<human>", eoh="</human>", soa="<bot>", eoa="</bot>"))
     assert parser.parse("So it is.</bot>\n<human>And").content == "So it is."
-    assert parser.parse("So it is.\n<human>And").content == "So it is."
+    assert parser.parse("So it is.\n<human>And").content == "So it is.\n"
     stream = parser.stream()
     assert [delta.text for delta in stream.feed("So it is.</b")] == ["So it is."]
     assert stream.feed("ot>\nAnd") == []

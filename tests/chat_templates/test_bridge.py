@@ -173,7 +173,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (PLAIN, CALL, [RESULT], {}, "does not render tool calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not render an assistant's text"),
         (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
-        (ONE_END, "<call>now{}</call>", [USER], {}, "a tool without a result"),
+        (ONE_END, "<call>now{}</call>", [USER], {}, "a tool call that has no result"),
         # What it writes behind an answer depends on something.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
         (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on the text before it"),

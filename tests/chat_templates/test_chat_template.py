@@ -444,7 +444,7 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
         given([USER], style=lambda: None)
     with pytest.raises(FormatError, match=r"^documents\[0\].x is a set"):
         given([USER], documents=[{"x": set()}])
-    with pytest.raises(ToolsError, match=r"^tools\[0\] is a int"):
+    with pytest.raises(ToolsError, match=r"^tools\[0\] must be a dict or a function, not int"):
         given([USER], [1])
     with pytest.raises(HistoryError):
         given([1])

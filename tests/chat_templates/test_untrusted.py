@@ -255,14 +255,14 @@ def test_a_whole_conversation_in_a_field_adds_no_turn(share: int) -> None:
 
 # What the error names, for a control sequence in one field: what somebody said by its message, all else by its slot.
 PLACES = {
-    "system": r"'messages\[0\] \(system\)' holds",
-    "question": r"'messages\[1\] \(user\)' holds",
-    "beside a call": r"'messages\[2\] \(assistant\)' holds",
-    "result": r"'messages\[3\] \(tool\)' holds",
-    "answer": r"'messages\[5\] \(assistant\)' holds",
-    "next": r"'messages\[6\] \(user\)' holds",
-    **dict.fromkeys(("call", "key", "value", "deep value"), "'assistant' holds"),
-    **dict.fromkeys(("tool", "of a tool", "parameter", "of a parameter", "enum"), "'tools' holds"),
+    "system": r"'messages\[0\] \(system\)' contains",
+    "question": r"'messages\[1\] \(user\)' contains",
+    "beside a call": r"'messages\[2\] \(assistant\)' contains",
+    "result": r"'messages\[3\] \(tool\)' contains",
+    "answer": r"'messages\[5\] \(assistant\)' contains",
+    "next": r"'messages\[6\] \(user\)' contains",
+    **dict.fromkeys(("call", "key", "value", "deep value"), "'assistant' contains"),
+    **dict.fromkeys(("tool", "of a tool", "parameter", "of a parameter", "enum"), "'tools' contains"),
 }
 
 

@@ -206,14 +206,14 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
     ("argv", "message"),
     [
         ([], "--source: no model is set; use --source, or --model for a local model"),
-        (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
-        (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
-        (["--source", "ollama"], "--source: ollama has no default model: give model="),
+        (["--source", "opnai"], "--source: unknown source 'opnai' (did you mean 'openai'?); expected one of openai, "),
+        (["--source", "openai"], "--source: openai requires an API key: set OPENAI_API_KEY in the "),
+        (["--source", "ollama"], "--source: ollama has no default model; pass model="),
         (["--source", "openai", "--url", "http://x"], "--url: this option is for local models; remove --source"),
         (["--source", "openai", "--engine", "vllm"], "--engine: this option is for local models; remove --source"),
         (["--base-url", "http://x", "--model", "m"], "--base-url: this option requires a source; add --source"),
-        (["--model", "no.gguf"], "--model: there is no file no.gguf"),
-        (["--model", "a/b", "--engine", "vlm"], "--engine: there is no engine 'vlm' (did you mean 'vllm'?)"),
+        (["--model", "no.gguf"], "--model: file not found: no.gguf"),
+        (["--model", "a/b", "--engine", "vlm"], "--engine: unknown engine 'vlm' (did you mean 'vllm'?)"),
         (
             ["--model", "a/no-such-family", "--engine", "vllm"],
             "--model: the prompt format of 'a/no-such-family' is unknown",
@@ -239,7 +239,10 @@ def test_wrong_use_is_one_line(
     ("argv", "message"),
     [
         ([], "PROMPT_FILE: nothing to run; add a prompt file, --instruction or --input"),
-        (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
+        (
+            ["--instruction", "{a} {b}", "--input", "x"],
+            "--input: the input is a single str, but the template has 2 slots",
+        ),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         (["--input", "x", "--json", "--stream"], "--stream: JSON cannot be streamed; remove --json"),
         (["--chat", "--input", "x"], "--input: this option does not apply to a chat; remove --chat"),

@@ -128,8 +128,8 @@ def test_a_wrong_option_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"<html>not found</html>", " is not a GGUF file: it begins with b'<htm', not with b'GGUF'"),
-        (b"", " is not a GGUF file: it begins with b'', not with b'GGUF'"),
+        (b"<html>not found</html>", " is not a GGUF file: it begins with b'<htm' instead of b'GGUF'"),
+        (b"", " is not a GGUF file: it begins with b'' instead of b'GGUF'"),
         (None, ": No such file or directory"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_given_log_is_kept(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told(model: Path) -> None:
-    with pytest.raises(EngineError, match="cannot write the log /no/such/folder/log: No such file or directory"):
+    with pytest.raises(EngineError, match="cannot write the log file /no/such/folder/log: No such file or directory"):
         EngineProcess("llama.cpp", model, log="/no/such/folder/log").start()
 
 
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
     assert re.fullmatch(rf"command: \S+python\S* -P \S+llamacpp_server.py --model {bad} .* --seed 3", command)
     kept = next(temporary.iterdir())
     assert log == f"end of the log {kept}:"
-    assert lines == [f"    llamacpp_server: {bad} is not a GGUF file: it begins with b'<htm', not with b'GGUF'"]
+    assert lines == [f"    llamacpp_server: {bad} is not a GGUF file: it begins with b'<htm' instead of b'GGUF'"]
     assert engine.status() == "died"
     assert engine.why() == str(caught.value)
     engine.stop()

@@ -165,13 +165,13 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
         os.kill(pid, signal.SIGKILL)
         error = asked.result()
         assert error.kind in ("connection", "cut")
-        assert "was ended by SIGKILL" in str(error)
+        assert "was terminated by SIGKILL" in str(error)
         assert "is served at" in str(error)  # the log's last line
         assert [record.error for record in records] == [error]
         assert module.status() == "died"
         # And from now on.
         error = failing(lambda: ask_by(module, way))
-        assert (error.kind, "was ended by SIGKILL" in str(error)) == ("connection", True)
+        assert (error.kind, "was terminated by SIGKILL" in str(error)) == ("connection", True)
         assert module.start(**QUICK).status() == "running"
         assert ask_by(module, way).startswith("so ")
 

@@ -226,7 +226,7 @@ def test_the_limit_is_a_number_of_bytes(given: Any) -> None:
         lambda: OnlineChatModule(max_answer_bytes=given),
         lambda: TrainableModule("m", max_answer_bytes=given),
     ):
-        with pytest.raises(ModuleError, match="max_answer_bytes is"):
+        with pytest.raises(ModuleError, match="max_answer_bytes must be"):
             make()
 
 

@@ -177,7 +177,7 @@ def test_versions_are_compared_by_section_and_by_slot(screen: Screen) -> None:
     assert re.search(r"changed slot instruction \d+ → \d+ tokens", shown)
     assert screen.page.is_hidden("#made")
     screen.open("small.prompty")
-    assert screen.page.inner_text("#panel_diff .said").startswith("There is no other version")
+    assert screen.page.inner_text("#panel_diff .said").startswith("This prompt has no other version")
 
 
 def test_saved_text_is_on_disk_and_there_after_a_reload(screen: Screen, small: Path) -> None:
