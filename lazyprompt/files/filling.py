@@ -198,7 +198,7 @@ class Filling:
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
             raise PromptFileError(f"{self.called}: {error}") from error
-        # A thread that the template doesn't use is placed at the position of the history, or at the end.
+        # A thread without a slot in the template is inserted at the history's position, or at the end.
         slots, place = self.template.slots, place_of_history(steps)
         at = len(steps) if place is None else place
         steps[at:at] = [held[name] for name in self._threads if name not in slots and values.get(name) is not None]
@@ -243,14 +243,14 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # If values can't change the sections, reuse the section layout of the unfilled template.
+        # Values that can't change the sections allow reuse of the unfilled template's section layout.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
         """Convert validated inputs to template values; threads and media become placeholders."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
         is_jinja = self.spec.engine == "jinja2"
-        # A declared input without a value renders as empty text, but Jinja's ``is defined`` is still false.
+        # A declared input without a value renders as empty text, although Jinja's ``is defined`` is false for the input.
         made: dict[str, Any] = {
             name: ChainableUndefined(name=name) if is_jinja else "" for name in (*kinds, *missing) if name not in values
         }
@@ -278,11 +278,10 @@ def display_text(part: str) -> str:
     return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# If several inputs have no value, bare text is assigned to the only one that has one of these kinds.
+# Bare text is assigned to the only input of these kinds that has no value.
 _TAKE_TEXT = frozenset(("string", "union"))
-# The parts of an empty text.
 _NOTHING = ("",)
-# All file prompters share this template, which is immutable.
+# The template is immutable, so all file prompters can share one object.
 _TEMPLATE = ChatPromptTemplate()
 
 

@@ -28,7 +28,7 @@ MAX_INCLUDES: Final = 1000
 
 _MAX_CHAIN = 50
 _TEXTS = r"\"(?>(?:[^\"\\]++|\\.)*)\"|'(?>(?:[^'\\]++|\\.)*)'"
-# Let an unclosed raw block extend to the end of the text, because repeated searches for its end would be quadratic.
+# An unclosed raw block extends to the end of the text, because repeated searches for its end take quadratic time.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?>(?:{_TEXTS}|[^\"'%]++|%(?!\}}))*))%\}}"
@@ -89,7 +89,7 @@ class _Syntax:
             at = opens.start()
             found = self.tag.match(text, at)
             if found is None or text.startswith("{{=", at):
-                return  # Let the template's parser report the unclosed tag or the changed delimiters.
+                return  # The template's parser reports an unclosed tag or changed delimiters.
             end = found.end()
             what = found["what"]
             if what is None:

@@ -214,9 +214,8 @@ def _check_subject(subject: Subject) -> list[Finding]:
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
-# Minimum similarity, from 0 to 1, at which one name counts as a typo of another.
+# Two names with at least this similarity (0 to 1) count as spellings of one name.
 _ALIKE = 0.85
-# Fields that identify a YAML file as a prompt file.
 _PROMPT_FIELDS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
 
@@ -256,15 +255,14 @@ def schema_text() -> str:
     return Path(__file__).parents[1].joinpath("prompty.schema.json").read_text(encoding="utf-8")
 
 
-# The GitHub workflow command for each severity.
 _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
-# Characters to escape in the messages and properties of GitHub's workflow commands.
+# Workflow commands require these characters to be percent-encoded.
 _OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
-# The SARIF level for each severity (SARIF 2.1.0, section 3.27.10).
+# SARIF 2.1.0, section 3.27.10, defines the level names.
 _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
-# Maximum number of characters shown from a source line in a report.
+# Longer source lines are truncated in a report.
 _SHOWN = 100
 
 

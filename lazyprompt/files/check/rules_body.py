@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.properties import Property
 
-# Matches a line that contains one word and optional punctuation or Markdown markup, such as ``**User:**``.
+# Matches a line that contains only one word, with optional punctuation or Markdown markup, such as ``**User:**``.
 _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
@@ -33,18 +33,18 @@ _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
 _SPEAKER_AND_TEXT = re.compile(
     r"^(?>(?:[^\S\n]|[#*_`>\-])*)([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
 )
-# Names that other formats and languages use for the roles.
+# Role names that other prompt formats and languages use.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
     **dict.fromkeys(("ai", "assist", "asst", "bot", "chatgpt", "gpt", "model", "助手", "助理"), "assistant"),
     **dict.fromkeys(("sys", "系统"), "system"),
     "dev": "developer",
 }
-# English words that are similar to a role name but aren't typos of one.
+# English words that resemble a role name but aren't misspelled roles.
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
-# Patterns for role names with one letter removed, replaced, inserted or swapped with the next letter.
+# Each pattern matches a role name with one letter removed, replaced, inserted or swapped with the next letter.
 _SLIPS: Final = {
     role: re.compile(
         "|".join(
@@ -55,12 +55,12 @@ _SLIPS: Final = {
     )
     for role in ROLES
 }
-# Minimum similarity, from 0 to 1, at which a long word counts as a typo of a role.
+# A long word with at least this similarity (0 to 1) to a role name counts as a misspelled role.
 _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
-# A number of tokens that every model accepts. Only longer prompts are reported if the model is unknown.
+# Every model accepts prompts up to this number of tokens.
 _SHORT: Final = 4096
-# The effect of an empty section, by role. An empty thread section is valid: it marks the position of the history.
+# An empty thread section is valid, because the section marks the position of the history.
 _EMPTY: Final[Mapping[str, str]] = {
     "thread": "",
     "tools": "defines no tools",
@@ -114,13 +114,13 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
     fences = [*closed_fences(text)]
     begins = {match.start() for match in role_lines(own.scanned, subject.dialect.roles)}
     for line in _SHORT_LINE.finditer(text):
-        # Normalize full-width letters and colons.
+        # NFKC converts full-width letters and colons to ASCII.
         match = _SPEAKER.fullmatch(normalize("NFKC", line[0]))
         if match is None or line.start() in begins or any(begin < line.start() < end for begin, end in fences):
             continue
         word = match["word"].lower()
         near = _nearest_role(word)
-        # Report a line without a colon only if it is an exact role name after markup such as ``#`` or ``**``.
+        # Without a colon, a line counts as a role only if it contains markup, such as ``#`` or ``**``, and an exact role name.
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
             fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault
@@ -156,7 +156,7 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
         for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
         if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
     ]
-    # A single capitalized word before a colon can be prose, unless a space precedes the colon.
+    # One capitalized word before a colon can be prose, unless a space precedes the colon.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
         what = f"'{found[1]}:' is followed by text: the line is text and doesn't begin a section"
@@ -178,12 +178,12 @@ def empty_sections(subject: Subject) -> Iterator[Hit]:
 def text_before_roles(subject: Subject) -> Iterator[Hit]:
     """Report text before the first role."""
     own, first = subject.own, next(_lines_of_roles(subject), None)
-    # Values are ignored here, because a value may be a thread whose messages have their own roles.
+    # Ignore text from values, because a value may be a thread whose messages have roles.
     found = None if own is None else re.search(rf"[^\s{PLACE}]", own.scanned.text)
     if own is None or not found or first is None or own.in_body(found.start()) >= first.begin:
         return
     place = subject.in_body(own.in_body(found.start()))
-    # Skip a misspelt role, which the rule role_typos already reports.
+    # The rule role_typos already reports a misspelled role in this line.
     if all(hit.place.line != place.line for hit in role_typos(subject)):
         what = "text before the first role becomes a separate system message"
         yield Hit(place, what, "put system: before it, or make it a comment")
@@ -342,7 +342,7 @@ def tokens_of(subject: Subject) -> int:
     try:
         return counter.count(subject.prompt.messages(filled), [tool.function() for tool in subject.prompt.tools])
     except LazyPromptError:
-        # Without values for all inputs, the prompt can't be filled, so count the template's source.
+        # The prompt can't be filled without values for all inputs, so count the template's source.
         return counter.count_text(subject.template)
 
 

@@ -45,9 +45,9 @@ def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
 
 def tabs(subject: Subject) -> Iterator[Hit]:
     """Report tabs in the front matter."""
-    # Tabs are a likely cause of invalid YAML, so report them even if the YAML is invalid.
+    # Report tabs even if the YAML is invalid, because a tab is a likely cause of invalid YAML.
     end = subject.body_at if subject.fields else len(subject.text) if subject.prompt_file else 0
-    # The position of the first tab in each line, by line number.
+    # Only the first tab in each line is reported.
     places = {
         (at := subject.place(tab.start())).line: at for tab in reversed([*re.finditer(r"\t", subject.text[:end])])
     }
@@ -96,15 +96,14 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
 }
 _FIELDS_OF_TEMPLATE = ("format", "parser")
 _TEXTS = ("name", "displayName", "description", "instructions")
-# Jinja tests and filters that make a variable optional.
 _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# Maximum number of names to list in a message, or to search for a similar name, because the search is slow.
+# Similarity search over more names than this limit would be slow.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
-# Patterns of plain scalars that only lazyprompt reads as text, the type that YAML 1.1 reads instead, and advice.
+# Each row contains a pattern for scalars that only lazyprompt reads as text, their type in YAML 1.1, and advice.
 _YAML_1_1: Final = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false", "write true or false; or put it in quotes"),
     (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a base-60 number", _QUOTES),
@@ -123,7 +122,7 @@ def unknown_fields(subject: Subject) -> Iterator[Hit]:
 def other_fields(subject: Subject) -> Iterator[Hit]:
     """Report unknown fields that have no effect."""
     for node, name, known, home in _unknown(subject):
-        # An empty ``home`` means that any field is allowed here.
+        # An empty ``home`` means that the mapping accepts any field.
         if home and not did_you_mean(name.rpartition(".")[2], known):
             what = f"the field {name} has no effect: it is kept, but not sent"
             yield Hit(subject.place(node.key_at), what, f"move it under {home}")
@@ -211,7 +210,7 @@ def unused_inputs(subject: Subject) -> Iterator[Hit]:
     bound = {name for tool in subject.spec.tools for name in tool.bindings.values()}
     others = sorted({*slots} - {*names})[:_MOST_NAMES]
     for each, node in _inputs(subject):
-        # A thread that the template doesn't use is appended to the messages.
+        # A thread without a slot in the template is appended to the messages.
         if each.kind != "thread" and each.name not in slots and each.name not in bound:
             what = f"the input {each.name!r} is not used by the template{did_you_mean(each.name, others)}"
             yield Hit(subject.place(node.key_at), what, f"write {{{{{each.name}}}}} where it belongs, or remove it")

@@ -75,7 +75,7 @@ class OwnText:
         self.tags: list[tuple[int, int]] = []
         """The spans of the tags in the template."""
         parts: list[str] = []
-        # The end of each value in the scanned text, and the offset that converts later indexes to template indexes.
+        # For each value: its end in the scanned text, and the offset between scanned and template indexes after the value.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
@@ -112,12 +112,12 @@ _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
-# Matches a reference to a param, whose value is unknown until the prompt is loaded.
+# A param has no value until the prompt is loaded.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
 _LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
 _INDEX = re.compile(r" at ([0-9]+)$")
-# Maximum number of characters of a line in which to search for an invalid tag.
+# The search for an invalid tag reads at most this many characters of a line.
 _LOOKED_AT = 2000
 _TAG_OPENS = re.compile(r"\{[{%#]")
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
@@ -164,7 +164,7 @@ class _ReferenceValues(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return f"${{{self._protocol}:{name}}}"
 
-    # This single signature replaces the three overloads of dict.get.
+    # One signature replaces the three overloads of dict.get.
     def get(self, name: str, default: _T | None = None) -> str | _T:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if default is None else default
 
@@ -241,7 +241,7 @@ class Subject:
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
         self._lines = _LINE_BREAK.split(self.text)
         try:
-            # SourceText removes one byte order mark, so add one to keep any second mark in the file as text.
+            # SourceText removes one byte order mark, so prepend another one to keep the file's text unchanged.
             source = SourceText("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
@@ -274,7 +274,7 @@ class Subject:
                 self._fault(error)
         self.spec = read_spec(good, source)
         if "template" in self.in_v2 and "template" not in good:
-            return  # The template syntax is unknown.
+            return
         self.engine = self.spec.engine
         begin = self.body_at if self.body or "instructions" not in self.fields else self.fields["instructions"].at
         whole = expand_includes(self.template, self.engine, references, source, begin)

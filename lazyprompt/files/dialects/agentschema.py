@@ -89,7 +89,7 @@ def _threads(section: Section) -> Iterator[Thread]:
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # If the section has a slot but the slot's input has no value, the section yields no thread.
+    # A section yields no thread if the input for its slot has no value.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:
@@ -132,7 +132,7 @@ def agent_fields(reading: DialectFile) -> Translated:
 def _read_yaml(parts: Sequence[str], name: str) -> Json:
     """Parse YAML that contains template values, which are inserted as text and can't add keys, items or lines."""
     own = "".join(part for part in parts if not isinstance(part, Value))
-    # Replace each value with a placeholder, a word that YAML reads as text and that the text doesn't contain.
+    # Replace each value with a placeholder word that YAML reads as text and that doesn't occur in the template.
     word = "slot"
     while word in own:
         word += "s"

@@ -119,7 +119,7 @@ def _keys(node: Node | None) -> set[str]:
     return set() if node is None else set(node.fields)
 
 
-# Tests for dialects. Their order matters: v1 files and agent definitions can use the same section names.
+# The order of the tests matters, because v1 files and agent definitions can use the same section names.
 _SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
     ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
     ("v1", _is_v1),

@@ -69,7 +69,7 @@ _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
 _OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
-# Minimum similarity, from 0 to 1, at which one name counts as a typo of another.
+# Two names with at least this similarity (0 to 1) count as spellings of one name.
 _ALIKE = 0.75
 
 
@@ -133,11 +133,11 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
-            # The string is the name of a promptflow connection.
+            # A string names a promptflow connection.
             made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")
-        if "kind" in part:  # The connection is already in the Prompty v2 format.
+        if "kind" in part:  # A connection with a ``kind`` already has the Prompty v2 format.
             made["connection"] = given[name]
         elif part:
             made |= _configuration(part, given[name], name, reading)
@@ -258,7 +258,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
         return made
     reading.note(sample, "sample becomes the inputs' defaults, or the examples of required inputs")
     for name, item in _samples(sample, reading).items():
-        # Report errors in values at the ``sample`` field, because the values may come from another file.
+        # Report an invalid value at the ``sample`` field, because the value may come from another file.
         node = item._replace(at=sample.at, key_at=sample.key_at)
         own = made.get(name, to_node({"kind": kind_of(node.value)}, node))
         fields = reading.mapping(own, f"inputs.{name}")
@@ -360,7 +360,7 @@ def _property(node: Node, where: str, reading: DialectFile) -> Node:
 
 def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
-    # Drop the type arguments from Python types such as List[str] and Dict[str, int].
+    # Python types such as List[str] can have type arguments.
     plain_name = name.partition("[")[0].strip().lower()
     if plain_name not in _TYPES:
         known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"
@@ -374,7 +374,7 @@ def _tool(node: Node, reading: DialectFile) -> Node:
     if function:  # in OpenAI's format
         return to_node({"kind": "function", **function}, node)
     listed = given["parameters"].fields.get("properties") if "parameters" in given else None
-    # The parameters can be a list of named properties instead of a JSON Schema.
+    # Parameters can be a list of named properties instead of a JSON Schema.
     if listed is not None and isinstance(listed.value, list):
         given["parameters"] = listed
     names = {"id": "name", "type": "kind"}
