@@ -250,7 +250,7 @@ class Filling:
         """Convert validated inputs to template values; threads and media become placeholders."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
         is_jinja = self.spec.engine == "jinja2"
-        # A declared input without a value renders as empty text, although Jinja's ``is defined`` is false for the input.
+        # A declared input without a value renders as empty text, although Jinja's ``is defined`` returns false.
         made: dict[str, Any] = {
             name: ChainableUndefined(name=name) if is_jinja else "" for name in (*kinds, *missing) if name not in values
         }

@@ -69,7 +69,7 @@ class LoadedPrompty:
             found = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
-        # Like the v1 runtime, load a v1 file even if the environment variables of its connection aren't set.
+        # Like the v1 runtime, load a v1 file even if the environment variables for its connection aren't set.
         resolver = replace(references, connects_later=True) if found.name == "v1" else references
         seen = resolver.resolve(written, source)
         translated = found.read(DialectFile(source, seen, parts.body, references))
@@ -79,7 +79,7 @@ class LoadedPrompty:
         template = _parse_template(whole, spec.engine, source, begin, lenient=undefined == "empty")
         _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
         made = cls(spec, whole.text, found.name, text, path, undefined, references, seen, translated.notes)
-        # Store the parsed template as the cached property, so that it isn't parsed again.
+        # Fill the cached property, so that the template isn't parsed again.
         vars(made)["template"] = template
         return made
 

@@ -132,7 +132,7 @@ def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # Add a position to the prompter's errors: valid extra keys can still conflict with the instruction.
+    # Locate the prompter's errors in the file, because valid extra keys can still conflict with the instruction.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _located(source, at):
         if kind == "chat":
@@ -233,6 +233,6 @@ def _append_examples(text: str, examples: list[tuple[str, str]]) -> str:
     """Append examples to a text, with the braces in the examples escaped."""
     if not examples:
         return text
-    # Strip the final newline of a YAML block scalar, because it would add a second blank line.
+    # Strip the final newline of a YAML block scalar, because the newline would add a second blank line.
     written = [escape(f"Input: {given}\nOutput: {answer}") for given, answer in examples]
     return "\n\n".join([*filter(None, [text.rstrip("\n")]), *written])

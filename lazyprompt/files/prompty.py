@@ -291,7 +291,7 @@ class Prompty(LoadedPrompty):
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    # Don't use cached_property here: pyright doesn't accept it where a protocol declares a property.
+    # pyright doesn't accept a cached_property where a protocol declares a property.
     @property
     def prompter(self) -> FilePrompter:
         """The prompt as a prompter, for use in modules. The prompter's input is a mapping of the file's inputs."""

@@ -133,7 +133,6 @@ class Property:
         if self.enum_values:
             made["enum"] = [*self.enum_values]
         if self.nullable or (strict and not self.required and self.name):
-            # Allow null in ``type``, ``anyOf`` and ``enum``.
             kind, choices, enum = made.get("type"), made.get("anyOf"), made.get("enum")
             if isinstance(kind, str):
                 made["type"] = [kind, "null"]
@@ -153,7 +152,7 @@ class Property:
             # A strict schema must contain ``properties``, even if the object has none.
             return schema_of(self.properties, strict=strict)
         if self.kind == "union":
-            # A union without choices accepts any value. Some providers don't support oneOf, so anyOf replaces it.
+            # A union without choices accepts any value. Use anyOf, because some providers don't support oneOf.
             return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
         return {"type": SCALARS.get(self.kind, "object" if self.kind == "object" else "string")}
 
@@ -302,7 +301,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _SHOWN = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
-# Number of base64 characters that are decoded to identify the media type.
+# Number of base64 characters to decode to identify the media type.
 _HEAD = 120
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NOWHERE: Final = Node(None, 0, 0)
 _CONNECTIONS: Final = (("model", "connection"), ("model", "configuration"))
 _TOOL_CONNECTION: Final = ("tools", "*", "connection")
-# References with other protocols are kept as text for the program that runs the prompt.
+# References with other protocols remain text for the program that runs the prompt.
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
@@ -188,7 +188,7 @@ class _Resolver:
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # Count a file each time it is referenced, because a few files with many references could exhaust memory.
+        # Count a file at each reference, because many references to a few files could exhaust memory.
         size, depth = _measure(found)
         self._left -= size
         if self._left < 0:
@@ -197,7 +197,6 @@ class _Resolver:
         return found
 
     def _check_depth(self, more: int) -> None:
-        # Add the nesting depth of a referenced value to the depth of the reference.
         if self._depth + more > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH} levels, including the referenced values")
 
@@ -215,7 +214,7 @@ class _Resolver:
         if self._connects and self._references.connects_later and name not in environment and given == name:
             return f"${{env:{given}}}"
         found = variable(given, environment)
-        # Don't treat a default as secret, because it is written in the file.
+        # A default is not secret, because the file contains the default in plain text.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found
 
     def of_params(self, given: str) -> Value:

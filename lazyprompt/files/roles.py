@@ -124,7 +124,6 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
         roles: The role names.
     """
     _, pattern = _patterns(tuple(roles))
-    # Treat the placeholder for values as a space.
     plain = text.replace(PLACE, " ")
     begin = 0
     for line in plain.splitlines(keepends=True):
@@ -154,7 +153,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
             found.append(Section(role, attributes, filled.between(begin, end)))
 
     for match in role_lines(filled, roles):
-        # In a tool call's YAML, ``function:`` is a key, not a role. Only the template's own text can mark a tool call.
+        # In a tool call's YAML, ``function:`` is a key, not a role.
         if calls and match[0].strip() == "function:":
             continue
         end_section(match.start())
@@ -265,7 +264,7 @@ def closed_fences(text: str) -> Iterator[tuple[int, int]]:
     opened, begin = "", 0
     for match in _FENCE.finditer(text):
         fence, behind = match[1], match[2]
-        # The opening fence may be followed by an info string without fence characters.
+        # An info string without fence characters may follow the opening fence.
         if not opened and fence[0] not in behind:
             opened, begin = fence, match.start()
         elif opened and fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
@@ -278,7 +277,7 @@ def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """Return a pattern for role lines, and a pattern for lines that some parser could read as role lines."""
     names = "|".join(sorted(roles, key=len, reverse=True))
     line = rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)"
-    # Match only the start of the attributes, because they may continue on another line.
+    # Match only the start of the attributes, because attributes may continue on another line.
     rest = r":|\[\w++\s*+=|\[[^\]\n]*+\][^\S\n]*+:"
     boundary = rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})"
     return re.compile(line, re.IGNORECASE | re.MULTILINE), re.compile(boundary, re.IGNORECASE)
@@ -334,7 +333,7 @@ def segments_of(
         SafetyError: A strict value forms a role line with the surrounding text.
     """
     found: list[TemplateSegment] = []
-    # The spans of the values to check; ``calm`` is the whole text with these values replaced by harmless words.
+    # ``spans`` locates the values to check, and ``calm`` is the whole text with harmless words instead of the values.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0

@@ -157,7 +157,7 @@ _ROWS = (
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
-            # Section 7.1.2 of the specification allows URLs for files, and any format for audio.
+            # Section 7.1.2 of the Prompty specification allows URLs for files, and any format for audio.
             "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
@@ -203,7 +203,7 @@ _ROWS = (
     *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
 )
 _TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
-# Service names in prompt files, each with the provider whose API the service uses.
+# Maps service names in prompt files to the providers whose APIs the services use.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
     **dict.fromkeys(("googleai", "vertexai"), "gemini"),
@@ -283,7 +283,7 @@ def request(
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
     """Return the provider and API for a request: the arguments, or else the file's settings."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
-    # For providers without the Responses API, ignore a file's setting for it, so that the chat API is used.
+    # If the provider has no Responses API, ignore the file's ``apiType`` and use the chat API.
     if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
         own = None
     return provider or named, api or own
@@ -312,7 +312,7 @@ class _RequestBuilder(NamedTuple):
                     message["content"] = [{"type": "text", "text": message["content"]}]
         silent = {each.name for each in spec.tools if each.strict is None}
         for tool in body.get("tools", ()):
-            # The Responses formatter always writes ``strict``, so remove it if the file doesn't set it.
+            # The Responses formatter always writes ``strict``, so remove the key if the file doesn't set it.
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
         if spec.outputs and not target.structured:
@@ -330,7 +330,7 @@ class _RequestBuilder(NamedTuple):
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
-            # Omit ``strict: false``, which is the default in the chat API, though not in the Responses API.
+            # Omit ``strict: false``, which is the default in the chat API but not in the Responses API.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
         return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
@@ -412,7 +412,7 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
             body[name] = deepcopy(value)
 
 
-# The possible keys of the result in each item of a response's ``data``, by API.
+# Possible keys for the result in each item of a response's ``data``, by API.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 

@@ -141,7 +141,6 @@ def steps_of(section: Section) -> Iterator[Step]:
         elif isinstance(held, MediaInput):
             items.append(MediaItem(held.block))
     items += text_items(run, before)
-    # A section without contents becomes an empty turn.
     if items or not has_threads:
         yield Turn(role, tuple(items), section.attributes)
 
@@ -252,7 +251,7 @@ def messages_of(steps: Sequence[Step]) -> list[Msg]:
     return [message for step in steps for message in (step.messages if isinstance(step, Thread) else (_message(step),))]
 
 
-# Attributes that a message can represent: those of a tool turn, and those of any other turn.
+# A message can represent only these attributes.
 _PLACES = {"tool": frozenset(("name", "tool_call_id", "id"))}
 _PLACES_OF_OTHERS = frozenset(("name",))
 
@@ -272,7 +271,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            # A template may use either name, ``detail`` or ``quality``, for this attribute.
+            # A template may name this attribute ``detail`` or ``quality``.
             detail = attributes.get("detail", attributes.get("quality"))
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
         case MediaItem(block):
@@ -376,7 +375,7 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
 def _neutral(turn: Turn) -> JsonObject:
     only = turn.only_text
     content: Json = only.text if only is not None else [_part(item) for item in turn.items]
-    # Omit the tool's name, because the tool call already contains it.
+    # Omit the tool's name, because the tool call already contains the name.
     kept = {key: value for key, value in turn.attributes.items() if turn.role != "tool" or key != "name"}
     return {**deepcopy(kept), "role": turn.role, "content": content}
 

@@ -120,7 +120,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
             continue
         word = match["word"].lower()
         near = _nearest_role(word)
-        # Without a colon, a line counts as a role only if it contains markup, such as ``#`` or ``**``, and an exact role name.
+        # Without a colon, only an exact role name after markup, such as ``#`` or ``**``, counts as a role.
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
             fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault

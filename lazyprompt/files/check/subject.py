@@ -75,7 +75,7 @@ class OwnText:
         self.tags: list[tuple[int, int]] = []
         """The spans of the tags in the template."""
         parts: list[str] = []
-        # For each value: its end in the scanned text, and the offset between scanned and template indexes after the value.
+        # Each value ends at an index in ``_starts``; ``_shifts`` converts later indexes to template indexes.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Stamp: TypeAlias = tuple[int, int, int] | None
 Made = TypeVar("Made")
 
-# Minimum age of a cached file in nanoseconds. A newer file could change again but keep its modification time.
+# A file modified less than this many nanoseconds ago could change again without a new modification time.
 _UNSETTLED_NS: Final = 50_000_000
 
 
@@ -167,7 +167,7 @@ class Layers:
         found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
         if found:
             return found
-        # Pass an unexecuted module, because files(name) would import the package.
+        # Pass a module that was not executed, because files(name) would import the package.
         return self._resource(files(module_from_spec(spec)))
 
     def _resource(self, given: Traversable) -> list[Path]:
@@ -182,7 +182,7 @@ class Layers:
         try:
             _copy(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
         except BaseException:
-            # The traceback keeps this object alive, so delete the copy now.
+            # The traceback keeps this object alive, so delete the temporary copy explicitly.
             remove()
             raise
         return [Path(copy)]
@@ -195,7 +195,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # Pass only the last part of the name: with a full name, a namespace package needs its parent in sys.modules.
+        # A full name would require the parent of a namespace package in sys.modules, so pass only the last part.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 
@@ -207,7 +207,7 @@ def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
         if left[0] < 0 or depth > _MAX_DEPTH:
             raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
-        # Reject names that lead out of the directory, because archive members can have any name.
+        # An archive member can have any name, so reject names that lead out of the directory.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name
@@ -230,7 +230,7 @@ def _extract(member: Traversable, path: Path) -> int | None:
         return None
     with member.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
-    if len(data) <= MAX_BYTES:  # larger files can't be loaded as prompts or references
+    if len(data) <= MAX_BYTES:
         with path.open("xb") as made:
             made.write(data)
     return len(data)

@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
-# Matches keys. No part of a key begins with a dot or an underscore, so no key can lead out of the tree.
+# No part of a key begins with a dot or an underscore, so a key can't lead out of the library's directory.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
-# Maximum number of names listed in an error message.
 _LISTED = 12
 
 
@@ -80,7 +79,7 @@ class PromptLibrary:
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
-        # Pickle a library as a call with the same arguments, because locks can't be pickled.
+        # Locks can't be pickled, so pickle a library as a call with the constructor's arguments.
         self._remade = partial(
             PromptLibrary,
             path,
@@ -177,7 +176,7 @@ class PromptLibrary:
         )
         if not found:
             keys = self.keys()
-            # If a file name was passed, suggest its key.
+            # If the caller passed a file name, suggest a key instead.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
                 f"no prompt {key!r}{near} in {self._where}; available prompts: {_join_names(keys)}"

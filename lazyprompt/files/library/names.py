@@ -80,7 +80,7 @@ class Version:
 
     @cached_property
     def _order(self) -> tuple[object, ...]:
-        # In a pre-release, numbers sort before words. A pre-release sorts before its release.
+        # Numbers in a pre-release sort before words, and a pre-release sorts before its release.
         marks = tuple((0, int(each), "") if each.isdigit() else (1 if each else -1, 0, each) for each in self.pre)
         return (self.numbers, not self.pre, marks)
 
@@ -132,7 +132,7 @@ class Range:
         return False
 
 
-# The parts of a pre-release that sorts before all others. The bound <2.0.0 uses it to exclude 2.0.0-rc.1.
+# The lowest possible pre-release. The bound <2.0.0 uses this value to exclude 2.0.0-rc.1.
 _LOWEST = ("",)
 
 
@@ -165,7 +165,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
     sign = found[1] or "="
     pre = tuple(found[5].split(".")) if found[5] and len(given) == _PARTS else ()
     if not given:
-        # A wildcard matches any version, except after < or >, where it matches none.
+        # A wildcard matches any version, except after < or >, where a wildcard matches no version.
         return [("<", _version([0], _LOWEST))] if sign in ("<", ">") else [(">=", _version([0]))]
     low, whole = _version(given, pre), len(given) == _PARTS
     fixed = {"^": next((at + 1 for at, number in enumerate(given) if number), len(given)), "~": min(len(given), 2)}
@@ -200,7 +200,7 @@ _SHORT_CODES = (
     "nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq "
     "sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
 )
-# ISO 639-3 codes of common languages without a two-letter code, except codes that are also English words.
+# ISO 639-3 codes of common languages without a two-letter code, excluding codes that are also English words.
 _LONG_CODES = (
     "apc arn ars ary arz ast bho brx ceb chr ckb cmn crh csb doi dsb fil fur gsw hak haw hil hmn hsb ilo kab kmr kok "
     "lij lmo lus mai mni nan nds nqo nso pap pcm sah sat scn sco sma smj smn sms szl tcy tpi tzm vec wuu yue zgh "
@@ -240,7 +240,7 @@ def language(tag: str) -> str:
     if not _LANGUAGE.fullmatch(tag):
         raise PromptFileError(f"invalid language {tag!r}; expected something like zh, pt-BR or zh-Hant-TW")
     first, *rest = tag.replace("_", "-").split("-")
-    made = {2: str.upper, 4: str.title}  # a region has two letters, and a script has four
+    made = {2: str.upper, 4: str.title}  # regions have two letters, scripts have four
     return "-".join([first.lower(), *(made.get(len(each), str.lower)(each) for each in rest)])
 
 
@@ -281,7 +281,7 @@ def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
     except PromptFileError as error:
         raise PromptFileError(f"{path}:1:1: invalid file name; expected key[.language][@version]: {error}") from error
     key, _, tag = own.rpartition(".")
-    # Any other word after a dot is part of the key.
+    # A word that is not a language tag belongs to the key.
     is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
     if not key or not is_language:
         key, tag = own, ""

@@ -27,7 +27,7 @@ GROUPS: Final = (*_NAMED, "settings", "sections")
 """The groups of parts that a diff compares."""
 Outline: TypeAlias = "Mapping[str, Sequence[Part]]"
 """The parts of a prompt, by group."""
-# A setting that may contain API keys. A diff reports that it changed, but not its values.
+# Connection settings may contain API keys, so a diff omits their values.
 _HIDDEN = "model.connection"
 
 

@@ -210,7 +210,7 @@ class _V2Conversion:
         found = [(match, medium) for match in MEDIUM.finditer(body) if (medium := medium_in(match, self._dialect))]
         names = [slot[1] for match, _ in found if (slot := _SLOT.fullmatch(match[2].strip()))]
         uses = Counter(re.findall(r"\w+", " ".join(_TAG.findall(body))))
-        # A slot can't become a media input if it is also used elsewhere, in a loop or as text.
+        # A slot can't become a media input if a loop or other text also uses the slot.
         slots = {name for name, times in Counter(names).items() if uses[name] == times}
         kept: list[str] = []
         end = 0

@@ -96,7 +96,7 @@ def text_of(
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
     thread = free_name("conversation", slots)
-    # Use the kind union, because a slot accepts any value.
+    # A slot accepts any value, so declare the input as a union.
     inputs: list[Json] = [{"name": slot, "kind": "union", "required": True} for slot in _plain_slots(instruction)]
     inputs += [
         {"name": slot, "kind": "union", "default": checked(value, f"the value of {slot!r}", FormatError)}
@@ -155,7 +155,7 @@ def _part(template: SlotSyntax, variable: str) -> _Part:
     text = template.text
     if not text:
         return _Part([])
-    # Assign the text to a variable and insert its value, because a value can't begin a section or a code fence.
+    # Insert the text as a variable's value, because a value can't begin a section or a code fence.
     inner = free_name(variable, (text,))
     return _Part([InputSlot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 

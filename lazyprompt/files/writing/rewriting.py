@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     AnyPrompty = TypeVar("AnyPrompty", bound=LoadedPrompty)
 
 
-# Use YamlReader's loader, because PyYAML's Python loader rejects some YAML that libyaml accepts: {a: b?, c: d}.
+# Use YamlReader's loader, because PyYAML's pure-Python loader rejects some YAML that libyaml accepts: {a: b?, c: d}.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -134,7 +134,7 @@ class Changes(TypedDict, total=False):
 _NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
-# Minimum length of secrets to replace. Shorter values, such as numbers, can occur in other text by chance.
+# Shorter secrets, such as numbers, can occur in other text by chance, so don't replace them.
 _SECRET: Final = 8
 
 
@@ -195,7 +195,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
     for name in changes:
         wanted = _canonical(name, changes[name])  # type: ignore[literal-required]  # as above
         own = {key: plain(node) for key, node in raw.items() if key in (name, _SCHEMA) or key not in FIELDS}
-        # Skip references, because their values may have changed and must not appear in an error.
+        # A reference's value may have changed and must not appear in an error, so skip references.
         if got.get(name) != wanted and "${" not in str(own):
             what = f"{name} can't be set to {wanted!r} in the dialect {made.dialect}; it would be {got.get(name)!r}"
             raise PromptFileError(f"{name_of(made)}: {what}")
@@ -225,7 +225,7 @@ def assemble(
     front = edit_fields(source.text[begin:end], begin, fields, wanted, safe)
     if parts.fields is not None:
         return source.text[:begin] + front + source.text[end : parts.body_at] + body
-    # Add empty front matter if the body would otherwise be read as front matter.
+    # Add empty front matter if a parser would otherwise read the body as front matter.
     needed = front or split(SourceText(body, source.name)).fields is not None
     return f"---\n{front}---\n{body}" if needed else body
 

@@ -54,7 +54,7 @@ def _to_agentschema(original: Original) -> Converted:
             )
             raise original.fault(body, match.start(), what)
     if dialect == "v1":
-        # Write the label ``image``, because v1 allows any label for an image but agent definitions don't.
+        # Agent definitions require the label ``image`` for an image, but v1 allows any label.
         body = MEDIUM.sub(lambda match: f"![image]({match[2]})" if medium_in(match, "v1") else match[0], body)
     else:
         notes += [

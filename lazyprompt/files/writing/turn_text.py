@@ -29,7 +29,7 @@ _ROLE_LINE: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^([^\S\n]*)([`~])(?=\2\2)", re.MULTILINE)
-# Matches characters that have a meaning in Jinja or that a file can't contain.
+# Matches characters that are special in Jinja or not allowed in a prompt file.
 _SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
 
@@ -84,7 +84,7 @@ def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # A fence left open by the pieces would be closed by a later fence and would hide the role line between the two.
+    # A fence left open by these pieces would hide every role line before the next fence.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
@@ -115,7 +115,7 @@ def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
         return found
-    # Escape the last line break first, so that the index of the last piece stays valid.
+    # Escape the last line break first, so that the index of the last piece remains valid.
     if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
         found[own[-1] : own[-1] + 1] = [last[:-1], EscapedCharacter("\n")]
     if isinstance(first := found[own[0]], str) and first.startswith("\n"):

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json
 
-# Maximum line width. A large value prevents wrapping.
+# A large line width prevents wrapping.
 _WIDTH: Final = 1_000_000
 _BREAK: Final = re.compile(r"\r\n|\r")
 _LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
 _NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
-# Matches text that a literal block (|) can express; other text is quoted.
+# Matches text that a literal block (|) can express; other text requires quotes.
 _LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
 _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
-# Characters that ruamel.yaml writes as line breaks unless double-quoted, and "?", which can begin a key.
+# ruamel.yaml writes these characters as line breaks unless double-quoted, except "?", which can begin a key.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
-# A node of ruamel.yaml, whose type hints are incomplete.
+# A ruamel.yaml node, as Any because ruamel.yaml's type hints are incomplete.
 _Tree: TypeAlias = Any
 
 
@@ -64,7 +64,7 @@ class YamlWriter:
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
-        self._yaml: Any = YAML()  # the type hints of ruamel.yaml are incomplete
+        self._yaml: Any = YAML()  # ruamel.yaml's type hints are incomplete
         self._yaml.Resolver = _AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
@@ -151,7 +151,7 @@ class YamlWriter:
 
 def _key(text: str) -> _Tree:
     """Return a one-line scalar, in quotes if a parser could read the text as another type."""
-    # Use explicit scalar classes, because ruamel.yaml gives a str the quotes of the scalar that it replaces.
+    # Use explicit scalar classes, because ruamel.yaml gives a str the quotes of the scalar that the str replaces.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
