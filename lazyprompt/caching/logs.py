@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Object = dict[str, Any]
 
-# The keys of the payload within CallLog lines and within OpenAI, Anthropic and Gemini batch files.
+# Keys for the payload in CallLog lines and in OpenAI, Anthropic and Gemini batch files.
 _PAYLOADS = ("payload", "body", "params", "request")
 _NANOSECONDS = 1e9
-# Maximum value of a time in seconds; larger values are in nanoseconds.
+# Larger time values are in nanoseconds, not seconds.
 _MOST_SECONDS = 1e14
-# Keys of OTLP values that need no conversion.
+# OTLP values under these keys need no conversion.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEP = 1_000
-# Maximum length of a word that is compared from its start, because two words may share first letters by chance.
+# Two words may share their first letters by chance, so compare words up to this length as a whole.
 _WORD = 30
-# Number of characters to compare with a later call, starting at the word that differs.
+# Number of characters to compare with a later call, starting at the first different word.
 _BEHIND = 2_000
 
 

@@ -20,18 +20,17 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# Control characters that mark the parts of a call in its text; prompts don't contain these characters.
+# These control characters separate the parts of a call, because prompts don't contain them.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
 _SYSTEM = ("system", "developer")
 _TEXT_KINDS = ("text", "input_text", "output_text")
-# Keys that Anthropic and OpenAI use for cache breakpoints.
+# Keys for cache breakpoints in Anthropic and OpenAI requests.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 _NEWLINE = ("\n", "instruction")
 Form: TypeAlias = "Mapping[str, Any]"
-# Pairs of a text and its slot.
 Spans: TypeAlias = "list[tuple[str, str]]"
 
 
@@ -287,7 +286,7 @@ class CallText:
         for at, part in enumerate(self.parts):
             known = system if at == first else user if at == last else []
             joined = "".join(each for each, _ in known)
-            # Each part consists of three texts: the framing, the part's own text and the end marker.
+            # A part consists of three texts: the framing, the contents and the end marker.
             text = self._texts[3 * at + 1]
             before = 0 if at == first else len(text) - len(joined)
             if not joined or not text.startswith(joined, before) or before:

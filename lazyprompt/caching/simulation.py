@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import TokenCounter
 
-# Numbers of characters to display before and after a difference.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
-# Numbers of characters to search for secrets before and after a difference.
+# How many characters before and after a difference to search for secrets.
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# Number of characters on each side of an index in which to look for a token that crosses the index.
+# A token that crosses an index extends at most this many characters to each side of the index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
-# Maps the parts of a call besides messages to their descriptions in advice.
+# Maps request parameters to their descriptions in advice.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
-# Slots that advice never suggests moving after the history.
+# Advice never suggests moving these slots after the history.
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
 _TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
 

@@ -134,7 +134,7 @@ def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFile
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
     # Report an error at the end of the file right after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    # Newer versions of libyaml enforce a lower nesting limit, so report their error like TOO_DEEP.
+    # Newer versions of libyaml also limit nesting, so report libyaml's error like this parser's limit.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:

@@ -70,19 +70,18 @@ def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterat
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # Yield an unsplit segment as it is, because slicing would lose the type of a secret text.
+        # Yield an unsplit segment unchanged, because slicing would lose the type of a secret text.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 
 
 Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin", "refused"]
 
-# Fraction of the context window above which the response may not fit.
+# A prompt above this fraction of the context window may leave too few tokens for the response.
 _NEAR = 0.9
 # Minimum number of constant tokens worth moving before a slot, which is the step of OpenAI's prompt cache
 # (https://platform.openai.com/docs/guides/prompt-caching).
 _CACHED = 128
-# Maximum number of different hidden characters to list in a caution.
 _NAMED = 4
 
 TEMPLATES: Final[Mapping[Kind, str]] = {
@@ -211,7 +210,7 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     if first is None:
         return
     behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
-    # Count each piece separately, because counts are cached by text and slot counts use the same pieces.
+    # Count each piece separately, because the count cache already contains these pieces from the slot counts.
     tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})

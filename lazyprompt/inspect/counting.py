@@ -22,7 +22,7 @@ def unit_of(counter: TokenCounter) -> str:
     return _UNITS.get(type(counter), "tokens")
 
 
-# Maps each counter's name to its argument (empty if it accepts none), its module and its class.
+# Maps each counter's name to its argument (empty if the counter accepts none), its module and its class.
 _COUNTERS: Final = {
     "approximate": ("", "tokens.approximate", "ApproximateTokenCounter"),
     "chars": ("", "tokens.counter", "CharTokenCounter"),
@@ -91,7 +91,7 @@ class CountedOnce:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.count_text = cache(counter.count_text)
-        # Users of the counter treat None like a missing attribute.
+        # Callers treat None like a missing attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# Name in budget reports for the tokens outside slots; in flat text, these are the markers.
+# Name in budget reports for the tokens outside slots, such as the markers in flat text.
 FRAMING = "framing"
 
 

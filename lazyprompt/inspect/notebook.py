@@ -42,23 +42,22 @@ from lazyprompt.tokens.media import CountedMedia, image_size
 
 _T = TypeVar("_T")
 
-# Maximum characters and lines of a text to show unfolded, and minimum characters worth folding.
+# Longer texts are folded, unless folding would hide only a few characters.
 _OPEN: Final = 4_000
 _OPEN_LINES: Final = 60
 _NOT_FOLDED: Final = 400
-# Characters deducted from the remaining space for a hidden character, an HTML element and a table row.
+# Approximate HTML length of a hidden character, an element and a table row, deducted from the page's size limit.
 _SIGN: Final = 20
 _ELEMENT: Final = 15
 _ROW: Final = 12 * _ELEMENT
-# Maximum length of a displayed name.
 _NAME: Final = 80
 # Number of slot colors in the stylesheet.
 _HUES: Final = 8
 # Image types that can't contain scripts.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-# Maximum number of pixels in an image; a small file can contain more pixels than a browser can handle.
+# A small image file can contain more pixels than a browser can handle.
 _MOST_PIXELS: Final = 40_000_000
-# The last two code points of each Unicode plane, which are noncharacters.
+# The last two code points of each Unicode plane are noncharacters.
 _LAST_OF_PLANES: Final = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 # Matches lone surrogates, which prevent saving a notebook, and noncharacters, which HTML doesn't allow.
 _NO_TEXT: Final = re.compile(f"([\ud800-\udfff\ufdd0-\ufdef{_LAST_OF_PLANES}])")
@@ -188,7 +187,7 @@ class Room:
         kind = sniff_type(content[:64])
         try:
             size = image_size(CountedMedia("image", data=content)) if kind in _PICTURES else None
-        except MissingExtraError:  # the image's dimensions are unknown, and a large image could freeze the page
+        except MissingExtraError:  # the image may be large enough to freeze the page
             return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
@@ -269,7 +268,7 @@ def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequen
             look, title = f"{look} lp-open", f"{title}, not trusted"
         if is_mark:
             look, title = f"{look} lp-mark", f"{title}; neutralised"
-        # Omit the slot's number for pieces of the same segment after the first.
+        # Show the slot's number only once per segment.
         yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
         is_behind_mark = is_mark
 
@@ -289,13 +288,11 @@ def _environment() -> Environment:
         "joined": Markup().join,
         "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
-        # Puts a text on one line and escapes its hidden characters.
         "plain": lambda value: _NO_TEXT.sub(lambda sign: code_point(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
         "segments": lambda text: Rendered(text.parts, text.slots).segments,
         "short": _short,
-        # Wraps each hidden character in its own HTML element.
         "signs": lambda text: Markup().join(_sign(part) if hides else part for part, hides in _pieces(str(text))),
         "tokens": lambda rendered: rendered.tokens(ApproximateTokenCounter()),
     }
@@ -351,7 +348,7 @@ class _Conversations:
             try:
                 return messages_html(cast("list[Msg]", [*given]))
             except HistoryError:
-                # These dicts have roles but are not valid messages, so display them like any other list.
+                # These dicts have roles but are not valid messages, so display the list like any other list.
                 pass
         return self.before(given) if self.before else None
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
-# The keys of the payload within batch file lines and DashScope's native requests.
+# Keys for the payload in batch file lines and in DashScope's native requests.
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
-# Maps a payload key to the provider to try first if the payload contains the key.
+# Maps payload keys to the provider whose requests most likely contain the key.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}
 # Payload keys for a separate system prompt, in the order that `countable` uses.
 _APART: Final = ("system", "instructions", "system_instruction")
@@ -138,7 +138,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 def _countable(payload: JsonObject) -> JsonObject:
     """Return the payload without invalid tools, and with the system prompt under a key that `countable` reads."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
-    # Google's API accepts both spellings of the key.
+    # Google's API accepts the key in snake_case and in camelCase.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
 
 
@@ -157,7 +157,7 @@ def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
         try:
             profile, payload = _as(given, profile_of(name))
         except FormatError:
-            continue  # the payload is not in this provider's format
+            continue
         if not violations(payload, profile):
             return profile, payload
     raise FormatError(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-# Colors in the order in which slots get them; users can configure these standard terminal colors.
+# Users can configure these standard terminal colors, which are assigned to slots in this order.
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
 # Symbols in uncolored output for the start of a line, a continued line and untrusted text.
@@ -37,10 +37,9 @@ _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
 # Maximum widths, in columns, of a bar and of a line in output that is not a terminal.
 _BAR = 24
 _PIPE = 100_000
-# Styles for neutralised or escaped characters, and for untrusted text.
 _MARKED = "reverse"
 _UNTRUSTED = "underline"
-# Kinds of cautions about text that is dangerous, lost or rejected.
+# Kinds of cautions about dangerous, lost or rejected text.
 _GRAVE = frozenset({"forged", "loss", "refused"})
 # Kinds of cautions whose text is also highlighted in the prompt.
 _STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
@@ -276,7 +275,7 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         no_color=not colored,
         legacy_windows=False,
         highlight=False,
-        # By default, rich uses the os.environ from its own import, which the datasets package replaces with a copy.
+        # By default, rich reads an os.environ object that the datasets package replaces with a copy.
         _environ=os.environ,
     )
     for part in parts:

@@ -34,7 +34,7 @@ PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
 _MOST: Final = 80
 _MOST_FAULTS: Final = 100
-# Time limit in seconds for validating one response; schemas with mutual references can take exponential time.
+# Time limit in seconds for validation, because schemas with mutual references can take exponential time.
 _SCHEMA_SECONDS: Final = 5.0
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")

@@ -4,7 +4,7 @@ pytest imports this module at every start, before coverage measurement begins. T
 the package only when a test file is collected.
 """
 
-# pytest's own type annotations are incomplete.
+# pytest's type annotations are incomplete.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations

@@ -96,14 +96,14 @@ class Snapshots:
 
 
 def _dump(value: object) -> str:
-    # Copy first: YAML writes an alias for an object that appears twice.
+    # YAML writes an alias for an object that appears twice, so copy the value first.
     text: str = yaml.dump(
         json.loads(json.dumps(shown(value))), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000
     )
     return text
 
 
-# Kinds of module errors that affect only one request; after any other error, no more requests are sent.
+# Module errors of these kinds affect only one request; after any other error, testing sends no more requests.
 _OF_ONE: Final = frozenset(("request", "overflow", "refusal", "empty", "invalid"))
 
 
@@ -289,7 +289,7 @@ class Runner:
         older = None if self.older is None else self._loaded(file, self.older(file.prompt))
         snapshots = Snapshots(file.path, update=self.update)
         comparison = None if older is None else Comparison(older, loaded)
-        # Reuse the parsed arguments if both versions read the same columns.
+        # Reuse the parsed arguments if the old and new prompt versions read the same columns.
         is_alike = isinstance(loaded, LoadedPrompt) and isinstance(older, LoadedPrompt) and loaded.reads_like(older)
         for case in file.cases():
             made = _rendered(case, loaded)
@@ -316,7 +316,7 @@ class Runner:
                 path, {**file.params, **self.params}, self.roots, environment=environment, named=named
             )
         except LazyPromptError as error:
-            # The other version may be in a temporary directory, so replace its path in the message.
+            # The other prompt version may be in a temporary directory, so replace that path in the message.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 

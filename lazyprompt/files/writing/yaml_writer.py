@@ -38,7 +38,7 @@ _NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULT
 # Matches text that a literal block (|) can express; other text requires quotes.
 _LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
 _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
-# ruamel.yaml writes these characters as line breaks unless double-quoted, except "?", which can begin a key.
+# These characters require double quotes: ruamel.yaml turns most into line breaks, and "?" can begin a key.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
 # A ruamel.yaml node, as Any because ruamel.yaml's type hints are incomplete.
