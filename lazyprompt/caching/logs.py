@@ -22,7 +22,6 @@ _PAYLOADS = ("payload", "body", "params", "request")
 _NANOSECONDS = 1e9
 # Larger time values are in nanoseconds, not seconds.
 _MOST_SECONDS = 1e14
-# OTLP values under these keys need no conversion.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 

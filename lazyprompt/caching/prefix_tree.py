@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SWEEP = 1_000
 # Two words may share their first letters by chance, so compare words up to this length as a whole.
 _WORD = 30
-# Number of characters to compare with a later call, starting at the first different word.
+# Compare at most this many characters with a later call.
 _BEHIND = 2_000
 
 

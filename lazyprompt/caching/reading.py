@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# These control characters separate the parts of a call, because prompts don't contain them.
+# Prompts don't contain these control characters, so use them to separate the parts of a call.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")

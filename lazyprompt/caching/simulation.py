@@ -22,11 +22,10 @@ _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
 # How many characters before and after a difference to search for secrets.
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# A token that crosses an index extends at most this many characters to each side of the index.
+# Search at most this many characters on each side of an index for a token that crosses the index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
-# Maps request parameters to their descriptions in advice.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
 # Advice never suggests moving these slots after the history.
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")

@@ -243,7 +243,7 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # Values that can't change the sections allow reuse of the unfilled template's section layout.
+        # If values can't change the sections, reuse the unfilled template's section layout.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def display_text(part: str) -> str:
     return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# Bare text is assigned to the only input of these kinds that has no value.
+# If several inputs have no value, text passed without a name is assigned to the only input of these kinds.
 _TAKE_TEXT = frozenset(("string", "union"))
 _NOTHING = ("",)
 # The template is immutable, so all file prompters can share one object.

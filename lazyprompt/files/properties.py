@@ -301,7 +301,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _SHOWN = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
-# Number of base64 characters to decode to identify the media type.
 _HEAD = 120
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NOWHERE: Final = Node(None, 0, 0)
 _CONNECTIONS: Final = (("model", "connection"), ("model", "configuration"))
 _TOOL_CONNECTION: Final = ("tools", "*", "connection")
-# References with other protocols remain text for the program that runs the prompt.
+# References other than env, file and params remain text for the program that runs the prompt.
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
@@ -188,7 +188,7 @@ class _Resolver:
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # Count a file at each reference, because many references to a few files could exhaust memory.
+        # Count a file's length for each reference, because many references to a few files could exhaust memory.
         size, depth = _measure(found)
         self._left -= size
         if self._left < 0:

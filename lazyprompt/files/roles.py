@@ -264,7 +264,6 @@ def closed_fences(text: str) -> Iterator[tuple[int, int]]:
     opened, begin = "", 0
     for match in _FENCE.finditer(text):
         fence, behind = match[1], match[2]
-        # An info string without fence characters may follow the opening fence.
         if not opened and fence[0] not in behind:
             opened, begin = fence, match.start()
         elif opened and fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():

@@ -79,7 +79,7 @@ class ResultItem:
 
 
 _BREAKS = "\n"
-# Each group excludes its closing bracket, so that the search takes linear time.
+# The groups exclude closing brackets, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
@@ -251,7 +251,6 @@ def messages_of(steps: Sequence[Step]) -> list[Msg]:
     return [message for step in steps for message in (step.messages if isinstance(step, Thread) else (_message(step),))]
 
 
-# A message can represent only these attributes.
 _PLACES = {"tool": frozenset(("name", "tool_call_id", "id"))}
 _PLACES_OF_OTHERS = frozenset(("name",))
 

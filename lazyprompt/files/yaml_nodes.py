@@ -38,7 +38,6 @@ _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# A syntax error shows at most this many characters before and after its position.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
 
 
@@ -134,7 +133,7 @@ def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFile
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
     # Report an error at the end of the file right after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    # Newer versions of libyaml also limit nesting, so report libyaml's error like this parser's limit.
+    # Newer versions of libyaml also limit nesting, so report libyaml's error with this module's message.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -201,7 +200,7 @@ _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL"), None) | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
 _TAGS = ("!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
-# Python refuses to parse numbers with many more digits.
+# Python refuses to parse integers with thousands of digits, so reject long numbers.
 _MOST_DIGITS = 300
 KINDS: dict[type, str] = {
     str: "text",
@@ -450,11 +449,11 @@ def decode_file(data: bytes, name: str) -> str:
         raise before.error(len(before.text), what) from error
 
 
-# These patterns are unambiguous, so matching takes linear time.
+# Possessive quantifiers keep the matching time linear.
 _BLANK = r"(?>(?:[^\S\r\n]*+(?:\r\n?+|\n))*)"
 _OPENS = re.compile(rf"{_BLANK}([^\S\r\n]*+)(?:---|\+\+\+)[^\S\r\n]*+(?:\r\n?+|\n|\Z)")
 _BLANK_LINES = re.compile(_BLANK)
-# If the opening delimiter is indented, the closing delimiter may have equal indentation or none.
+# If the opening delimiter is indented, the closing delimiter has the same indentation or none.
 _CLOSES = r"(?:^|(?<=\r))(?:{indent})?(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)"
 _LINE_END = re.compile(r"\r\n|\r")
 

@@ -79,8 +79,7 @@ Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", 
 
 # A prompt above this fraction of the context window may leave too few tokens for the response.
 _NEAR = 0.9
-# Minimum number of constant tokens worth moving before a slot, which is the step of OpenAI's prompt cache
-# (https://platform.openai.com/docs/guides/prompt-caching).
+# OpenAI's prompt cache grows in steps of this many tokens (https://platform.openai.com/docs/guides/prompt-caching).
 _CACHED = 128
 _NAMED = 4
 

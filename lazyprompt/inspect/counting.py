@@ -91,7 +91,6 @@ class CountedOnce:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.count_text = cache(counter.count_text)
-        # Callers treat None like a missing attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:

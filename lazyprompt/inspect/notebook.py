@@ -46,14 +46,13 @@ _T = TypeVar("_T")
 _OPEN: Final = 4_000
 _OPEN_LINES: Final = 60
 _NOT_FOLDED: Final = 400
-# Approximate HTML length of a hidden character, an element and a table row, deducted from the page's size limit.
+# Each hidden character, HTML element and table row counts as this many characters toward the output limit.
 _SIGN: Final = 20
 _ELEMENT: Final = 15
 _ROW: Final = 12 * _ELEMENT
 _NAME: Final = 80
-# Number of slot colors in the stylesheet.
 _HUES: Final = 8
-# Image types that can't contain scripts.
+# Images of these types can't contain scripts.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 # A small image file can contain more pixels than a browser can handle.
 _MOST_PIXELS: Final = 40_000_000

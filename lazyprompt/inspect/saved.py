@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
-# Keys for the payload in batch file lines and in DashScope's native requests.
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
 # Maps payload keys to the provider whose requests most likely contain the key.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}

@@ -34,14 +34,11 @@ _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
 # Symbols in uncolored output for the start of a line, a continued line and untrusted text.
 _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
-# Maximum widths, in columns, of a bar and of a line in output that is not a terminal.
 _BAR = 24
 _PIPE = 100_000
 _MARKED = "reverse"
 _UNTRUSTED = "underline"
-# Kinds of cautions about dangerous, lost or rejected text.
 _GRAVE = frozenset({"forged", "loss", "refused"})
-# Kinds of cautions whose text is also highlighted in the prompt.
 _STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -189,7 +189,7 @@ def _prompt(source: SourceText, node: Node, path: Path, given: str, places: Refe
         raise source.fault_at(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
         raise source.fault_at(node.at, f"prompt file {given!r} doesn't exist")
-    # References are relative to the linked directory if the path leads through a link to a directory.
+    # For a path through a directory link, the file's references are relative to the real directory.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 

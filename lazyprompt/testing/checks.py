@@ -363,7 +363,6 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
         yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
 
 
-# Maps each check to the function that parses its value and the function that yields its failures.
 _PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
     "roles": (_texts, _check_roles),
     "max_tokens": (_count, _check_tokens),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """The providers whose requests are compared; a test case has changed if any of these requests differs."""
 _OWN_TEXT: Final = "instruction"
-# This limit bounds the memory for file contents.
+# Read at most this many of a commit's files at once, to limit memory use.
 _AT_ONCE: Final = 200
 
 
@@ -138,7 +138,7 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # Between equal prompts, only the order of fields can differ, which OpenAI's request already reveals.
+    # If the prompts are equal, requests can differ only in the order of fields, which OpenAI's request already shows.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )
@@ -243,7 +243,7 @@ def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
     found = (
         (head.split(), name) for head, _, name in (entry.partition(b"\t") for entry in listed.split(b"\0")) if head
     )
-    # Prompt files can't be larger than MAX_BYTES.
+    # Files larger than MAX_BYTES can't be prompt files.
     blobs = [(head[2], os.fsdecode(name)) for head, name in found if _is_file(head) and int(head[3]) <= MAX_BYTES]
     for begin in range(0, len(blobs), _AT_ONCE):
         _write_blobs(top, blobs[begin : begin + _AT_ONCE], against, tree)

@@ -103,7 +103,7 @@ def _dump(value: object) -> str:
     return text
 
 
-# Module errors of these kinds affect only one request; after any other error, testing sends no more requests.
+# Errors of these kinds affect only one request; after any other error, no more requests are sent.
 _OF_ONE: Final = frozenset(("request", "overflow", "refusal", "empty", "invalid"))
 
 

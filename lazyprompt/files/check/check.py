@@ -214,7 +214,6 @@ def _check_subject(subject: Subject) -> list[Finding]:
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
-# Two names with at least this similarity (0 to 1) count as spellings of one name.
 _ALIKE = 0.85
 _PROMPT_FIELDS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
@@ -262,7 +261,6 @@ _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 # SARIF 2.1.0, section 3.27.10, defines the level names.
 _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
-# Longer source lines are truncated in a report.
 _SHOWN = 100
 
 

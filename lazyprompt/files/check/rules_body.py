@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.properties import Property
 
-# Matches a line that contains only one word, with optional punctuation or Markdown markup, such as ``**User:**``.
 _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
@@ -33,7 +32,6 @@ _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
 _SPEAKER_AND_TEXT = re.compile(
     r"^(?>(?:[^\S\n]|[#*_`>\-])*)([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
 )
-# Role names that other prompt formats and languages use.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
     **dict.fromkeys(("ai", "assist", "asst", "bot", "chatgpt", "gpt", "model", "助手", "助理"), "assistant"),
@@ -44,7 +42,6 @@ _ALIASES: Final[Mapping[str, str]] = {
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
-# Each pattern matches a role name with one letter removed, replaced, inserted or swapped with the next letter.
 _SLIPS: Final = {
     role: re.compile(
         "|".join(
@@ -55,7 +52,6 @@ _SLIPS: Final = {
     )
     for role in ROLES
 }
-# A long word with at least this similarity (0 to 1) to a role name counts as a misspelled role.
 _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
 # Every model accepts prompts up to this number of tokens.

@@ -47,7 +47,6 @@ def tabs(subject: Subject) -> Iterator[Hit]:
     """Report tabs in the front matter."""
     # Report tabs even if the YAML is invalid, because a tab is a likely cause of invalid YAML.
     end = subject.body_at if subject.fields else len(subject.text) if subject.prompt_file else 0
-    # Only the first tab in each line is reported.
     places = {
         (at := subject.place(tab.start())).line: at for tab in reversed([*re.finditer(r"\t", subject.text[:end])])
     }
@@ -100,7 +99,7 @@ _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# Similarity search over more names than this limit would be slow.
+# Searching more names than this limit for a similar name would be slow.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
 # Each row contains a pattern for scalars that only lazyprompt reads as text, their type in YAML 1.1, and advice.

@@ -75,7 +75,7 @@ class OwnText:
         self.tags: list[tuple[int, int]] = []
         """The spans of the tags in the template."""
         parts: list[str] = []
-        # Each value ends at an index in ``_starts``; ``_shifts`` converts later indexes to template indexes.
+        # ``_starts`` and ``_shifts`` map an index in the scanned text to an index in the template.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
@@ -112,7 +112,6 @@ _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
-# A param has no value until the prompt is loaded.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
 _LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
@@ -164,7 +163,6 @@ class _ReferenceValues(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return f"${{{self._protocol}:{name}}}"
 
-    # One signature replaces the three overloads of dict.get.
     def get(self, name: str, default: _T | None = None) -> str | _T:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if default is None else default
 

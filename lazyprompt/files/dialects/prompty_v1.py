@@ -69,7 +69,6 @@ _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
 _OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
-# Two names with at least this similarity (0 to 1) count as spellings of one name.
 _ALIKE = 0.75
 
 
@@ -133,7 +132,7 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
-            # A string names a promptflow connection.
+            # A string value names a promptflow connection.
             made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")
@@ -360,7 +359,7 @@ def _property(node: Node, where: str, reading: DialectFile) -> Node:
 
 def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
-    # Python types such as List[str] can have type arguments.
+    # Ignore the type arguments of Python types such as List[str].
     plain_name = name.partition("[")[0].strip().lower()
     if plain_name not in _TYPES:
         known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"

@@ -176,7 +176,7 @@ class PromptLibrary:
         )
         if not found:
             keys = self.keys()
-            # If the caller passed a file name, suggest a key instead.
+            # If the caller passed a file name, suggest the file's key.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
                 f"no prompt {key!r}{near} in {self._where}; available prompts: {_join_names(keys)}"

@@ -281,7 +281,7 @@ def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
     except PromptFileError as error:
         raise PromptFileError(f"{path}:1:1: invalid file name; expected key[.language][@version]: {error}") from error
     key, _, tag = own.rpartition(".")
-    # A word that is not a language tag belongs to the key.
+    # A word after a dot is part of the key, unless the word is a language tag.
     is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
     if not key or not is_language:
         key, tag = own, ""

@@ -78,7 +78,7 @@ class Original:
         Raises:
             FormatError: The translation requires the value of a reference.
         """
-        # The result is written to a file, so don't resolve environment variables in referenced files.
+        # Don't resolve environment variables, because their values would be written to the converted file.
         references = replace(self.prompty.references, environment={})
         reading = DialectFile(self.source, dict(self.parts.fields or {}), self.parts.body, references)
         try:

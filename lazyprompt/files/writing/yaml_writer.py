@@ -41,7 +41,7 @@ _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<
 # These characters require double quotes: ruamel.yaml turns most into line breaks, and "?" can begin a key.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
-# A ruamel.yaml node, as Any because ruamel.yaml's type hints are incomplete.
+# The type hints of ruamel.yaml nodes are incomplete.
 _Tree: TypeAlias = Any
 
 
@@ -64,7 +64,7 @@ class YamlWriter:
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
-        self._yaml: Any = YAML()  # ruamel.yaml's type hints are incomplete
+        self._yaml: Any = YAML()
         self._yaml.Resolver = _AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
@@ -151,7 +151,7 @@ class YamlWriter:
 
 def _key(text: str) -> _Tree:
     """Return a one-line scalar, in quotes if a parser could read the text as another type."""
-    # Use explicit scalar classes, because ruamel.yaml gives a str the quotes of the scalar that the str replaces.
+    # ruamel.yaml gives a plain str the quotes of the replaced scalar, so use explicit scalar classes.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
