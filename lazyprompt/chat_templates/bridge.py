@@ -102,7 +102,7 @@ def build_bridge(
     """
     variables = {name: value for name, value in rendering.given.items() if name != "tools"}
     setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
-    # Raise the error for an unsupported tokenizer here, before the bridge turns errors into reasons.
+    # Encode an empty text to raise the error for an unsupported tokenizer, because the code below catches errors.
     encode([""], tokenizer)
     try:
         seen, sampled = _check_ids(previous_ids), _check_ids(completion_ids)
@@ -244,7 +244,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A call id can be any text and may occur again after the response, so derive the end from the trial.
+        # A call id may occur again after the response, so find the end of the response from the text of the trial.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -262,7 +262,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
         raise UnprovenError(traces.note)
     at = start(traces.text, looks[0])
     if results:
-        # Missing call ids and names get placeholders. The rendered text must not depend on the placeholders.
+        # Render with different placeholders for missing call ids and names, because the text must not depend on them.
         looks.append(render(calls_for(results, 70000, "listen")))
         fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
         if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
@@ -296,12 +296,10 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # A turn usually ends with a control token in the shared text, so try these tokens first, from last to first.
-    # If the shared text contains no control token, the turn ends where the next turn begins.
-    # A control token may include the white space that follows it.
+    # A turn usually ends with a control token in the shared text, so try the shared control tokens, last one first.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
-    # The shared text between each possible end of the turn and the preceding control token.
+    # Map each possible end of the turn to the shared text between that end and the preceding control token.
     before = {
         at: text[max(shared, *(starts[other] for other in starts if other < at), 0) : starts[at]] for at in places
     }
@@ -309,7 +307,7 @@ def _select_added_ids(
         for end in range(own, at, -1):
             if sampled[at - end :] == ids[at:end] and _fits(found, sampled[: at - end], before[at], tokenizer):
                 return ids[end:]
-    # Otherwise, the completion was truncated, or the engine removed the token that ended it.
+    # If no end token was found, the completion was truncated, or the engine removed its end token.
     for at in places[:1] if found.calls else places:
         ends_so = answer.endswith(before[at]) and bool(before[at].strip())
         if ends_so or not (found.calls or before[at] or _is_control(sampled[-1], tokenizer)):

@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
-# The id and the function name of a tool call.
+# A tool call's id and function name.
 Call: TypeAlias = tuple[str, str]
-# The role of each new message, and True if its content is a list of parts. Longer runs of equal entries are cut to two.
+# The role of each new message, and whether its content is a list. Runs of equal entries are shortened to two.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
-# Each letter describes a response. "a" is text, and "c" is a tool call.
+# Each letter denotes a kind of response: "a" is text, and "c" is a tool call.
 # "d" is text with a tool call, and "e" is a tool call without arguments.
 # "A", "C" and "D" are like "a", "c" and "d", but contain reasoning in a separate field.
-# "E" and "F" are like "a" and "d", but contain reasoning inside the text. "P" is text with reasoning in a content part.
+# "E" and "F" are like "a" and "d", but contain reasoning inside the text. "P" has reasoning in a content part.
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
-# The messages before a response. "s" is a system message, "u" is a user message, and "t" is a tool result.
+# Sample chat histories: "s" is a system message, "u" is a user message, and "t" is a tool result.
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
 _SAID, _THOUGHT, _CALLED = "responsum dictum", "cogitatum dictum", "look_around"
 _IN_HISTORY = re.compile(r"(?:quaestio|exitus|prius) \d+(?: \d+)?")
-# The time at which the sample chats are rendered, and a second time for comparison.
+# Render the sample chats at two different times to detect whether a template writes the date.
 _TIMES = datetime(2024, 1, 2, 3, 4), datetime(2031, 11, 12, 13, 14)  # noqa: DTZ001 - the local time, as in templates
 # Characters that can close a JSON value.
 _CLOSERS = "\"'}])"
 # Matches a reasoning part that the template wrote as Python or JSON source.
 _WRITTEN_PART = re.compile(r"""['"]thinking['"]""")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# The opening and closing tags of reasoning. The check fails if a template writes reasoning in any other tags.
+# The opening and closing reasoning tags that the check supports.
 MARKS = (
     *(("<think>", "</think>"), ("", "</think>"), ("<thought>", "</thought>"), ("<seed:think>", "</seed:think>")),
     *(("[THINK]", "[/THINK]"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|channel>thought", "<channel|>")),
@@ -60,7 +60,6 @@ def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "Go.", "parameters": parameters}}
 
 
-# The tool lists for the sample chats: no tools, one tool, and two tools.
 _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
@@ -347,7 +346,7 @@ class Proof(NamedTuple):
             raise UnprovenError("the completion ends before its reasoning is closed")
         near = [trial for trial in self.trials if trial.prompt == prompt]
         if earlier is Thought.EMPTY and all(trial.earlier is not earlier for trial in near):
-            # This template never adds empty reasoning to a message, so an earlier message contained blank reasoning.
+            # This template never adds empty reasoning, so the blank reasoning came from an earlier message.
             earlier = Thought.WHOLE
         near = [trial for trial in near if trial.earlier <= earlier]
         alike = [trial for trial in near if trial.thought == thought]
@@ -383,7 +382,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
     trials: list[Trial] = []
     why = ""
     for history in _HISTORIES:
-        # A template that refuses both of the shortest chats refuses all the others as well.
+        # A template that rejects the two shortest chats also rejects all longer chats.
         if not trials and history not in _HISTORIES[:2]:
             break
         for letter in _CALLING if calls else _TALKING:
@@ -454,7 +453,7 @@ def call_opening(setting: Setting) -> re.Pattern[str] | None:
         return None
     answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in rendered]
     says, calls = (behind_thoughts(without_space(answer)) for answer in answers)
-    # Match the text before the function name. If ordinary text matches, extend the pattern to the name's next use.
+    # Match the text before the function name. If ordinary text also matches, extend the pattern to the next name.
     pieces = [*map(re.escape, calls.split(_CALLED))]
     patterns = (".+?".join(pieces[:most]) for most in range(1, len(pieces)))
     return next((re.compile(pattern) for pattern in patterns if not re.match(pattern, says)), None)

@@ -79,7 +79,6 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
     results = new[: results_in(str(message["role"]) for message in new)]
     found: list[Behind] = []
     for at in range(_THINKS + (thought is Thought.WHOLE)):
-        # Choose a number that appears nowhere else in the chat.
         number = next(each for each in count(907_351 + at, 13) if str(each) not in f"{prompt.text}{new}")
         silent = bool(results) and (calls_only or at == _THINKS)
         value = number if at else f"verbum {number}"

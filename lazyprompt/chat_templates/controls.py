@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Matches a token, or a tag that models read as a token: <…>, [NAME], [/NAME] or ✿…✿.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
-# Filters and methods that leave text unchanged, select a value or test a value.
+# Filters and methods that only select, test or convert whole values.
 _LEAVING = frozenset(
     (
         *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
@@ -36,7 +36,7 @@ _LEAVING = frozenset(
         *("safe", "startswith", "string", "sum", "tojson", "wordcount"),
     )
 )
-# Filters and methods that drop or reorder the characters of a text if their input is a text instead of a list.
+# Filters and methods that drop or reorder characters if their input is a text instead of a list.
 _MOVING = frozenset(
     (
         *("batch", "first", "groupby", "last", "list", "map", "max", "min", "reject", "reverse", "select", "slice"),
@@ -48,13 +48,12 @@ _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
-# Words from OpenAI's message format. Templates write some of these words as tags.
+# Words from OpenAI's message format that templates may write as tags.
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
-# Text that a template may write when it renders a value that is not a string, or any value as JSON or Python.
+# Text that a template may write when it renders a value as JSON or Python source.
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
-# Template functions that produce text.
 _SPEAKING = frozenset(("joiner", "strftime_now"))
 _NAMED_TAG = re.compile(r"<([\w:]+)(?: name)?=(?=[\"']?\Z)")
 _NO_HEADERS: frozenset[str] = frozenset()
@@ -68,11 +67,11 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
-    # A tool description can contain placeholders like <function-name>, which are not structure.
-    # Include a plain tag only if the template also contains its closing tag, or writes the tag by itself.
+    # A tool description can contain placeholders like <function-name>, which are not control sequences.
+    # A plain tag counts only if the template also contains its closing tag, or writes the tag as a separate text.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
-    # Also include tags that the template completes with a name, like Qwen3 Coder's <function=.
+    # Also include opening tags that the template completes with a name, like Qwen3 Coder's <function=.
     named = (match for text in texts if (match := _NAMED_TAG.search(text)))
     found |= {match[0] for match in named if f"</{match[1]}>" in found}
     return _turn_tokens(template) | found
@@ -177,7 +176,7 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
     around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
     begun = [text for text in around if begins_at_end(controls, text)]
     ended = [text for text in around if ends_at_start(controls, text)]
-    # One slice of a clean text is clean, but two slices may be joined, or a slice may adjoin the template's own text.
+    # Joining two slices of clean text, or a slice and the template's own text, can form a control sequence.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
@@ -240,7 +239,7 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     """Return True if a template may drop or reorder the characters of a text."""
     names = [*_names_asked(tree)]
     of_dicts = _of_dicts(tree)
-    # A value whose items or attributes are read cannot be a character; a value that is only tested is not rendered.
+    # Exclude values whose items or attributes are read, and values that are only tested.
     asked = {id(node) for node, name in names if name not in _OF_TEXT}
     asked.update(id(test.node) for test in tree.find_all(nodes.Test))
     asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))
@@ -320,7 +319,7 @@ def _of_dicts(tree: nodes.Template) -> set[int]:
     for branch in tree.find_all(nodes.If):
         name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
         body = nodes.Scope(branch.body)
-        # Skip the block if the name is assigned again, or if a macro may read the name later with another value.
+        # Skip the block if an assignment or a macro in the block could change the variable's value.
         stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
         if name is None or name in stored or any(body.find_all((nodes.CallBlock, nodes.Macro))):
             continue
@@ -382,7 +381,7 @@ class _Use(NamedTuple):
             return self.name not in _LEAVING | _MOVING | _CASES
         if self.first and not controls.is_clean(self.first):
             return False
-        # Text inserted between the pieces separates them, unless that text could be part of a control sequence.
+        # Text inserted between two pieces separates the pieces, unless that text could be part of a control sequence.
         between = self.second if self.name == "replace" else ""
         return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
@@ -412,7 +411,7 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
         texts: All untrusted texts in messages, tool calls, tools and documents.
         own: The developer's own texts that are also passed to the template; None if they are unknown.
     """
-    # Search each distinct text once, joined by a separator that no control sequence contains.
+    # Join the distinct texts with a separator that no control sequence contains, and search all of them at once.
     texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
     if not controls.is_clean(joined):

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
 
-# The number of keys in a message with only a role and a content.
+# The number of keys in a message that contains only a role and content.
 _BARE = 2
-# The separator of system text and user text if the template has no system role, as in Gemma 3's template.
+# The separator between system and user text for templates without a system role, as in Gemma 3's template.
 _BETWEEN = "\n\n"
 _WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
-# The tag that transformers appends to the text that the model continues. A forged tag has no trusted origin.
+# The tag that transformers appends to the text that the model must continue.
 TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 

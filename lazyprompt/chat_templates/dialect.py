@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 
-# The name of an internal filter. The leading space prevents templates from using this filter.
+# The leading space prevents templates from using this internal filter.
 _GENERATED = " generated"
 
 
@@ -54,7 +54,7 @@ class _Generation(Extension):
         block: nodes.Node = nodes.Scope(body).set_lineno(line)
         names = {name.name for name in block.find_all(nodes.Name)}
         if any(block.find_all((nodes.Break, nodes.Continue))) or not names.isdisjoint(("caller", "kwargs", "varargs")):
-            # In transformers, the block is a call block, which defines these names and hides the enclosing loop.
+            # Use a call block, as transformers does, to define ``caller`` and to reject ``break`` from an outer loop.
             block = nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
         if isinstance(self.environment, TracingEnvironment):
             block = nodes.FilterBlock([block], nodes.Filter(None, _GENERATED, [], [], None, None)).set_lineno(line)
@@ -97,7 +97,6 @@ class _Namespace(Namespace):
 
 def _check_name(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        # The message is the same as in transformers.
         raise SecurityError(
             f"Chat templates cannot store underscore-prefixed attributes on a namespace, but got {name!r}. "
             "Please rename the attribute."
@@ -137,15 +136,15 @@ class ChatEnvironment(BoundedEnvironment):
         self.globals.update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
-# Matches a format specifier that may write a character by its code point, such as ``%c``.
+# Matches a format specifier that may convert a code point to a character, such as ``%c``.
 _BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
-# Filters that are implemented with string methods, which :class:`Traced` overrides to keep origins.
+# Filters that call string methods, which :class:`Traced` overrides to keep origins.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
 # Filters that return one of their arguments with its origins.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
-# A value of unknown origin. Bytes have no origins that could be traced.
+# A value of unknown origin, because bytes have no traced origins.
 _UNKNOWN = (b"",)
 
 
@@ -190,13 +189,13 @@ class TracingEnvironment(ChatEnvironment):
         if isinstance(subject, str) and name == "join" and not isinstance(subject, Traced):
             function = Traced.of(subject, OWN).join
         elif isinstance(subject, Traced) and name in ("format", "format_map"):
-            # Jinja would format a subclass of str as an instance of the subclass without origins, so pass a plain str.
+            # Pass a plain str, because Jinja would convert the result to a ``Traced`` text without origins.
             function = self.getattr(str.__str__(subject), name)
         given: tuple[object, ...] = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
         if name in ("format", "format_map"):
             given = (*given, *_mark_unknown(subject))
         made = super().call(context, function, *args, **kwargs)
-        # ``loop.cycle`` returns one of its arguments unchanged.
+        # ``loop.cycle`` returns one of its arguments unchanged, so the result already has its origins.
         return made if name == "cycle" else _keep_origins(made, given)
 
 
@@ -218,12 +217,12 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
     def call(*args: Any, **kwargs: Any) -> object:
         given = args[value_at:]
         if name == "join" and not isinstance(given[0], str):
-            # The items may be an iterator, which can be consumed only once.
+            # Convert the items to a list, because an iterator can be consumed only once.
             args = (*args[:value_at], [*given[0]], *given[1:])
             given = args[value_at:]
         made = function(*args, **kwargs)
         if isinstance(made, Markup):
-            # Markup drops origins and escapes the text that is joined to it, so convert the result to plain text.
+            # Convert Markup to plain text, because Markup drops origins and escapes any text appended to it.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]
         if not isinstance(made, str) or (isinstance(made, Traced) and name in _KEEPING):
             return made
@@ -276,8 +275,7 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
     except TemplateSyntaxError as error:
         raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
-        # Jinja's parser does not detect a repeated keyword, a huge number or deep nesting.
-        # Constant expressions are evaluated during compilation, so their errors appear here as well.
+        # Jinja's parser accepts repeated keywords, huge numbers and deep nesting, which then fail in the compiler.
         raise TemplateError(f"the chat template cannot be compiled: {describe_error(error)}") from error
     if escaped := parse_template(text).find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"the chat template, line {escaped.lineno}: remove autoescape; a prompt is not HTML")

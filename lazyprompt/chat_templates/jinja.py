@@ -37,10 +37,9 @@ from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-# Messages, tools or documents, as dicts.
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-# The possible names of a message's reasoning field. Templates receive the first two, as in transformers.
+# The possible names of a message's reasoning field.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -110,7 +109,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     if is_sequence(value):
         copy = [plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)]
         return tuple(copy) if isinstance(value, tuple) else copy
-    # Convert instances of subclasses, such as Enum members, because a subclass may have custom methods.
+    # Convert an instance of a subclass, such as an Enum member, to the base type.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -183,7 +182,7 @@ def _parse_arguments(arguments: object) -> object:
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
-        # The model wrote invalid JSON, so pass the text to the template.
+        # If the model wrote invalid JSON, pass the text unchanged to the template.
         return arguments
     return read if is_dict(read) else arguments
 
@@ -192,10 +191,9 @@ def _dump_arguments(arguments: object) -> object:
     return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments
 
 
-# A text to search for in the output, and a pattern that matches this text in a list rendered as Python or JSON source.
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
-# A tool call and its result in OpenAI's format. Mistral's templates require ids of nine letters and digits.
+# Mistral's templates require call ids of nine letters and digits.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
 CALLING: tuple[dict[str, Any], ...] = (
@@ -330,7 +328,7 @@ class ChatJinja:
             TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
         """
         template = compile_template(self.text, traced=traced)
-        # Many templates iterate over all messages for each message, so the limit grows quadratically.
+        # Many templates loop over all messages for each message, so the step limit grows quadratically.
         steps = MAX_STEPS + len(chat) ** 2
         own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
         context = template.new_context({**own, **given, "messages": chat})
@@ -406,7 +404,7 @@ def _find_call_form(template: ChatJinja) -> CallForm:
     usual = with_json if json_arguments else with_dict
     nulls = [len(_NULL.findall(text)) for text in render(usual)]
     with_null = [(form, render({**form, "content": None})) for form in (with_dict, with_json)]
-    # Some templates write a None content as "None" or "null", and some render only one variant of a tool call.
+    # Keep the message variants whose None content the template does not write as "None" or "null".
     taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
     telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
     forms = telling or [form for form, texts in taken if texts]
@@ -418,7 +416,7 @@ def _shows(template: ChatJinja, *, parts: bool) -> bool:
     """Return True if a template renders message contents that are text (or parts, if ``parts`` is True)."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
     text = template.try_render([{"role": "user", "content": content}], add_generation_prompt=True)
-    # A template that expects text renders a list as Python source.
+    # A template that expects a string renders a content list as Python source.
     return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
 
 
@@ -427,7 +425,7 @@ def _line_of(error: BaseException, template: jinja2.Template) -> str:
     line = 0
     trace = error.__traceback__
     while trace:
-        # Jinja also uses this name to find the template that belongs to a frame.
+        # Jinja stores the template of a stack frame in this global variable.
         if trace.tb_frame.f_globals.get("__jinja_template__") is template:
             line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next

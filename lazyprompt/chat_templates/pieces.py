@@ -20,20 +20,20 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Matches the beginning of a sequence like <|name|>, or its reversed end, without the first character.
+# Matches the beginning of a reserved token like <|name|>, or its reversed end, without the first character.
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
-# Matches the text in the middle of a sequence like <|name|>.
+# Matches text in the middle of a reserved token like <|name|>.
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
-# An example of each kind of reserved token. Digits are interchangeable, because plain() replaces each digit by 0.
+# An example of each kind of reserved token. All digits are 0, because plain() replaces each digit with 0.
 _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in NUMBERED for digits in range(1, 6)))
-# The separator between texts that are searched together. No control sequence contains it.
+# The separator between texts that are searched together; no control sequence contains a line break.
 JOINT = "\n"
 _DIGITS = re.compile(r"\d")
 _BLANKS = re.compile("[ \t\u2581]+")
-# Matches text that folding may shorten.
+# Matches text that ``plain`` may shorten.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
-# A sequence may contain characters that fold to nothing, so first search this multiple of its length.
+# Invisible characters can lengthen a control sequence, so first search this multiple of its length.
 _WIDE = 8
 
 
@@ -117,7 +117,7 @@ class _Beginnings:
     def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
         self._backwards = backwards
         self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
-        # Sort the sequences, so that a binary search can find those with a given beginning.
+        # Sort the sequences for a binary search by prefix.
         self._known = sorted({self.plain(text) for text in texts})
         self._firsts: dict[str, tuple[set[str], int]] = {}
         """Maps each first character to the characters in the sequences that begin with it, and their maximum length."""
@@ -147,7 +147,6 @@ class _Beginnings:
             firsts = {first for first in self._firsts if _caseless(first) in seen}
         if not firsts:
             return set()
-        # A piece can end only with a character that occurs within a sequence.
         last = set[str]().union(*(self._firsts[first][0] for first in firsts))
         tails = self._near(texts, last, firsts, max(self._firsts[first][1] for first in firsts), ends=True)
         pieces = (tail[at:] for tail in tails for at, first in enumerate(tail) if first in self._firsts)
@@ -185,13 +184,12 @@ class _Beginnings:
         for text in texts:
             bare = text.rstrip() if right else text.lstrip()
             last = bare[-1 if right else 0] if bare else ""
-            # A non-ASCII character may fold to any character.
             if not bare or (" " < last < "\x7f" and last not in outermost):
                 continue
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
             whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
-            # A text that contains only invisible characters folds to an empty text.
+            # A text of invisible characters is empty after normalization.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 
