@@ -40,11 +40,11 @@ _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATES = "additional_chat_templates"
 
-# The keys of the chat template, the tokens and their types in a GGUF file.
+# The GGUF keys of the chat template, the token list and the token types.
 _FIELD = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
-# Maps the name of each special token in templates to its name in GGUF keys.
+# Map special-token names in templates to the names in GGUF keys.
 _SPECIAL = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -54,13 +54,13 @@ _SPECIAL = {
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# The token types that llama.cpp matches as a whole (see the special-token cache in ``llama_vocab::impl::load``).
+# The types of token that llama.cpp never splits (see the special-token cache in ``llama_vocab::impl::load``).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
 _CUT = "the file is truncated"
-# The maximum length of a list in a GGUF file. Large vocabularies have about 250,000 tokens and 500,000 merges.
+# The maximum length of a list in a GGUF file; large vocabularies contain about 500,000 merges.
 _MOST_ITEMS = 4_194_304
 _MOST_FIELDS = 65_536
-# Maps gguf's names for native ("I") and swapped ("S") byte order to the struct format of a string's length.
+# The package gguf denotes native byte order by "I" and swapped byte order by "S".
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
@@ -88,7 +88,7 @@ class ChatSource:
         """The tokens that untrusted text must not forge: special tokens, and added tokens that aren't plain words."""
         added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
         found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
-        # A single character cannot be split to neutralise it, and also occurs in ordinary text.
+        # Skip one-character tokens, which can't be broken up and also occur in ordinary text.
         return frozenset(text for text in found.union(self.whole_tokens) if len(text.strip()) > 1)
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
@@ -166,7 +166,6 @@ def read_chat_source(path: str | Path) -> ChatSource:
 
 def _read(path: Path, most: int = MAX_BYTES) -> str:
     try:
-        # Convert newlines as open() does in text mode.
         text = read_regular(path, most).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, ValueError) as error:
@@ -274,7 +273,7 @@ def _check_head(path: Path) -> None:
     """Check the header's counts, because large counts could make the package gguf hang or run out of memory."""
     with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(24)
-    # The version is a small number, so the position of its zero bytes reveals the byte order.
+    # The version number is small, so the position of zero bytes in the version reveals the byte order.
     counts = struct.unpack(">8xQQ" if head[4:6] == b"\0\0" else "<8xQQ", head)
     if max(counts) > _MOST_FIELDS:
         raise ValueError(f"too many fields or tensors: {max(counts):,}; the limit is {_MOST_FIELDS:,}")

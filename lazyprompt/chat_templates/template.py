@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# The message format of a training sample. It includes reasoning, because the rendered text contains reasoning.
+# Training samples include reasoning, because the rendered text also contains reasoning.
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
@@ -333,7 +333,7 @@ class ChatTemplate:
             The tested abilities by name. ``str()`` of the report contains one line for each ability.
         """
         jinja = self.jinja(tools=tools)
-        # The tokenizer encodes an empty text to exactly the ids that it adds to every text.
+        # If the tokenizer encodes an empty text to any ids, it adds those ids to every text.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
         return check_template(jinja, self.controls(jinja), adds_bos=adds)
 
@@ -433,7 +433,7 @@ def _note(chat: Chat, traces: Traces) -> str:
         (message["role"], at) for at, message in enumerate(chat) if any(map(str.strip, texts_in(message["content"])))
     ]
     roles = {role for role, at in said if at in shown}
-    # An assistant message may contain only reasoning, which a template may drop.
+    # Don't report assistant messages, because a template may drop a message that contains only reasoning.
     hidden = dict.fromkeys(str(role) for role, _ in said if role not in {*roles, "assistant"})
     return "; ".join(f"the template renders no message with the role {role!r}" for role in hidden)
 
@@ -441,11 +441,11 @@ def _note(chat: Chat, traces: Traces) -> str:
 def _cut_at_tag(traces: Traces) -> Rendered:
     """Truncate the rendered text at the end of the message that the model continues."""
     places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
-    # A trusted tag is either the appended tag or part of the template's own text.
+    # Ignore untrusted tags, because a message may contain a forged tag.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
         raise TemplateError("no text to continue: the template does not render the end of the last message")
-    # If the template has trimmed the tag, also trim the text before the tag, as in transformers.
+    # If the template has trimmed the tag, also trim the text before the tag, as transformers does.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _FILE = "tokenizer.json"
-# The maximum size of tokenizer.json in bytes. The largest published files have about 35 MB.
+# The maximum size of tokenizer.json in bytes; the largest published files contain about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-# Message keys that occur only in formats other than OpenAI's Chat Completions format.
+# Message keys that OpenAI's Chat Completions format does not use.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
-# Map the roles and the item types of other message formats to OpenAI's roles.
+# Map the roles and item types from other message formats to OpenAI's roles.
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
-# The roles of short messages that measure the text around a message, in an order that every template accepts.
+# The roles of the short test messages, in an order that every template accepts.
 _TURNS = ("user", "assistant", "user")
 _SHORT = "x"
 
@@ -79,7 +79,6 @@ class HuggingFaceTokenCounter:
         loaded, source = load_tokenizer(tokenizer)
         self._backend = backend_of(loaded)
         own = None if chat_template is None else ChatJinja(chat_template, source.special_tokens)
-        # The templates for chats without tools and for chats with tools.
         self._chats = tuple(own or source.template(with_tools=with_tools) for with_tools in (False, True))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -135,7 +134,7 @@ class HuggingFaceTokenCounter:
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)
-        # ``frame`` is the number of tokens that the template adds to each turn; ``before`` precedes all turns.
+        # ``frame`` counts the tokens that the template adds to each turn; ``before`` counts tokens before all turns.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
@@ -238,7 +237,7 @@ def _adapt_message(message: Form, chat: ChatJinja) -> dict[str, Any]:
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Drop the field in which Ollama's message format stores images.
+    # Ollama's message format stores images in a field named ``images``.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
         # ``function_call`` is the deprecated format for tool calls.

@@ -50,7 +50,7 @@ _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (int, float, type(None), range)
 
 _Text = TypeVar("_Text", bound=str)
-# The length of a run of characters with the same origin, and that origin.
+# A number of consecutive characters with one origin, and their origin.
 Run: TypeAlias = "tuple[int, TextOrigin]"
 
 
@@ -148,7 +148,7 @@ class Traced(str):
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
-        # Without a separator, only the first piece can contain white space.
+        # If ``sep`` is None, only the first piece can contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))
         begin = len(first) - len(pieces[0])
@@ -291,7 +291,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
     first = outside[0]
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
-    # Plain texts in dumped JSON are keys, which are not control sequences.
+    # Skip plain texts in dumped JSON, because only keys are plain, and keys are not control sequences.
     plain = () if json else (one for one in _texts_in(given) if not isinstance(one, Traced))
     own = any(map(_PUNCTUATION.search, plain)) or any(
         each.trusted for one in found for length, each in one.runs if length
@@ -383,7 +383,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # Trusted and untrusted parts alternate, so add an empty part between two parts of the same kind.
+            # Trusted and untrusted parts must alternate, so insert an empty part between two parts of one kind.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
-# A character that occurs in no template output.
+# A character that never occurs in template output.
 _NONE = "\0"
 _WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}
@@ -152,7 +152,7 @@ def _find_turn(
                 yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):
-        # The turn is empty, but the template may write an end marker for it.
+        # The turn is empty, but the template may still write the turn's end marker.
         begin = stop = len(prompt.text)
         tails = [one.text_after(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
     else:
@@ -161,7 +161,7 @@ def _find_turn(
     ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
-        # Use the token after the response, because some templates end the last turn of a chat differently.
+        # Use the token after the response, because some templates omit or change the end token of the last turn.
         ending = token[0]
     yield begin, stop + len(ending.rstrip())
 

@@ -31,24 +31,23 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.safety.find import Controls
 
-    # The messages and the variables that a template receives, whose texts are traced.
+    # The traced messages and variables that a template receives.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
-# The fields of a message that contain untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
 # Matches an unclosed reasoning tag, which is allowed only in a message that the model continues.
 _OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
 _UNKNOWN = TextOrigin("unknown")
 _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
-# Matches prose that no filter can turn into a control sequence.
+# Matches plain prose, which no filter can turn into a control sequence.
 _PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
-# Pairs of characters whose escapes in HTML, JSON and URLs have the same length.
+# In each pair, the escapes of the two characters in HTML, JSON and URLs have equal lengths.
 _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
 
 
 _KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Maps characters one to one, so that distinct texts remain distinct. White space is not exchanged.
+# Exchange characters one to one, so that distinct texts remain distinct.
 _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 

@@ -83,7 +83,7 @@ class ChatTemplateWriter:
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
-        # The system text may be a separate message before the history, or a part of the first message.
+        # Skip the system text, which may be a separate message before the history.
         first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
@@ -99,7 +99,7 @@ class ChatTemplateWriter:
         controls = template.controls(jinja)
         chat, tools, texts = build_chat(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        # Always trace origins if a control sequence could begin in the developer's text and end in a value.
+        # Trace origins if a control sequence could begin in the prompt's literal text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
