@@ -14,7 +14,7 @@ from lazyprompt.rendering import family_tools
 from lazyprompt.rendering.family_names import bare, known
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
-# Values for the fields of ``Markers``, keyed by field name.
+# Map fields of ``Markers`` to values.
 MarkerFields: TypeAlias = Mapping[str, Any]
 
 __all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
@@ -58,8 +58,8 @@ _LLAMA_3 = _turns(
     stop=("<|eot_id|>",),
     trim=("system", "user", "assistant"),
 )
-# 26 Jul 2024 is the default date in Llama's templates. The templates of 3.1 and 3.3 always write this date.
-# The template of 3.2 writes this date only if the engine provides no clock.
+# Llama's 3.1 and 3.3 templates always write the date 26 Jul 2024.
+# Llama's 3.2 template writes the date 26 Jul 2024 only if the engine does not pass ``strftime_now``.
 _LLAMA_3_1 = _with(
     _LLAMA_3,
     preamble="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
@@ -67,7 +67,7 @@ _LLAMA_3_1 = _with(
     stop=("<|eot_id|>", "<|eom_id|>"),
 )
 
-# Gemma has no system role. The system text is placed before the first user text, as in Gemma 3's template.
+# Gemma has no system role, so the system text precedes the first user text, as in Gemma 3's template.
 _GEMMA = _turns(
     "<start_of_turn>{role}\n{text}<end_of_turn>\n",
     ("", "user", "model"),
@@ -96,7 +96,7 @@ _DEEPSEEK = {
     "soa": "<｜Assistant｜>",
     "eoa": "<｜end▁of▁sentence｜>",
 }
-# R1's model card advises against system prompts, so the default system text is empty.
+# The default system text is empty, because DeepSeek R1's model card advises against system prompts.
 _DEEPSEEK_R1 = _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3, generation="<｜Assistant｜><think>\n", system="")
 
 _GLM_4 = _turns(
@@ -109,7 +109,7 @@ _GLM_4 = _turns(
 )
 _GLM_4_5 = _with(
     _GLM_4,
-    # The template removes the reasoning from earlier turns, but writes empty reasoning tags in its place.
+    # The template replaces the reasoning in earlier turns with empty reasoning tags.
     soa="<|assistant|>\n<think></think>\n",
     soe="<|observation|>\n<tool_response>\n",
     eoe="\n</tool_response>",
@@ -148,10 +148,9 @@ _EXAONE = _turns(
     stop=("[|endofturn|]",),
 )
 
-# docs/reference/families.md lists the published chat templates that the tests compare each family with.
+# The tests compare each family with the published chat templates listed in docs/reference/families.md.
 FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "chatml": _CHATML,  # copied from the template of OpenHermes 2.5
-    # Qwen
     "qwen1.5": _with(_CHATML, system="You are a helpful assistant"),
     "qwen2": _with(_CHATML, system="You are a helpful assistant."),
     "qwen2.5": _with(_QWEN, system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
@@ -166,8 +165,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "qwen3.5": _QWEN_3_5,
     "qwen3.5-nothink": _with(_QWEN_3_5, generation=_DOES_NOT_THINK),
     "qwen3.6": _with(_QWEN_3_5, **family_tools.QWEN_3_6),
-    # Meta, and models based on Llama
-    # Llama 2's template adds system text before stripping the first turn, so the user text keeps leading white space.
+    # Llama 2's template adds system text before stripping the turn, so leading white space in the user text remains.
     "llama-2": _turns(
         "<s>[INST] {text} [/INST]",
         sos="<<SYS>>\n",
@@ -210,11 +208,11 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "system": "A chat between a curious user and an artificial intelligence assistant. "
         "The assistant gives helpful, detailed, and polite answers to the user's questions.",
     },
-    # Mistral's families are named after the tokenizer versions that the package mistral-common assigns to models.
-    # The default system texts of v7-tekken templates are omitted, because most of them contain the current date.
+    # Mistral's family names contain the tokenizer versions that the package mistral-common assigns to models.
+    # Most v7-tekken templates write the current date in the default system text, so this text is omitted.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
     "mistral-v3": _with(_MISTRAL, **family_tools.MISTRAL_V3, trim=("assistant",)),
-    "mistral-nemo": _with(_MISTRAL, **family_tools.MISTRAL_NEMO, soh="[INST]", soa=""),  # v3-tekken
+    "mistral-nemo": _with(_MISTRAL, **family_tools.MISTRAL_NEMO, soh="[INST]", soa=""),
     "mistral-v7": _with(_MISTRAL, sos="[SYSTEM_PROMPT] ", eos="[/SYSTEM_PROMPT]", system_place="turn"),
     "mistral-v7-tekken": _with(
         _MISTRAL,
@@ -226,26 +224,23 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         tool_form=family_tools.MISTRAL_V7_TEKKEN,
     ),
     "zephyr": _turns("<|{role}|>\n{text}</s>\n"),
-    # Google and Microsoft
     "gemma": _GEMMA,
     "gemma-2": _GEMMA,
     "gemma-3": _GEMMA,
     "gemma-4": _GEMMA_4,
-    "gemma-4-31b": _with(_GEMMA_4, generation="<|turn>model\n<|channel>thought\n<channel|>"),  # with thinking off
+    "gemma-4-31b": _with(_GEMMA_4, generation="<|turn>model\n<|channel>thought\n<channel|>"),  # thinking is off
     "phi-3": _PHI_3,
     "phi-3.5": _PHI_3,
     "phi-4": _turns("<|im_start|>{role}<|im_sep|>{text}<|im_end|>", stop=("<|im_end|>",)),
     "phi-4-mini": _turns("<|{role}|>{text}<|end|>", **family_tools.PHI_4_MINI, stop=("<|end|>",)),
-    # DeepSeek
     "deepseek-v2": _with(_DEEPSEEK, eos="\n\n", soh="User: ", eoh="\n\n", soa="Assistant: ", generation="Assistant:"),
     "deepseek-v2-0628": _with(_DEEPSEEK, eos="\n\n"),
     "deepseek-v3": _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3),
     "deepseek-v3.1": _with(
         _DEEPSEEK, **family_tools.DEEPSEEK_V3_1, soa="<｜Assistant｜></think>"
-    ),  # thinking is off, as it is by default in the template
+    ),  # the template's default is to turn thinking off
     "deepseek-r1": _with(_DEEPSEEK_R1, result_join="<｜tool▁output▁end｜><｜tool▁output▁begin｜>"),
     "deepseek-r1-distill": _DEEPSEEK_R1,
-    # InternLM, Zhipu, Baichuan, 01.AI, Moonshot, ByteDance, MiniMax
     "internlm2": _with(_CHATML, bos="<s>"),
     "internlm3": _with(_CHATML, bos="<s>"),
     "chatglm3": _turns(
@@ -276,7 +271,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "yi": _CHATML,
     "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text without markers
     "kimi-k2": _KIMI_K2,
-    # The template removes the reasoning from earlier turns, but writes empty reasoning tags in its place.
+    # The template replaces the reasoning in earlier turns with empty reasoning tags.
     "kimi-k2-thinking": _with(
         _KIMI_K2,
         soa="<|im_assistant|>assistant<|im_middle|><think></think>",
@@ -302,7 +297,6 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         stop=("[e~[",),
         **family_tools.MINIMAX_M2,
     ),
-    # Cohere, IBM, Hugging Face, Liquid, Nvidia, Ai2, LG
     "command-r": _turns(
         "<|START_OF_TURN_TOKEN|><|{role}_TOKEN|>{text}<|END_OF_TURN_TOKEN|>",
         ("SYSTEM", "USER", "CHATBOT"),
@@ -311,7 +305,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         trim=("user", "assistant"),
         tool_form=family_tools.TOOL_USE,
     ),
-    # The templates' default system text (since version 3.1) is omitted, because it contains the current date.
+    # Since version 3.1, the templates write the current date in the default system text, so this text is omitted.
     "granite-3": _with(_GRANITE, tool_form=family_tools.GRANITE_3),
     "granite-4": _with(
         _GRANITE_4, system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
@@ -335,7 +329,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "olmo-2": _turns("<|{role}|>\n{text}\n", bos="<|endoftext|>", eoa="<|endoftext|>\n"),
     "exaone-3.5": _EXAONE,
     "exaone-deep": _with(_EXAONE, generation="[|assistant|]<thought>\n"),
-    "exaone-4": _turns(  # thinking is off, as it is by default in the template
+    "exaone-4": _turns(  # the template's default is to turn thinking off
         "[|{role}|]\n{text}[|endofturn|]\n",
         soa="[|assistant|]\n<think>\n\n</think>\n\n",
         stop=("[|endofturn|]",),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
 
-# The separator between the prompter's system text and the history's system messages, as in DeepSeek's template.
+# The separator between system texts, as in DeepSeek's template.
 _BETWEEN = "\n\n"
 
 
@@ -33,7 +33,7 @@ class FamilyLayout:
         self._markers = markers
         self._constant_system: Run | None = None
         self._system_text: str | None = None
-        # Llama's templates strip the first user text if the tools precede it.
+        # Llama's templates strip the first user text if the tools precede the text.
         in_first = markers.tool_form.place == "first_user" and "user" not in markers.trim
         self._with_tools = markers.evolve(trim=(*markers.trim, "user")) if in_first else markers
         self._generation = markers.soa if markers.generation is None else markers.generation
@@ -45,7 +45,7 @@ class FamilyLayout:
     def lay(self, prompt: Prompt) -> PartList:
         """Render a prompt's fields in the order of the family's chat template."""
         markers, leading = self._markers, self._leading(prompt)
-        # The precomputed system turn can't be used if system messages of the history become part of the system turn.
+        # The precomputed system turn lacks system messages from the history, so render the turn again.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))
@@ -97,7 +97,6 @@ class FamilyLayout:
         put_history(messages, markers, out, first)
         if tools is not None:
             out.add(*tools)
-        # If there is no user turn, the system text becomes one.
         if asked is not None:
             asked = _join_runs(system, asked)
         elif any(system[0][2:-2]):
@@ -175,7 +174,7 @@ class FamilyLayout:
         if has_text or form.default_system:
             description = markers.tools if has_text else form.default_system + markers.tools
         else:
-            # No text precedes the tools block, so drop its leading line breaks.
+            # No text precedes the tools block, so drop the block's leading line breaks.
             description = markers.tools.lstrip("\n")
         return _join_runs(text, tool_parts(prompt.tools, markers, description))
 
@@ -233,7 +232,7 @@ def _put_into_first_turn(
     begun = 0 if own_turn else 1
     put_history(messages[:begun], markers, turns, first)
     put_history(messages[begun:], others or markers, turns, first + begun)
-    # A part list begins with two empty parts, so the third part is the start marker of the first turn.
+    # The first two parts are empty, so the third part is the start marker of the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])
     out.add(*system)

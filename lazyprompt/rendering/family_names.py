@@ -6,17 +6,16 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Each pattern must match at the start of a model's name.
-# A model with a family's name elsewhere in its name, such as "OpenHermes-2.5-Mistral", may use another template.
+# Match only the start of a model name, because "OpenHermes-2.5-Mistral" does not use Mistral's template.
 # No letter, digit or version number may follow a match, so "llama-3" matches neither "llama-3b" nor "llama-3.1".
-# The longest match wins. If two matches have the same length, the first pattern wins.
+# The longest match wins; if two matches have equal lengths, the first pattern wins.
 NAMES = (
     (r"qwen-?1[.-]5", "qwen1.5"),
     (r"qwen-?2(?:[.-]5)?-?vl", "qwen2.5-vl"),
     (r"qwen-?2[.-]5-math", "qwen2.5-math"),
     (r"qwen-?2[.-]5(?!-omni)", "qwen2.5"),
     (r"qwen-?2(?!-audio)", "qwen2"),
-    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # small models have thinking off by default
+    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # thinking is off by default in small models
     (r"qwen-?3[.-]5", "qwen3.5"),
     (r"qwen-?3[.-]6", "qwen3.6"),
     (r"qwen-?3-coder(?!-next)", "qwen3-coder"),
@@ -48,7 +47,7 @@ NAMES = (
     (r"phi-?4-mini", "phi-4-mini"),
     (r"phi-?4(?!-multimodal)", "phi-4"),
     (r"deepseek-r1-distill", "deepseek-r1-distill"),
-    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # the model R1-0528 generates the opening <think> itself
+    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # R1-0528 generates the opening <think> tag
     (r"deepseek-r1(?!-zero)", "deepseek-r1"),
     (r"deepseek-v3[.-]1", "deepseek-v3.1"),
     (r"deepseek-v2-chat-0628", "deepseek-v2-0628"),
@@ -90,7 +89,7 @@ _EFFORT = "its system turn begins with the reasoning effort, followed by a separ
 _PREAMBLE = "its system turn begins with a fixed text, followed by a heading if there is system text"
 _QUIET = "it writes a fixed system text, and drops or joins all other system texts"
 
-# Models whose chat templates markers can't express. Each name maps to a name pattern and the reason.
+# Map each model whose chat template markers can't express to a name pattern and the reason.
 BEYOND = {
     "gpt-oss": (r"gpt-?oss", "its system turn contains the current date, and its responses are split into channels"),
     "SmolLM3": (r"smollm-?3", "its system turn contains the current date"),
@@ -105,7 +104,7 @@ BEYOND = {
     "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "its prompt begins with one space for each system text"),
 }
 
-# Matches an optional publisher at the start of a file name, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
+# Matches a publisher's name at the start of a file name, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
 PUBLISHER = (
     r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
     r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"
@@ -135,7 +134,7 @@ def known(name: str) -> Known | None:
     Returns:
         The family, or the reason why markers can't express the model's template; None if the name is unknown.
     """
-    # The name may also be a path or a folder in Hugging Face's cache, such as models--Qwen--Qwen2.5-7B-Instruct.
+    # The name may be a path or a Hugging Face cache folder such as models--Qwen--Qwen2.5-7B-Instruct.
     model = bare(name)
     fitting = [(match.end(), found) for pattern, found in _patterns() if (match := pattern.match(model))]
     return max(fitting, key=lambda fit: fit[0])[1] if fitting else None

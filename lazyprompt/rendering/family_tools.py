@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _JSON_CALL = '{"name": "{name}", "arguments": {arguments}}'
 
-# Hermes' format for tool calls, which Qwen and other families also use.
+# The Hermes tool-call format, which Qwen and other families also use.
 _HERMES_CALLS: Final[Mapping[str, Any]] = {
     "tool_start": '<tool_call>\n{"name": "',
     "tool_args": '", "arguments": ',
@@ -87,8 +87,8 @@ QWEN_3_6: Final[Mapping[str, Any]] = {
     "tool_form": replace(QWEN_3_5["tool_form"], argument_format="json"),
 }
 
-# Llama's templates drop the text of a message with a tool call, and refuse a second call in the message.
-# These markers keep the text, and write each call on a separate line.
+# Llama's templates drop the text of a message with a tool call, and reject messages with two calls.
+# Unlike Llama's templates, lazyprompt keeps the text, and writes each call on a separate line.
 LLAMA: Final[Mapping[str, Any]] = {
     "tools": (
         "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
@@ -116,9 +116,9 @@ LLAMA_4: Final[Mapping[str, Any]] = {
     ),
 }
 
-# Mistral's templates drop the text of a message with tool calls, and require call ids of nine letters and digits.
-# Mistral's templates also write tool descriptions without JSON escapes, which can produce invalid JSON.
-# These markers keep the text, accept any call id, and write valid JSON.
+# Mistral's templates drop the text of a message with tool calls, and require nine-character call ids.
+# Mistral's templates also don't escape tool descriptions, so the tool list may be invalid JSON.
+# Unlike Mistral's templates, lazyprompt keeps the text, accepts any call id, and writes valid JSON.
 MISTRAL_V3: Final[Mapping[str, Any]] = {
     "tools": "[AVAILABLE_TOOLS] {tools}[/AVAILABLE_TOOLS]",
     "soe": '[TOOL_RESULTS] {"content": ',
@@ -188,7 +188,7 @@ KIMI_K2: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The instructions for Seed-OSS, including the Chinese text, are copied from its chat template.
+# The instructions, including the Chinese text, are copied from Seed-OSS's chat template.
 SEED_OSS: Final[Mapping[str, Any]] = {
     "tools": (
         "{tools}\n工具调用请遵循如下格式:\n<seed:tool_call>\n<function=example_function_name>\n"
@@ -322,7 +322,7 @@ PHI_4_MINI: Final[Mapping[str, Any]] = {
     ),
 }
 
-# For families whose tool formats can't be expressed with a single set of markers. The note states the reason.
+# The tool formats of these families can't be expressed with markers, for the reason in the note.
 GEMMA_4: Final = ToolForm(note="it writes tool results in the same turn as the calls, before the turn's text")
 GLM_4: Final = ToolForm(note="it writes each call as a separate turn, and describes the tools in Chinese")
 GRANITE_3: Final = ToolForm(note="its versions 3.0 to 3.3 use three different tool formats")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.tool_form import ToolFormat
 
 
-# A run of text: the list of its parts, and the list of their slots.
+# A list of text parts, and the list of their slots.
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
-class Said(str):  # don't rename this class; pickled segments contain its name
+class Said(str):  # don't rename this class, because pickled segments contain the class name
     """The slot of a part in an assistant turn.
 
     An instance compares equal to the plain slot name, so only the code for training samples depends on this class.

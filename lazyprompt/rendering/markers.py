@@ -162,10 +162,10 @@ class Markers:
     @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn in this family's format."""
-        # Skip the tokens in the generation prompt, because they may open reasoning instead of a turn.
+        # Skip tokens in the generation prompt, because some tokens open reasoning instead of a turn.
         opening = self.generation or ""
         openings = () if tokens_of(opening) else (opening,)
-        # Turn markers may contain empty reasoning tags, which don't open or close a turn.
+        # Exclude reasoning tags, which don't open or close a turn.
         return tokens_in(*_turn_markers(self), *openings, *self.stop) - _THOUGHT
 
     @property
@@ -173,8 +173,8 @@ class Markers:
         """The texts in turn markers, tool formats and generation prompts that this family reads as structure."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
-        # The tool description also contains prose, where a placeholder such as <function-name> is not a token.
-        # Include a plain tag such as <tools> only if the description also contains its closing tag.
+        # A tool description can contain placeholders such as <function-name>, which are not tokens.
+        # A plain tag such as <tools> counts as a token only if the description also contains its closing tag.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
@@ -254,7 +254,7 @@ def _of_model(name: str) -> Markers:
                 "itself with ChatTemplate.load(...), from the model's tokenizer directory or its GGUF file"
             )
         return _family(found.family)
-    # A model name is much longer than a family name, so compare its beginning first.
+    # Model names are much longer than family names, so compare the beginning of the model name first.
     model = bare(name)
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
@@ -281,12 +281,12 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# The default fields for all families. The tools block begins on a new line, because it follows the system text.
+# The default fields for all families; line breaks separate the tools block from the system text.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
 # The default markers, which ChatPrompter uses if no model is set.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
-# Hermes' format, which most open models were trained on. It applies if the markers define no calls or results.
+# If the markers define no tool calls or results, use the Hermes format, which most open models support.
 _HERMES_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

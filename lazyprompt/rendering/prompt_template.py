@@ -142,7 +142,7 @@ class TextWriter(Protocol):
         ...
 
 
-# A model trained on Alpaca's layout reads all of these headers as structure, even if a template contains only one.
+# Models trained on Alpaca's layout treat each of Alpaca's headers as structure.
 # Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
 _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 
@@ -201,7 +201,7 @@ class PromptWriter:
         self._looks = safety.looks
         if self._looks:
             check_breakable(markers)
-        # ``_own_layout`` is for prompts whose tools are ``_tools``, which most prompts share.
+        # ``_own_layout`` is a precomputed layout for prompts that use the tool set ``_tools``.
         self._own_layout = self._layout
         self._tools: ToolSet | None = None
         texts = {*self._layout.literals, *literals, markers.tools}
@@ -210,7 +210,7 @@ class PromptWriter:
             headers |= _ALPACA
         sequences = template.structure.sequences
         self._controls = controls_of(markers, headers, sequences)
-        # A label may contain reasoning and tool calls, but may not end its turn or open another turn.
+        # A label may contain reasoning and tool calls, but must not contain turn markers.
         self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
     def keep(self, prompt: Prompt, constant: frozenset[str]) -> PromptWriter:
@@ -275,7 +275,7 @@ class PromptWriter:
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
-        # Repeat the flags, because a template may contain the history more than once.
+        # Repeat the flags for a template that contains the history more than once.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)
@@ -295,7 +295,7 @@ class PromptWriter:
         write neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
-            # The model may learn neutralised JSON, because it still represents the same value.
+            # The model may learn neutralised JSON, because neutralising JSON does not change the decoded value.
             if before == after or isinstance(before, JsonText):
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:

@@ -41,12 +41,12 @@ def _assistants(slot: str) -> _Slots:
     return _Slots((Said(slot), between), (between, between), (between, End(MARKERS)))
 
 
-# The tags around reasoning and tool calls in many families.
+# Many families write reasoning and tool calls inside these tags.
 _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
-# The slots for a plain message, which consists of an empty part, the start marker, the text and the end marker.
+# A plain message consists of an empty part, the start marker, the text and the end marker.
 _PLAIN = (MARKERS, MARKERS, "history", MARKERS)
 _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
@@ -58,7 +58,7 @@ def put_messages(
     """Add each message as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
-    # Templates strip later system texts like user texts; only the first system text follows ``"system" in trim``.
+    # Templates strip system texts in the history like user texts, so check for "user" in ``trim``.
     system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
         "system": system,
@@ -148,7 +148,7 @@ def _put_blocks(
     out.extend(*message_run(text, slots.text))
     runs = [call_parts(call, form, markers.call_pattern, ids.add(call)) for call in calls]
     first, *parts = join_parts(runs, form.call_join)
-    # The last part is trusted, so append the fixed text to it.
+    # Append the fixed text to the last part, which is trusted.
     out.parts[-1] += (form.text_end if text else "") + between + first
     parts[-1] += after
     out.extend(parts, slots.text * (len(parts) // 2))
@@ -272,11 +272,11 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
             slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
             for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
-                # Splitting yields alternating text and tags, which become untrusted and trusted parts.
+                # Split the part into untrusted text and trusted tags, which alternate.
                 pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
-            # A single part may contain the end of this turn and the beginning of the next turn.
+            # Split this part, because it may contain the end of one turn and the beginning of the next turn.
             parts += (behind[:end], "", behind[end:])
             slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
@@ -303,7 +303,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
         trained = isinstance(slot, Said)
         is_text = slot == "history" or isinstance(slot, OfMessage)
         if is_text:
-            # A trained turn consists of any number of parts, and ends before the first part that is not trained.
+            # A trained turn ends before the first part that is not trained.
             if not (in_turn if trained else left):
                 current, left = next(texts)
             left, in_turn = 0 if trained else left - 1, trained
@@ -320,7 +320,7 @@ def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, in
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # The dict of a message with calls precedes the dicts of its tool results; any other dict follows them.
+        # A dict with tool calls precedes the dicts of the tool results; a dict without tool calls follows the results.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
