@@ -244,7 +244,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A call id may occur again after the response, so find the end of the response from the text of the trial.
+        # A call id may occur again after the response, so use the trial's ending to find the end of the response.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -299,7 +299,6 @@ def _select_added_ids(
     # A turn usually ends with a control token in the shared text, so try the shared control tokens, last one first.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
-    # Map each possible end of the turn to the shared text between that end and the preceding control token.
     before = {
         at: text[max(shared, *(starts[other] for other in starts if other < at), 0) : starts[at]] for at in places
     }

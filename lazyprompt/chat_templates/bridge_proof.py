@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A tool call's id and function name.
 Call: TypeAlias = tuple[str, str]
-# The role of each new message, and whether its content is a list. Runs of equal entries are shortened to two.
+# The role of each new message, and whether the message content is a list.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
 # Each letter denotes a kind of response: "a" is text, and "c" is a tool call.
@@ -38,7 +38,7 @@ _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dD
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
 _SAID, _THOUGHT, _CALLED = "responsum dictum", "cogitatum dictum", "look_around"
 _IN_HISTORY = re.compile(r"(?:quaestio|exitus|prius) \d+(?: \d+)?")
-# Render the sample chats at two different times to detect whether a template writes the date.
+# Rendering the sample chats at two different times reveals whether a template writes the date.
 _TIMES = datetime(2024, 1, 2, 3, 4), datetime(2031, 11, 12, 13, 14)  # noqa: DTZ001 - the local time, as in templates
 # Characters that can close a JSON value.
 _CLOSERS = "\"'}])"
@@ -346,7 +346,6 @@ class Proof(NamedTuple):
             raise UnprovenError("the completion ends before its reasoning is closed")
         near = [trial for trial in self.trials if trial.prompt == prompt]
         if earlier is Thought.EMPTY and all(trial.earlier is not earlier for trial in near):
-            # This template never adds empty reasoning, so the blank reasoning came from an earlier message.
             earlier = Thought.WHOLE
         near = [trial for trial in near if trial.earlier <= earlier]
         alike = [trial for trial in near if trial.thought == thought]
@@ -453,7 +452,7 @@ def call_opening(setting: Setting) -> re.Pattern[str] | None:
         return None
     answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in rendered]
     says, calls = (behind_thoughts(without_space(answer)) for answer in answers)
-    # Match the text before the function name. If ordinary text also matches, extend the pattern to the next name.
+    # Match the text before the function name. If plain responses also match, use a longer pattern.
     pieces = [*map(re.escape, calls.split(_CALLED))]
     patterns = (".+?".join(pieces[:most]) for most in range(1, len(pieces)))
     return next((re.compile(pattern) for pattern in patterns if not re.match(pattern, says)), None)

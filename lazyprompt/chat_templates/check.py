@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.safety.find import Controls
 
 
-# A test's result, or None if the test does not apply to the template, and an explanation of the result.
+# The result (None if the test does not apply to the template), and an explanation of the result.
 _Answer: TypeAlias = tuple[bool | None, str]
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")

@@ -140,11 +140,11 @@ class ChatEnvironment(BoundedEnvironment):
 _BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # Filters that call string methods, which :class:`Traced` overrides to keep origins.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
-# Filters that return one of their arguments with its origins.
+# Filters that return one of their arguments unchanged.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
-# A value of unknown origin, because bytes have no traced origins.
+# A bytes object represents a value of unknown origin.
 _UNKNOWN = (b"",)
 
 
@@ -195,7 +195,7 @@ class TracingEnvironment(ChatEnvironment):
         if name in ("format", "format_map"):
             given = (*given, *_mark_unknown(subject))
         made = super().call(context, function, *args, **kwargs)
-        # ``loop.cycle`` returns one of its arguments unchanged, so the result already has its origins.
+        # ``loop.cycle`` returns an argument unchanged, so the result already has origins.
         return made if name == "cycle" else _keep_origins(made, given)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-# The possible names of a message's reasoning field.
+# The field names that message formats use for reasoning.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -425,7 +425,6 @@ def _line_of(error: BaseException, template: jinja2.Template) -> str:
     line = 0
     trace = error.__traceback__
     while trace:
-        # Jinja stores the template of a stack frame in this global variable.
         if trace.tb_frame.f_globals.get("__jinja_template__") is template:
             line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next

@@ -20,11 +20,11 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Matches the beginning of a reserved token like <|name|>, or its reversed end, without the first character.
+# Matches the beginning of a reserved token like <|name|> without the first character.
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
 # Matches text in the middle of a reserved token like <|name|>.
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
-# An example of each kind of reserved token. All digits are 0, because plain() replaces each digit with 0.
+# An example of each kind of reserved token. Only the digit 0 is needed, because plain() replaces all digits with 0.
 _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in NUMBERED for digits in range(1, 6)))
 # The separator between texts that are searched together; no control sequence contains a line break.
 JOINT = "\n"

@@ -54,7 +54,7 @@ _SPECIAL = {
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# The types of token that llama.cpp never splits (see the special-token cache in ``llama_vocab::impl::load``).
+# The token types that llama.cpp never splits (see the special-token cache in ``llama_vocab::impl::load``).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
 _CUT = "the file is truncated"
 # The maximum length of a list in a GGUF file; large vocabularies contain about 500,000 merges.

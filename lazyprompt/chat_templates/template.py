@@ -333,7 +333,7 @@ class ChatTemplate:
             The tested abilities by name. ``str()`` of the report contains one line for each ability.
         """
         jinja = self.jinja(tools=tools)
-        # If the tokenizer encodes an empty text to any ids, it adds those ids to every text.
+        # The ids of an empty text are those that the tokenizer adds to every text.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
         return check_template(jinja, self.controls(jinja), adds_bos=adds)
 

@@ -32,7 +32,7 @@ _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 # Message keys that OpenAI's Chat Completions format does not use.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
-# Map the roles and item types from other message formats to OpenAI's roles.
+# Map the roles in other message formats to OpenAI's roles.
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
 # The roles of the short test messages, in an order that every template accepts.

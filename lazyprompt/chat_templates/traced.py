@@ -50,7 +50,7 @@ _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (int, float, type(None), range)
 
 _Text = TypeVar("_Text", bound=str)
-# A number of consecutive characters with one origin, and their origin.
+# The length and the origin of a run of characters.
 Run: TypeAlias = "tuple[int, TextOrigin]"
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
-# A character that never occurs in template output.
 _NONE = "\0"
 _WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.safety.find import Controls
 
-    # The traced messages and variables that a template receives.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
@@ -42,7 +41,7 @@ _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
 # Matches plain prose, which no filter can turn into a control sequence.
 _PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
-# In each pair, the escapes of the two characters in HTML, JSON and URLs have equal lengths.
+# Pairs of characters whose HTML, JSON and URL escapes have equal lengths.
 _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
 
 

@@ -83,7 +83,6 @@ class ChatTemplateWriter:
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
-        # Skip the system text, which may be a separate message before the history.
         first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
