@@ -14,7 +14,6 @@ from lazyprompt.rendering import family_tools
 from lazyprompt.rendering.family_names import bare, known
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
-# Map fields of ``Markers`` to values.
 MarkerFields: TypeAlias = Mapping[str, Any]
 
 __all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
@@ -58,8 +57,8 @@ _LLAMA_3 = _turns(
     stop=("<|eot_id|>",),
     trim=("system", "user", "assistant"),
 )
-# Llama's 3.1 and 3.3 templates always write the date 26 Jul 2024.
-# Llama's 3.2 template writes the date 26 Jul 2024 only if the engine does not pass ``strftime_now``.
+# The templates of Llama 3.1 and 3.3 always write the date 26 Jul 2024.
+# The template of Llama 3.2 writes the date 26 Jul 2024 only if the engine does not pass ``strftime_now``.
 _LLAMA_3_1 = _with(
     _LLAMA_3,
     preamble="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
@@ -209,7 +208,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "The assistant gives helpful, detailed, and polite answers to the user's questions.",
     },
     # Mistral's family names contain the tokenizer versions that the package mistral-common assigns to models.
-    # Most v7-tekken templates write the current date in the default system text, so this text is omitted.
+    # The default system text of v7-tekken templates is omitted, because the text usually contains the current date.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
     "mistral-v3": _with(_MISTRAL, **family_tools.MISTRAL_V3, trim=("assistant",)),
     "mistral-nemo": _with(_MISTRAL, **family_tools.MISTRAL_NEMO, soh="[INST]", soa=""),
@@ -238,7 +237,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "deepseek-v3": _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3),
     "deepseek-v3.1": _with(
         _DEEPSEEK, **family_tools.DEEPSEEK_V3_1, soa="<｜Assistant｜></think>"
-    ),  # the template's default is to turn thinking off
+    ),  # thinking is off by default
     "deepseek-r1": _with(_DEEPSEEK_R1, result_join="<｜tool▁output▁end｜><｜tool▁output▁begin｜>"),
     "deepseek-r1-distill": _DEEPSEEK_R1,
     "internlm2": _with(_CHATML, bos="<s>"),
@@ -305,7 +304,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         trim=("user", "assistant"),
         tool_form=family_tools.TOOL_USE,
     ),
-    # Since version 3.1, the templates write the current date in the default system text, so this text is omitted.
+    # The default system text of Granite's templates is omitted, because the text contains the current date.
     "granite-3": _with(_GRANITE, tool_form=family_tools.GRANITE_3),
     "granite-4": _with(
         _GRANITE_4, system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
@@ -329,7 +328,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "olmo-2": _turns("<|{role}|>\n{text}\n", bos="<|endoftext|>", eoa="<|endoftext|>\n"),
     "exaone-3.5": _EXAONE,
     "exaone-deep": _with(_EXAONE, generation="[|assistant|]<thought>\n"),
-    "exaone-4": _turns(  # the template's default is to turn thinking off
+    "exaone-4": _turns(  # thinking is off by default
         "[|{role}|]\n{text}[|endofturn|]\n",
         soa="[|assistant|]\n<think>\n\n</think>\n\n",
         stop=("[|endofturn|]",),

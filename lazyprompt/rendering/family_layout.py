@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
 
-# The separator between system texts, as in DeepSeek's template.
 _BETWEEN = "\n\n"
 
 
@@ -45,7 +44,6 @@ class FamilyLayout:
     def lay(self, prompt: Prompt) -> PartList:
         """Render a prompt's fields in the order of the family's chat template."""
         markers, leading = self._markers, self._leading(prompt)
-        # The precomputed system turn lacks system messages from the history, so render the turn again.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Match only the start of a model name, because "OpenHermes-2.5-Mistral" does not use Mistral's template.
+# Match only the start of a model name: "OpenHermes-2.5-Mistral" does not use Mistral's template.
 # No letter, digit or version number may follow a match, so "llama-3" matches neither "llama-3b" nor "llama-3.1".
 # The longest match wins; if two matches have equal lengths, the first pattern wins.
 NAMES = (

@@ -322,7 +322,7 @@ PHI_4_MINI: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The tool formats of these families can't be expressed with markers, for the reason in the note.
+# Markers can't express the tool formats of these families; each note explains the reason.
 GEMMA_4: Final = ToolForm(note="it writes tool results in the same turn as the calls, before the turn's text")
 GLM_4: Final = ToolForm(note="it writes each call as a separate turn, and describes the tools in Chinese")
 GRANITE_3: Final = ToolForm(note="its versions 3.0 to 3.3 use three different tool formats")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.tool_form import ToolFormat
 
 
-# A list of text parts, and the list of their slots.
+# A sequence of text parts, and the slot of each part.
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 

@@ -275,7 +275,7 @@ class PromptWriter:
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
-        # Repeat the flags for a template that contains the history more than once.
+        # A template may contain the history more than once, so repeat the flags.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)

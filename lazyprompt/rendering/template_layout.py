@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-# An optional function that renders a field, and the parts and slots of the fixed text after the field.
 _Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -49,14 +48,13 @@ class TemplateLayout:
     """
 
     __slots__ = ("_head", "_markers", "_plan", "_sections", "_unplaced", "literals")
-    # The prompt contains the whole assistant marker, so the model does not generate any of the marker.
     opening: str = ""
 
     def __init__(self, sections: tuple[_FieldRun, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
-        # For each section, the conditions and the steps; an optional section is rendered only if a condition is true.
+        # An optional section is rendered only if at least one of the section's conditions is true.
         self._plan = tuple(
             (tuple(map(_is_shown, section.names)) if section.optional else (), _steps(section.items[index == 0 :]))
             for index, section in enumerate(sections)

@@ -148,7 +148,6 @@ def _put_blocks(
     out.extend(*message_run(text, slots.text))
     runs = [call_parts(call, form, markers.call_pattern, ids.add(call)) for call in calls]
     first, *parts = join_parts(runs, form.call_join)
-    # Append the fixed text to the last part, which is trusted.
     out.parts[-1] += (form.text_end if text else "") + between + first
     parts[-1] += after
     out.extend(parts, slots.text * (len(parts) // 2))
@@ -303,7 +302,6 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
         trained = isinstance(slot, Said)
         is_text = slot == "history" or isinstance(slot, OfMessage)
         if is_text:
-            # A trained turn ends before the first part that is not trained.
             if not (in_turn if trained else left):
                 current, left = next(texts)
             left, in_turn = 0 if trained else left - 1, trained
@@ -320,7 +318,7 @@ def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, in
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # A dict with tool calls precedes the dicts of the tool results; a dict without tool calls follows the results.
+        # The message's dict precedes the dicts of the tool results only if the message contains calls.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
