@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# The keys of the prompt token counts and the keys of the completion token counts. The counts in each tuple are added.
+# The response keys for prompt tokens and for completion tokens. The counts under all keys in a tuple are added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -56,9 +56,9 @@ _GEMINI: _Counters = (
 _OLLAMA: _Counters = (("prompt_eval_count",), ("eval_count",))
 _TOTALS = ("total_tokens", "total_token_count")
 
-# The top-level keys of a Gemini response, as spelled by the REST API and by the client. At least one must be present.
+# The top-level keys of a Gemini response in the REST API and in the SDK. A response contains at least one of them.
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
-# The message keys for reasoning: most providers use the first, vLLM and OpenRouter the second, and Ollama the third.
+# The message keys for reasoning: vLLM and OpenRouter use "reasoning", Ollama uses "thinking".
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
@@ -88,7 +88,7 @@ def as_dict(response: object) -> dict[str, object]:
 
 
 def _is_plain_dict(value: object) -> TypeGuard[dict[str, object]]:
-    # Some clients return subclasses of dict, which must be converted.
+    # Some clients return subclasses of dict, which the caller must convert to plain dicts.
     return type(value) is dict
 
 
@@ -135,7 +135,7 @@ def from_responses(answer: Fields, provider: str) -> Msg:
     items = _clean_list(_find_value(answer, provider, list, "output"))
     beside: Beside = {}
     blocks: list[Block] = []
-    # OpenAI has already run the calls whose outputs are in the response; the caller must not run them again.
+    # Skip tool calls that already have an output in the response, because OpenAI has run them.
     answered = {_call_id(item) for item in items if _is_output(item)} - {""}
     for index, item in enumerate(items):
         if isinstance(item, dict) and (_is_output(item) or _call_id(item) in answered):
@@ -189,7 +189,7 @@ def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: st
     """
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
-    # DashScope and vLLM report the error's code and message at the top level of the response.
+    # DashScope and vLLM report the error code and message at the top level of the response.
     fault = fields.get("error") or (fields if found is None and fields.get("code") and fields.get("message") else None)
     if fault:
         raise FormatError(
@@ -325,12 +325,11 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
     part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
     if not part:
         return []
-    # A DashScope part has no type field; its only key names the type.
+    # A DashScope part has no type field; the part's only key is its type.
     kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
     if kind == "image" and isinstance(part.get("image"), str):
         return _image_blocks(part["image"])
     if kind == "thinking" and not isinstance(part.get("thinking"), str):
-        # Mistral returns reasoning as a list of parts.
         texts = [json_or_text(fields_of(each).get("text")) for each in items_of(part.get("thinking"))]
         return _thought_blocks("".join(texts), provider, signature=part.get("signature"))
     try:
@@ -374,7 +373,7 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
     fields = {**snake_keys(part)}
     blob = snake_keys(fields.get("inline_data"))
     if fields.get("thought") is True and blob and isinstance(part, dict):
-        # Images in the reasoning are not part of the reply, so they are only kept in the metadata.
+        # Store reasoning images only in the metadata, because they are not part of the reply.
         beside[where] = part
         return []
     if blob and not blob.get("mime_type"):
@@ -384,7 +383,7 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
         signature = standard_base64(fields.get("thought_signature"))
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
     if fields.keys() == {"thought_signature"}:
-        # The last part often contains only a signature, which must be sent back with an empty text.
+        # A stream may end with a signature without text, which Gemini requires in the next request.
         return [TextBlock("", signature=standard_base64(fields["thought_signature"]))]
     try:
         block = read_gemini_part(fields, where, {}, "", beside)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
 
-# The places where breakpoints can be set, in the order in which a provider reads them.
+# The parts of a payload where a cache breakpoint can be set, in the order in which providers read them.
 PLACES = ("tools", "system", "history")
 CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
 
@@ -80,7 +80,7 @@ def with_marks(
         return
     key = profile.form.messages_key
     free = marks.most - len(marked_blocks(payload, marks, key))
-    # Start at the end, so that the longest prefix gets a breakpoint even if few breakpoints are left.
+    # Set the last breakpoint first: if the provider allows only a few, the longest prefix is cached.
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
@@ -135,7 +135,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
     """Return the block in a place that gets the breakpoint, or None; string content is first converted to a block."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
-        # Tools that the model loads later are not part of the cached prefix.
+        # Skip tools with deferred loading, because they are not part of the cached prefix.
         return next((tool for tool in reversed(tools) if not tool.get("defer_loading")), None)
     if place == "system" and "system" in payload:
         return _as_parts(payload, "system", "text")[-1]
@@ -147,7 +147,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
         chosen = _last_stable(messages, assistant=marks.tools)
     if chosen is None:
         return None
-    # Thinking blocks can't have a breakpoint.
+    # Anthropic rejects breakpoints on thinking blocks.
     parts = _as_parts(chosen, "content", kind)
     blocks = [part for part in parts if part.get("type") not in ("thinking", "redacted_thinking")]
     return blocks[-1] if blocks else None

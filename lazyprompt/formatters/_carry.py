@@ -79,7 +79,7 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
         return "pass on"
     if not is_local(url):
-        # Leave out the URL's query string, which may contain a secret.
+        # Omit the URL's query string, which may contain a secret.
         address = url.partition("?")[0]
         raise MediaError(f"{where} has the unsupported URL {address!r}; expected http(s), a local path or base64 data")
     if resolver is None:
@@ -122,28 +122,28 @@ class _Carrier:
     def turn(self, turn: Turn) -> Turn | None:
         """Return a turn with only supported content, or None if no content is left."""
         profile, (role, name, content, at) = self.profile, turn
-        # Content in the provider's native format is sent unchanged, except for media in user and tool messages.
+        # Native content is sent unchanged, except for media in user and tool messages.
         is_native = self.job.native(turn) is not None
         if is_native and (role == "assistant" or not any(isinstance(each, MediaBlock) for each in blocks_of(content))):
             return turn
         if isinstance(content, str):
             text = self.text(content, f"messages[{at}].content")
             return (role, name, text, at) if text or (profile.empty_text and not content) else None
-        # If an assistant message is merged into a user turn, its media must follow the rules for user media.
+        # Merging turns an assistant message into user text, so its media must follow the rules for user media.
         merges = self.job.merging is not None and role == "assistant" and not calls_tools(content)
         blocks = [
             block
             for index, given in enumerate(content)
             for block in self.block(given, role, "user" if merges else role, f"messages[{at}].content[{index}]")
         ]
-        # Providers that sign reasoning reject a turn that ends with a thinking block.
+        # Providers with signed reasoning reject a turn that ends with a thinking block.
         needs_end = profile.thinking != "text" or not profile.empty_text
         if is_native and len(blocks) == len(content) and all(map(is_, blocks, content)):
             return turn
         while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
             self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the reasoning", last.thinking)
             blocks.pop()
-        # If the provider accepts empty text, keep a turn whose only content is empty text blocks.
+        # If the provider accepts empty text, keep turns that contain only empty text blocks.
         empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
         return (role, name, tuple(blocks) or "", at) if blocks or empty else None
 
@@ -247,7 +247,7 @@ class _Carrier:
         given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
-            # Keep an alias of the MIME type if the provider accepts the alias.
+            # If the provider accepts an alias of the MIME type, keep the alias.
             source = source if source.media_type == given.media_type else replace(source, media_type=given.media_type)
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")

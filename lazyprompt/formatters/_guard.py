@@ -99,7 +99,7 @@ class MessageGuard(NamedTuple):
         guarded = message if texts is None else with_texts(message, _replacer(texts))
         if message.native is None:
             return guarded
-        # A module may restore control sequences in a reply's text, but the native content stays as the model wrote it.
+        # A module may have restored control sequences in the text of a reply, but never in its native content.
         keeps = guarded is message or _is_simple_answer(message)
         return guarded if keeps and self._leaves(message.native.data) else guarded.evolve()
 
@@ -108,7 +108,7 @@ class MessageGuard(NamedTuple):
         if self.policy.of("history") == "off":
             return True
         texts = texts_in(data)
-        # Tool arguments are JSON text, in which a control sequence may be escaped.
+        # Tool arguments are JSON strings, so also search their decoded text for control sequences.
         return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
 
 
@@ -132,7 +132,7 @@ class _Parts:
 
     def __init__(self) -> None:
         self._parts, self._slots, self._names = [""], [MARKERS], [MARKERS]
-        # The start and end of each text, as indices into the parts.
+        # The start and end of each text, as indices into the list of parts.
         self._spans: list[tuple[int, int]] = []
 
     def add_own(self, text: Text) -> None:

@@ -25,7 +25,7 @@ MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
 
-# Message keys that mark a partial reply for the model to continue.
+# The message keys that mark a partial reply that the model must continue.
 PREFILL = ("prefix", "partial")
 _PAIR = 2
 

@@ -57,13 +57,12 @@ _FRAMES: dict[HistoryStyle, _Frame] = {
 STYLES = tuple(_FRAMES)
 
 _TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
-# A quick check: text that doesn't match contains neither a tag nor a second line, so it needs no change.
+# A fast check: text that doesn't match contains no tag and only one line, so it can't forge a turn.
 _MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
 _LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 _COLON = re.compile(f"[{COLONS}]")
-# Roles whose turns are not merged.
 _STAYING = frozenset(("tool", "system", "developer"))
-# The maximum length of a text that could be mistaken for a speaker's name or a heading.
+# The maximum length of text that could look like a speaker's name or a heading.
 _LONGEST_NAME = 300
 
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages.turns import Content, Turn
 
-# The texts of user turns that the rules add at the start and at the end of a conversation.
+# The placeholder texts for user turns that a provider requires at the start or end of a conversation.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
-# The reason that the report states when late system text is moved.
+# The reason in the report when late system text is moved.
 LATE_SYSTEM = "system text must follow a user turn"
-# The text of an assistant turn that is added between tool results and the next user turn.
+# The text of the assistant turn that is inserted between tool results and the next user turn.
 AFTER_RESULTS = "(The results are here.)"
 
 
@@ -100,7 +100,7 @@ def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], lis
     return placed, waiting
 
 
-# Roles whose turns the assistant responds to.
+# The roles that require a response from the assistant.
 _ASKING = ("user", "tool")
 
 
@@ -185,7 +185,7 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
         role, name, content, at = turn
         shown: list[Block] = []
         results: list[Block] = []
-        # Native content stays unchanged, because the provider accepts media in its own format.
+        # Native tool results stay unchanged, because the provider accepts media in its native format.
         for block in content if role == "tool" and isinstance(content, tuple) and not job.native(turn) else ():
             kept, media = _split_media(block, job.profile)
             results.append(kept)
@@ -243,12 +243,12 @@ def _join_turns(turns: list[Turn]) -> Turn:
     """Join turns into one turn, in which their texts stay separate blocks."""
     role, name, _, at = turns[0]
     blocks = chain.from_iterable(blocks_of(turn[2]) for turn in turns)
-    # As in a single reply, thinking blocks come first and tool calls last.
+    # Sort the joined blocks like those in a single reply: thinking blocks first, tool calls last.
     ordered = sorted(blocks, key=lambda block: (not isinstance(block, ThinkingBlock), isinstance(block, ToolUseBlock)))
     return role, name, tuple(ordered) or "", at
 
 
-# The roles of two adjacent turns that are joined.
+# Adjacent turns with these pairs of roles are joined.
 _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
@@ -321,7 +321,7 @@ def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     return [*turns[:-1], (role, name, new, at)]
 
 
-# A tool call, and a list that contains the call's result or, until the result is found, is empty.
+# A tool call with a list of results. The list is empty until the result is found.
 _Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
 
@@ -358,7 +358,7 @@ def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
     """Combine the results of each turn's calls into one turn; return None if results must be moved or ids changed."""
     new: list[Turn] = []
     used: set[str] = set()
-    # The last turn's calls that have no result yet, and the results of its other calls.
+    # The unanswered tool calls of the last turn, and the results found so far.
     waiting: deque[ToolUseBlock] = deque()
     results: list[Block] = []
     for turn in turns:
@@ -381,7 +381,7 @@ def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
             ids = {call.id for call in waiting}
             unique = len(ids) == len(waiting) and used.isdisjoint(ids)
             used |= ids
-            # Only the assistant may call tools.
+            # Only assistant turns may contain tool calls.
             if (
                 not unique
                 or any(isinstance(each, ToolResultBlock) for each in content)
@@ -403,14 +403,14 @@ class _Order:
         self.job, self.notes = job, job.notes
         # The turns added so far, each with its tool calls and their results.
         self.turns: list[tuple[Turn, list[_Place]]] = []
-        # The calls that have no result yet, by original id and oldest first.
+        # Unanswered tool calls by original id, oldest first.
         self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
-        # The next number to append to a repeated id, by id.
+        # For each repeated id, the next number to append to it.
         self.numbers: dict[str, int] = {}
-        # Maps (first call id, number of blocks) to content that begins with this call's result, and its message index.
+        # Maps the first call's id and the number of blocks to the result blocks and their message index.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
-        # The ids of the calls in the current run of messages with tool calls, before their results.
+        # The call ids in the current run of assistant messages, up to the first tool result.
         self.adjacent: set[str] = set()
 
     def add_message(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
@@ -427,12 +427,12 @@ class _Order:
                 continue
             self.adjacent.clear()
             if role == "assistant" and waiting:
-                # The blocks before a result may contain its call, so they become a separate turn.
+                # Add the blocks before a tool result as a separate turn, because they may contain its call.
                 self.add_turn(role, name, tuple(waiting), at)
                 waiting = []
             self.add_result(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
         if waiting:
-            # A tool message can only contain results, so its other blocks become a user turn.
+            # Tool messages may only contain results, so the remaining blocks become a user turn.
             self.add_turn("user" if role == "tool" else role, name, tuple(waiting), at)
 
     def add_turn(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
@@ -449,14 +449,14 @@ class _Order:
         for call in calls:
             places.append((self.with_unique_id(call, at), []))
             if call.id not in self.adjacent:
-                # Discard earlier calls with this id: a later result can't belong to them.
+                # Discard earlier calls with this id, because a later result can only belong to the new call.
                 self.waiting[call.id] = deque()
             self.adjacent.add(call.id)
             self.waiting[call.id].append(places[-1])
         renamed = iter([call for call, _ in places])
         changed = tuple(next(renamed) if isinstance(block, ToolUseBlock) else block for block in blocks)
         native = self.job.native((role, name, blocks, at))
-        # Keep native calls unchanged if they contain no id.
+        # Keep native tool calls without ids unchanged.
         is_same = _are_same(changed, blocks) or (native and not any(native.has_id(call.id) for call in calls))
         self.turns.append(((role, name, blocks if is_same else changed, at), places))
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolSet
 
 
-# Keys of a function definition that every provider supports.
+# The keys of a function definition that every provider supports.
 _FUNCTION = frozenset({"name", "description", "parameters"})
-# Maps tool keys that are settings, not content, to kinds of report entries. One entry per key covers all tools.
+# Maps optional tool settings to the kinds of their report entries. Each setting is reported once for all tools.
 _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 

@@ -58,7 +58,7 @@ class AnthropicForm:
         """Write turns as system text and messages."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
-        # The content of the last message with tool results.
+        # The content list of the last message with tool results.
         answers: list[Json] = []
         after_results = False
         for role, _, content, _ in turns:
@@ -75,7 +75,7 @@ class AnthropicForm:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
             elif after_results and role == "user":
-                # Tool results are sent in a user message, so the next user turn is added to that message.
+                # Tool results are part of a user message, so add the next user turn to this message.
                 answers += _blocks(content)
             else:
                 messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
@@ -111,7 +111,7 @@ class AnthropicForm:
                 yield path, role, seen, None
                 continue
             content = [each for each in seen if each[0] != "result"]
-            # User text before tool results separates the results from their calls.
+            # Tool results must come first in a message, because user text would separate them from their calls.
             if results != seen[: len(results)]:
                 yield path, role, content, None
                 content = []
@@ -131,7 +131,7 @@ def _blocks(content: Content | Native) -> list[Json]:
         return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # Write tool calls inline: a Python function call for each one would double the time.
+    # Build tool calls inline: calling a Python function for each block would double the time.
     return [
         {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
         if isinstance(block, ToolUseBlock)
@@ -190,7 +190,7 @@ def _decoded(data: str) -> str:
 def _result(block: ToolResultBlock) -> JsonObject:
     output = block.output
     form: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
-    # An empty result is sent without content, because Anthropic rejects empty text.
+    # Omit the content of an empty result, because Anthropic rejects empty text.
     if output:
         form["content"] = output if isinstance(output, str) else _blocks(output)
     if block.is_error:
@@ -208,7 +208,7 @@ def _tool(tool: JsonObject) -> JsonObject:
     form["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("strict") is not None:
         form["strict"] = function["strict"]
-    # Keep the additional keys in the profile's ``tool_keys``.
+    # Keep the additional tool keys that the profile allows.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
@@ -225,7 +225,7 @@ def _block_views(content: object, path: Path) -> list[BlockView]:
         elif kind == "result":
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
-            # The shape check already reports a value that is not text; don't report it as blank too.
+            # The shape check reports values that are not strings, so don't also report them as blank text.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is None:
@@ -279,14 +279,14 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# Blocks that the model returns. Unknown keys are accepted, because a new API release may add some.
+# The content blocks of model responses. Unknown keys are accepted, because new API versions may add keys.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},
     "redacted_thinking": {"data": "text", "...": "any"},
     "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "...": "any"},
 }
-# Blocks that Anthropic's own tools return. Only the type of these blocks is checked.
+# The content blocks of Anthropic's server tools, for which only the block type is checked.
 _EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 _SERVER_TOOLS = ("web_search", "web_fetch", *_EXECUTION, "tool_search")
 _SERVER: dict[str, Spec] = dict.fromkeys(
@@ -302,7 +302,7 @@ _FUNCTION: dict[str, Spec] = {
     "strict?": "any",
     **dict.fromkeys((f"{key}?" for key in _TOOL_KEYS), "any"),
 }
-# A custom tool with an input schema, or one of Anthropic's own tools, whose other keys are not checked.
+# A custom tool with an input schema, or an Anthropic-defined tool, for which only the type and name are checked.
 _TOOL = tagged_object("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
 
 ANTHROPIC = Profile(
@@ -315,7 +315,7 @@ ANTHROPIC = Profile(
     error_results=True,
     thinking="signed",
     system="apart",
-    # Matches Claude Opus 4.8 and later models, except Mythos Preview.
+    # Claude Opus 4.8 and later models, except Mythos Preview, accept system text after the first turn.
     late_system=re.compile(
         r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
     ),
@@ -323,14 +323,14 @@ ANTHROPIC = Profile(
     user_first=True,
     needs_user=True,
     empty_text=False,
-    # The API joins adjacent turns with the same role.
+    # Anthropic documents these rules but does not enforce them.
     unenforced=frozenset({"alternation", "user first", "unique ids"}),
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    # The API's error message names these keys as unsupported at the root of a schema.
+    # Anthropic rejects these keys at the root of a tool's schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
-    # Older models continue a final assistant turn, whereas Claude 4.6 and later models reject it.
+    # Older models continue a final assistant turn, but Claude 4.6 and later models reject it.
     prefill="",
     no_prefill=re.compile(r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))"),
     trailing_space=False,

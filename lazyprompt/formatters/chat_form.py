@@ -85,7 +85,7 @@ class ChatForm(OpenAIWriter):
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """Yield a view of each message."""
-        # The last calling message's tool calls without a result. A result without an id belongs to the first of these.
+        # The unanswered calls of the last message with tool calls. A result without an id answers the first call.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
         last = messages[-1][0] if messages else -1
@@ -104,7 +104,7 @@ class ChatForm(OpenAIWriter):
                 continue
             seen: list[BlockView] = []
             if isinstance(content, str):
-                # In a message with tool calls, empty content is equivalent to missing content.
+                # If a message contains tool calls, empty content is equivalent to missing content.
                 if content or not message.get("tool_calls"):
                     seen.append(("text", ("content",), content, None))
             else:
@@ -120,7 +120,7 @@ class ChatForm(OpenAIWriter):
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not is_dict(inner):
-            # Treat a refusal as text.
+            # Validate a refusal as text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
         if kind == "input_audio":
             audio_format = text_of_json(inner.get("format"))
@@ -142,7 +142,7 @@ def _call_view(call: Mapping[str, Any], at: int, index: int) -> BlockView:
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
 
 
-# The part type for each kind of media.
+# The content part types, by kind of media.
 PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
 MEDIA_KINDS: dict[str, MediaKind] = {
     **{part: kind for kind, part in PARTS.items()},
@@ -166,12 +166,12 @@ PART_SHAPES: dict[str, Spec] = {
     "file_url": _url_shape("file_url"),
     "refusal": {"refusal": "text"},
 }
-# Thinking blocks that LiteLLM passes on to Anthropic.
+# The thinking blocks that LiteLLM forwards to Anthropic.
 _THOUGHTS: dict[str, Spec] = {
     "thinking": {"thinking": "text", "signature": "text", **_MARKS},
     "redacted_thinking": {"data": "text", **_MARKS},
 }
-# A function tool, or a tool of another type, whose other keys are not checked.
+# A function tool, or a tool of another type, for which only the type is checked.
 _TOOL = tagged_object(
     "type",
     {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _Client = TypeVar("_Client")
-_SHORT = "x"  # The content of the short message; it is one token long.
+_SHORT = "x"  # a message of one token
 
 
 class _AskingCounter(ABC, Generic[_Client]):
@@ -30,7 +30,7 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
-    # The provider, the payload key for its system text, and the extra that installs its client.
+    # The provider, the payload key for system text, and the extra that installs the provider's SDK.
     _names: ClassVar[tuple[str, str, str]]
 
     def __init__(self, model: str, client: _Client | None = None) -> None:
@@ -87,7 +87,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         """
         if not text:
             return 0
-        if text.isspace():  # Providers reject a message that contains only white space.
+        if text.isspace():  # providers reject messages of only white space
             return self._ask(None, self._user(_SHORT + text), []) - self._short()
         return self._ask(None, self._user(text), []) - self._short() + 1
 
@@ -212,14 +212,14 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
 
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
         contents = [_with_objects(message) for message in messages]
-        # The client only accepts the system instruction as a string.
+        # The SDK accepts the system instruction only as a string.
         instruction = "\n".join(content_of({"content": system})[0])
         config: dict[str, Any] = {"system_instruction": instruction} if instruction else {}
         if tools:
             config["tools"] = tools
         if config and not self.client.vertexai:
             config = {"http_options": {"extra_body": _whole(self.model, instruction, contents, tools)}}
-        models: Any = self.client.models  # Typed as Any: the client's annotations refer to optional classes.
+        models: Any = self.client.models  # typed as Any, because the SDK's annotations refer to optional classes
         count: int | None = models.count_tokens(model=self.model, contents=contents, config=config or None).total_tokens
         if count is None:
             raise TokenizerError(f"Google's countTokens response for the model {self.model!r} contains no totalTokens")
@@ -243,5 +243,5 @@ def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]
     system = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
     path = model if "/" in model else f"models/{model}"
     request = {"model": path, **system, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
-    # The client requires ``contents``; the API must only receive those in the request object.
+    # The SDK requires ``contents``, but the API must only receive the contents inside the request object.
     return {"contents": [], "generateContentRequest": request}

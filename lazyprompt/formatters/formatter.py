@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 
 
-# The maximum number of media files that are loaded concurrently.
+# The maximum number of media files to load concurrently.
 _LOADS = 8
-# The keys that set a cache breakpoint in a content part, for Anthropic and for OpenAI.
+# The content part keys that set a cache breakpoint in Anthropic's and OpenAI's APIs.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
-# Names that are not reported as lost: the empty name, and names that only repeat the role.
+# Names that are not reported as lost: empty names, and names that repeat the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -97,7 +97,7 @@ TEXT_RULES = frozenset(
     }
 )
 """The rules that a conversation of plain text messages can break."""
-# Maps (all messages are plain text, speakers are merged) to the rules to apply.
+# The rules to apply, keyed by whether all messages are plain text and whether speakers are merged.
 _APPLIED = {
     (texts, merges): tuple(
         rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
@@ -168,7 +168,7 @@ class ChatFormatter:
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
         self._guard = guard_for(self.profile, model, safety)
-        # If the provider doesn't support turns, write the conversation as a single text.
+        # If the provider has no chat turns, merge the conversation into a single text.
         self._merging = None if self.profile.turns else Merging(HistoryLayout(), "conversation", single=False)
 
     @property
@@ -230,7 +230,7 @@ class ChatFormatter:
                 async with asyncio.TaskGroup() as group:
                     tasks = {source: group.create_task(load(source, where)) for source, where in sources.items()}
             except ExceptionGroup as failed:
-                # The first failure is the cause: it has cancelled all other load tasks.
+                # Raise the first exception, because the other tasks were cancelled after the first failure.
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
@@ -523,7 +523,7 @@ def _build_budget(budget: Budget | None, max_tokens: int | None, counter: Counts
         raise FormatError("budget already sets the limit and counter; pass budget, or max_tokens and token_counter")
     if max_tokens is None or counter is None:
         raise FormatError("max_tokens and token_counter require each other; pass both, or neither")
-    # Drop no more messages than necessary, as AgentScope does with these arguments.
+    # Like AgentScope, drop no more messages than necessary.
     return Budget(max_tokens, counter, low_water=1)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.shape import BlockView, Check, Fault, Kind, MessageView, Path, Spec
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
-# Google's guide on thought signatures documents this placeholder for calls that Gemini did not generate.
+# Google's documented placeholder signature for function calls that Gemini did not generate.
 _UNSIGNED = "skip_thought_signature_validator"
 _ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 
@@ -62,7 +62,7 @@ class GeminiForm:
         tools = tools_called(turns)
         parts: list[Json] = []
         after_results = False
-        # The ids of Gemini's own calls: if Gemini's call has no id, its result must not have an id either.
+        # The ids of Gemini's function calls. If a call has no id, its result must not have an id either.
         ids: set[object] | None = None
         for role, _, content, _ in turns:
             if role == "system" and not isinstance(content, Native):
@@ -73,7 +73,7 @@ class GeminiForm:
                     contents.append({"role": "user", "parts": parts})
                 parts += content.parts() if isinstance(content, Native) else _responses(content, tools, ids)
             elif after_results and role == "user":
-                # Gemini expects tool results and the user's next text in the same entry.
+                # Gemini expects tool results and the next user text in one content entry.
                 parts += self.parts(content)
             else:
                 parts, after_results = self.parts(content), False
@@ -90,7 +90,7 @@ class GeminiForm:
             return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        # Write tool calls inline: a Python function call for each one would double the time.
+        # Build tool calls inline: calling a Python function for each block would double the time.
         parts: list[Json] = [
             {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
             if isinstance(block, ToolUseBlock) and not block.signature
@@ -260,7 +260,7 @@ def _text_view(part: Fields, path: Path) -> list[BlockView]:
     if "text" not in part:
         return []
     text = text_of_json(part["text"])
-    # Gemini may return an empty text with a signature; it must be sent back, so it is not reported as blank.
+    # Gemini may return empty text with a signature that the next request must repeat, so don't report blank text.
     signed = "thought_signature" in part or "thoughtSignature" in part
     thought = part.get("thought") is True or (signed and not text)
     return [("thinking" if thought else "text", path, text, None)]
@@ -289,7 +289,7 @@ _RESPONSE: dict[str, Spec] = {
 }
 _INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
 _FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
-# The keys of a content part, as spelled by the client and by the REST API.
+# The keys of a content part in the SDK and in the REST API.
 _PART: dict[str, Spec] = {
     "text?": "text",
     **dict.fromkeys(("function_call?", "functionCall?"), _CALL),
@@ -303,7 +303,7 @@ _PART: dict[str, Spec] = {
 }
 
 _check_part = check_of(_PART)
-# Keys that any part may contain in addition to its content key.
+# The keys that any part may contain beside its content.
 _BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
 _KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
 
@@ -320,9 +320,9 @@ GEMINI = Profile(
     source="https://ai.google.dev/api/generate-content",
     native="gemini",
     media={
-        # Assistant turns may contain media, so that later turns can refer to images and audio that Gemini generated.
+        # Gemini can generate media, so assistant turns may contain media.
         "image": Media(("image/*",), schemes=("gs",), assistant=True),
-        # Google's guide on audio lists audio/mp3 rather than audio/mpeg.
+        # Google documents audio/mp3 instead of audio/mpeg.
         "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",), assistant=True),
         "video": Media(("video/*",), schemes=("gs",), assistant=True),
         "file": Media((*PDF, "text/*"), schemes=("gs",), assistant=True),
@@ -339,7 +339,7 @@ GEMINI = Profile(
     tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     strict_tools=False,
     layouts={
-        # AgentScope's documented examples write parts as plain strings, for Gemini's first client.
+        # AgentScope's documented examples pass parts as plain strings, which Google's original SDK accepted.
         style: HistoryLayout("joined", changes={"form": GeminiForm(strings=True)})
         for style in ("conversation", "dialogue")
     },

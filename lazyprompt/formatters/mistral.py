@@ -95,7 +95,7 @@ MISTRAL = Profile(
     source="https://docs.mistral.ai/api/#tag/chat",
     media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "file": Media(PDF)},
     thinking="own",
-    # Mistral rejects a system turn after a turn with another role, and a user turn after a tool result.
+    # Mistral rejects system turns after other turns, and user turns directly after tool results.
     system="first",
     answers_results=True,
     user_last=True,

@@ -70,7 +70,7 @@ class GenerateForm:
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
             if isinstance(content, Native):
-                continue  # This can't occur, because the provider has no native format.
+                continue  # unreachable, because Ollama has no native format
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(() if isinstance(content, str) else content):
                 payload["images"] = images
@@ -99,7 +99,7 @@ class GenerateForm:
 
 
 _IMAGE = Media(("image/*",), url=False)
-# Ollama's client only accepts base64 data, but some of AgentScope's documented examples pass images as URLs.
+# Ollama's SDK accepts only base64 data, but some of AgentScope's documented examples pass image URLs.
 _ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(

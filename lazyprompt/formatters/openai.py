@@ -11,7 +11,7 @@ from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, HistoryLayout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, UrlPart
 
-# Source: OpenAI's guides on vision, audio, PDF files and prompt caching, and the types in the official client.
+# Source: OpenAI's guides on vision, audio, PDF files and prompt caching, and the types in OpenAI's SDK.
 OPENAI = Profile(
     name="openai",
     form=ChatForm(text_lists=True),
@@ -27,7 +27,7 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
-    # The API's error message names these keys as unsupported at the root of a schema.
+    # OpenAI rejects these keys at the root of a tool's schema.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
@@ -38,7 +38,7 @@ OPENAI = Profile(
 )
 
 # Source: DeepSeek's guides on multi-round conversation, tool calls and thinking mode.
-# In thinking mode, the reasoning before a tool call must be sent back.
+# DeepSeek's thinking mode requires the reasoning before a tool call in the next request.
 DEEPSEEK = Profile(
     name="deepseek",
     form=ChatForm(thinking="reasoning_content"),
@@ -55,7 +55,7 @@ DEEPSEEK = Profile(
 )
 
 # Source: the pages "Input params" and "Reasoning content" in LiteLLM's documentation.
-# Signed reasoning is dropped, because LiteLLM may send the next request to a provider that didn't sign it.
+# Signed reasoning is dropped, because LiteLLM may route the next request to a provider that can't verify it.
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
@@ -67,7 +67,7 @@ LITELLM = OPENAI.but(
     layouts={"conversation": HistoryLayout("joined"), "dialogue": HistoryLayout("joined")},
 )
 
-# Source: Moonshot's guide on thinking models, which says that reasoning before a tool call must be sent back.
+# Source: Moonshot's guide on thinking models, which requires the reasoning before a tool call in the next request.
 # Moonshot's API rejects empty text.
 MOONSHOT = Profile(
     name="moonshot",
@@ -77,7 +77,7 @@ MOONSHOT = Profile(
         "image": Media(IMAGES, url=False, schemes=("ms",)),
         "video": Media(("video/*",), url=False, schemes=("ms",)),
     },
-    # Moonshot's own tools have names such as ``$web_search``.
+    # Moonshot's built-in tools have names like ``$web_search``.
     tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
     thinking="text",
     thinks=re.compile(r"(?:.*/)?kimi-(?:thinking|k2-thinking|k2[.-][5-9]|k(?:[3-9]|\d\d))"),
@@ -86,9 +86,9 @@ MOONSHOT = Profile(
 )
 
 # Source: vLLM's guides on the OpenAI-compatible server and on multimodal inputs.
-# The server passes names and turns to the model's chat template unchanged.
+# vLLM passes speaker names and turns unchanged to the model's chat template.
 # System text must come first, because some chat templates (Llama 2, Gemma) reject later system turns.
-# The pattern for names excludes control sequences, because a chat template may insert names without a check.
+# The pattern for names excludes control sequences, because chat templates may insert names unescaped.
 VLLM = Profile(
     name="vllm",
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),

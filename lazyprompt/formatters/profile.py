@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import WrittenTurn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
-# Rules that some providers document but do not enforce.
+# The rules that some providers document but do not enforce.
 Unenforced: TypeAlias = Literal["alternation", "user first", "system first", "empty text", "unique ids"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 

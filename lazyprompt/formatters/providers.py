@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile
 
-# The providers besides ``openai``, as a type for the ``format`` argument of prompters.
+# The values of the ``format`` argument of prompters, except ``openai``.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
     "anthropic",
@@ -35,7 +35,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# Modules named after the first part of a provider's name. The module ``openai`` contains all other profiles.
+# The modules that are named after a provider. The module ``openai`` defines all other profiles.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
 
-# The reason why a reply ended: "broken call" is a malformed tool call, and "other" is a provider-specific reason.
+# Why a reply ended. A "broken call" is a malformed tool call, and "other" is a provider-specific reason.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
 
-# The paths where a response may contain its finish reason. The first path with a value is used.
+# The paths to the finish reason in a response. The first path with a value applies.
 _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "finish_reason"),
     ("output", "choices", 0, "finish_reason"),
@@ -29,7 +29,7 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("incomplete_details", "reason"),
     ("status",),
 )
-# The paths where a Gemini response may contain the reason why the prompt was blocked.
+# The paths to the reason why Gemini blocked a prompt.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# Kinds of entries that don't count as a loss: the provider's rules exclude such content, or the message is empty.
+# Report entries that are not losses: content that the provider excludes, and empty messages.
 _NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import Content, WrittenTurn
 
 
-# Block types that become separate items; texts and media become parts of a message item instead.
+# The block types that become separate items. Text and media become parts of a message item.
 _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
@@ -91,11 +91,11 @@ class ResponsesForm:
         if isinstance(payload.get("input"), str):
             yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
-        # If the server stores the earlier conversation, the payload may contain results without their calls.
+        # If OpenAI stores the earlier conversation, the payload may contain tool results without their calls.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
         kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
         calls = {call_id for kind, call_id in kinds if kind == "function_call"}
-        # Calls of OpenAI's own tools, some of which have results of the same type as function tools.
+        # Calls of built-in tools. The results of some built-in tools look like those of function tools.
         others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
@@ -140,7 +140,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
 
 def _message(role: str, blocks: list[Block]) -> JsonObject:
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    # Assistant text in the input must be a plain string.
+    # The Responses API accepts assistant text in the input only as a plain string.
     if role == "assistant" or len(blocks) == len(texts) == 1:
         return {"role": role, "content": "\n".join(texts)}
     return {"role": role, "content": [_part(block) for block in blocks]}
@@ -182,12 +182,12 @@ def _tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
     function = json_object(tool["function"])
-    # If ``strict`` is missing, the Responses API enforces schema rules that Chat Completions doesn't enforce.
+    # Set ``strict``, because the Responses API enables strict mode by default and Chat Completions doesn't.
     form: JsonObject = {"type": "function", "name": function["name"], "strict": function.get("strict", False)}
     form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("description"):
         form["description"] = function["description"]
-    # Keep the additional keys in the profile's ``tool_keys``.
+    # Keep the additional tool keys that the profile allows.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
@@ -251,7 +251,7 @@ _FUNCTION: dict[str, Spec] = {
     "defer_loading?": "any",
     "allowed_callers?": "any",
 }
-# For OpenAI's own tools and for the items of their calls, only the type is checked.
+# OpenAI's built-in tools and their call items, for which only the type is checked.
 _OTHER: dict[str, Spec] = {"type": "text", "...": "any"}
 _TOOL = tagged_object("type", {"function": _FUNCTION}, other=_OTHER)
 _ITEM = tagged_object("type", _ITEMS, other=_OTHER, default="message")

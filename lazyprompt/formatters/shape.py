@@ -18,13 +18,13 @@ from lazyprompt.errors import did_you_mean
 from lazyprompt.messages.read_parts import PART_TYPES
 
 Path: TypeAlias = tuple[str | int, ...]
-# A fault in a payload: its path, the problem and the suggested fix.
+# A fault in a payload: the path, the problem and the suggested fix.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
-# A check, or a shorthand for a check, which is a string, a mapping or a list.
-# A string shorthand is a name in ``_CHECKS``, optionally followed by ``|null`` to accept null.
-# A mapping shorthand describes an object: ``?`` marks an optional key, and a ``...`` key accepts unknown keys.
-# A list shorthand contains a single check, which applies to all items.
+# A check function, or a shorthand for a check: a string, a mapping or a list.
+# A string names a check in ``_CHECKS``; the suffix ``|null`` also accepts null.
+# A mapping describes an object: a ``?`` marks an optional key, and a ``...`` key allows unknown keys.
+# A list contains a single check, which applies to all list items.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
@@ -39,7 +39,7 @@ def _describe(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     kind = type(value).__name__
-    # Don't convert a very long integer to text: Python would raise an error.
+    # Don't convert very long integers to text, because Python raises a ValueError.
     short = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() < MAX_INT_BITS)
     return f"the {kind} {value!r:.60}" if short else f"a {kind}"
 
@@ -203,13 +203,13 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
-# The validator's view of a block: its kind, its path within the message, its text and its tool name.
-# In the view of a tool call or tool result, the text is the call id.
-# In the view of a media block, the text is the URL, or ``data:`` followed by the MIME type.
+# A content block as a tuple for validation: the kind, the path within the message, the text and the tool name.
+# For a tool call or tool result, the text is the call id.
+# For a media block, the text is the URL, or ``data:`` followed by the MIME type.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
 BlockView: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# The validator's view of a message: its path, its role, its blocks and the speaker's name.
-# In the view of a partial reply that the model must continue, the role is ``prefill``.
+# A message as a tuple for validation: the path, the role, the blocks and the speaker's name.
+# A partial reply that the model must continue has the role ``prefill``.
 MessageView: TypeAlias = "tuple[Path, str, Sequence[BlockView], str | None]"
 
 
