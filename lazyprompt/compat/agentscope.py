@@ -90,7 +90,7 @@ GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mappi
 MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
-# Maps arguments to block types. An argument sends such media in tool results as content, not only as a URL in the text.
+# Maps each argument to the block type that is then kept as media in tool results instead of as a URL in the text.
 _PROMOTED: dict[str, type[Block]] = {
     "promote_tool_result_images": messages.ImageBlock,
     "promote_tool_result_audios": messages.AudioBlock,
@@ -275,7 +275,7 @@ class AgentScopeHuggingFaceTokenCounter(_Own):
         super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
 
 
-# AgentScope's own names for these counters.
+# The names of these counters in AgentScope.
 CharTokenCounter = AgentScopeCharTokenCounter
 AnthropicTokenCounter = AgentScopeAnthropicTokenCounter
 GeminiTokenCounter = AgentScopeGeminiTokenCounter
@@ -413,7 +413,7 @@ class TruncatedFormatterBase(FormatterBase):
         """Return the number of tokens in formatted messages, or None if there is no counter."""
         if self.token_counter is None:
             return None
-        # Count in a thread, because a synchronous counter could block the event loop.
+        # Count in a thread, because a synchronous counter would block the event loop.
         counted = await asyncio.to_thread(self.token_counter.count, msgs)
         return await counted if asyncio.iscoroutine(counted) else counted
 
@@ -434,7 +434,7 @@ class TruncatedFormatterBase(FormatterBase):
         def cost(kept: Sequence[int], _: object) -> int:
             return asyncio.run_coroutine_threadsafe(count_kept(kept), loop).result()
 
-        # Drop as few messages as possible, as AgentScope does.
+        # Like AgentScope, drop as few messages as possible.
         budget = Budget(self.max_tokens, _CounterInThread(count, loop), low_water=1)
         fitted = await asyncio.to_thread(budget.fitted, [*map(_as_messages, msgs)], cost)
         return [msgs[at] for at in fitted.kept]

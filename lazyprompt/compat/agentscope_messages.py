@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
-# AgentScope's key for Gemini's thought signature.
+# AgentScope's dict key for Gemini's thought signature.
 _SIGNATURE = "thought_signature"
 
 
@@ -97,7 +97,7 @@ class AgentScopeMsg:
         self.id = uuid4().hex
         self.timestamp = timestamp or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         self.invocation_id = invocation_id
-        self.to_message()  # Raise errors now rather than when the message is used.
+        self.to_message()  # validate early, so that errors are raised when the message is created
 
     def to_message(self) -> messages.Msg:
         """Return the message as a :class:`lazyprompt.Msg`.

@@ -44,7 +44,7 @@ Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
 # An argument of ``join``: the developer's text, or a conversation.
 Part: TypeAlias = "str | Conversation | None"
 
-# The low-water mark for summaries, just below 1 so that a summary replaces as few messages as possible.
+# The low-water mark for summaries. A value just below 1 summarizes as few messages as possible.
 _LOW_WATER = 0.999999
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
@@ -208,7 +208,7 @@ class PromptEngine:
             _Measure(length),
             policy or "oldest",
             protect=stays,
-            # Drop as few messages as possible, as AgentScope does.
+            # Like AgentScope, drop as few messages as possible.
             low_water=_LOW_WATER if policy else 1,
             summary_tokens=length(SUMMARY) + self.max_summary_length,
         )
@@ -288,7 +288,7 @@ def _message(given: MessageLike, where: str) -> _Piece:
         message, name = given, given.name
     else:
         named = given.get("name")
-        name = named if isinstance(named, str) else ""  # If the name is not a string, parse_message raises an error.
+        name = named if isinstance(named, str) else ""  # parse_message rejects names that are not strings
         role = given.get("role") or (name if name in ROLES else "user")
         if given.get("content") is None and not given.get("tool_calls"):
             raise FormatError(f"{where}, from {name or role!r}, has no content; add its text")

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 _HOPS = 5
 _CHUNK = 65_536
-# The characters that remain unchanged when a URL is percent-encoded.
+# The characters that percent-encoding leaves unchanged.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
-# A pattern stricter than providers' URL parsers, to reject URLs that two parsers could interpret differently.
+# Stricter than the URL parsers of providers, to reject URLs that two parsers could interpret differently.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
     r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
@@ -40,7 +40,7 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
-# Non-public networks that some Python versions treat as public: cloud metadata and former 6to4 relay addresses.
+# Networks that some Python versions wrongly treat as public: cloud metadata and former 6to4 relay addresses.
 _NOT_PUBLIC = ("192.0.0.0/24", "192.88.99.0/24")
 
 
@@ -130,7 +130,7 @@ class Deadline:
 
         with self._lock:
             self._stopped = True
-            # Ignore a connection that the peer has closed. SSLSocket.shutdown would race with the reading thread.
+            # Ignore connections that the peer has closed. SSLSocket.shutdown would race with the reading thread.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
@@ -225,7 +225,7 @@ def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Downl
     """
     from http.client import HTTPException  # noqa: PLC0415 - see the module docstring
 
-    # Import the package first, because concurrent submodule imports could see partially initialized modules.
+    # Import the package before its submodules, because concurrent imports could see a partially initialized module.
     import urllib3  # noqa: PLC0415
 
     place = where
@@ -284,7 +284,6 @@ def _redirect_target(url: str, location: str, where: str) -> str:
     from urllib.parse import quote, urljoin  # noqa: PLC0415
 
     try:
-        # http.client decodes header bytes as Latin-1.
         return urljoin(url, quote(location.strip().encode("latin-1", "replace"), safe=_KEPT))
     except ValueError as error:
         raise url_error(where, url, f"redirects to a malformed URL ({error}); pass the final URL") from error
@@ -302,7 +301,7 @@ def _host(given: str) -> tuple[str, bool] | None:
             ip = IPv6Address(host)
         except ValueError:
             return None
-        # Reject zone ids, because they refer to a network interface of one machine.
+        # Reject zone ids, because they refer to the network interfaces of a single machine.
         return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
     if _NUMERIC.fullmatch(host):
         from socket import inet_aton, inet_ntoa  # noqa: PLC0415
@@ -354,7 +353,7 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
         except OSError as error:
             answers.append(error)
 
-    # A DNS lookup has no timeout, so run it in a thread that is abandoned when the deadline passes.
+    # Run the DNS lookup in a thread that is abandoned at the deadline, because a lookup has no timeout.
     asking = Thread(target=ask, daemon=True)
     asking.start()
     asking.join(deadline.left())
@@ -363,7 +362,7 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
         raise answer
     for text in answer:
         ip = _ip(text)
-        # The caller has checked that the host is allowed, so localhost may resolve to a loopback address.
+        # The caller has already checked the host name, so localhost may resolve to a loopback address.
         own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
         if not own and not _public(ip):
             raise url_error(
@@ -382,7 +381,7 @@ def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnec
         share = deadline.left() / (len(ips) - index)
         connection: HTTPConnection
         if address.scheme == "https":
-            # Halve the time, because the timeout applies separately to the TCP connection and to the TLS handshake.
+            # Halve the timeout, because it applies to the TCP connection and again to the TLS handshake.
             connection = HTTPSConnection(ip, address.port, timeout=share / 2, server_hostname=address.host)
         else:
             connection = HTTPConnection(ip, address.port, timeout=share)
@@ -437,6 +436,6 @@ def _read_response(
         if size > rules.max_bytes:
             raise url_error(where, url, too_much)
         chunks.append(chunk)
-    # Without a Content-Length, a response whose connection was shut down at the deadline looks complete.
+    # Check the deadline: without a Content-Length, a response that was cut off at the deadline looks complete.
     deadline.left()
     return Download(b"".join(chunks), response.headers.get("Content-Type"), url)

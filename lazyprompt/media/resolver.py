@@ -29,11 +29,11 @@ _HEAD_BASE64 = 88
 _DAY = 86_400
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/force-download"})
 
-# The known MIME types, each with its extensions, alternative names and a pattern for its first bytes.
-# The first matching pattern determines the type.
-# The mimetypes module is not used, because its results depend on tables installed on the system.
-# The patterns for HEIF (mif1) search the compatible brands, because these brands include the codec.
-# The MP3 pattern excludes MPEG layer I, because its first bytes can be a UTF-16 byte order mark.
+# The known MIME types, each with file extensions, alternative names and a pattern for the first bytes.
+# The first matching pattern determines the MIME type.
+# The mimetypes module is not used, because its results depend on the operating system.
+# The patterns for HEIF (mif1) search the compatible brands, because they identify the codec.
+# The MP3 pattern excludes MPEG layer I, which can begin like a UTF-16 byte order mark.
 _TABLE = (
     ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", "jpg jpeg jpe jfif", "image/jpg image/pjpeg", rb"\xff\xd8\xff"),
@@ -78,7 +78,7 @@ _TYPES = tuple(row[0] for row in _TABLE)
 _ENDINGS = {ending: row[0] for row in _TABLE for ending in row[1].split()}
 _NAMES = {name: row[0] for row in _TABLE for name in (row[0], *row[2].split())}
 _BEGINNING = re.compile(b"|".join(b"(%b)" % row[3] for row in _TABLE if row[3]), re.DOTALL)
-# The container formats whose first bytes don't distinguish audio from video.
+# The container formats that can contain audio or video, with identical first bytes.
 _BOXES = ("mp4", "webm", "ogg", "3gpp", "x-matroska")
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/[^?#]*)", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
@@ -111,7 +111,7 @@ def media_type_of(url: str) -> str | None:
         The MIME type, or None if the extension is missing or unknown.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # A URL's host has no file extension. A path may contain a question mark, so also try the whole path.
+    # A URL's host has no file extension. Search the whole path too, because a local path may contain a question mark.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
@@ -291,7 +291,7 @@ class MediaResolver:
             )
             types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
-                # Extensions in URLs are unreliable, so use them only if the Content-Type is missing or generic.
+                # Use the URL's unreliable file extension only if the Content-Type is missing or generic.
                 types["ending"] = media_type_of(final)
         else:
             raise url_error(where, url, "is neither a path nor an http(s) URL; pass a URL or a path such as './name'")

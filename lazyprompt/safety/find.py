@@ -20,20 +20,20 @@ from lazyprompt.safety.folding import DISGUISES, fold, origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Reserved tokens are ``<|name|>`` or have a numbered name; a tokenizer may contain some that its template never uses.
+# Reserved tokens look like ``<|name|>`` or have a numbered name. Many reserved tokens occur in no chat template.
 NAME = r"[^<>|\s\\]{1,64}"
 NUMBERED = ("unused", "reserved_", "special_", "extra_id_")
 _RESERVED = rf"<(?:\|{NAME}\||(?:{'|'.join(NUMBERED)})[0-9]{{1,5}})>"
 _RESERVED_PAIRS = ("<|", *(f"<{name[0]}" for name in NUMBERED))
-# Matches every incomplete beginning of a reserved token.
+# Matches any incomplete reserved token.
 _RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{NAME}\|?)?|(?:{'|'.join(NUMBERED)})[0-9]{{0,5}})?")
 LONGEST_RESERVED = f"<|{'x' * 64}|>"
-# Characters that match each other: tokenizers may convert a space to U+2581 or back, and some collapse runs of spaces.
+# Interchangeable blanks: tokenizers may convert spaces to U+2581 or back, and may collapse runs of spaces.
 _BLANK = "[ \t\u2581]"
 _BLANKS = re.compile(f"{_BLANK}+")
 _NOTHING = frozenset[str]()
 _PLAIN = frozenset(("", *printable[:-2]))
-# The maximum number of characters that folding produces from a single character.
+# The maximum number of characters to which a single character can fold.
 _MOST_CHARACTERS = 18
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -109,7 +109,7 @@ class Controls:
         spaced = [text for text in texts if _BLANKS.search(text)]
         self._exact = frozenset(text for text in fixed if text[0].isalnum())
         self._any_case = frozenset(text.lower() for text in fixed if not text[0].isalnum())
-        # Both tables are keyed by the first two characters of a sequence, in lower case.
+        # The lookup tables use the first two characters of a control sequence as the key, in lower case.
         self._lengths = {pair: sorted({*map(len, same)}, reverse=True) for pair, same in _by_pair(fixed).items()}
         patterns = _patterns(spaced, headers, reserved=reserved)
         self._patterns = {pair: re.compile(pattern) for pair, pattern in patterns.items()}
@@ -117,10 +117,10 @@ class Controls:
         for text in texts:
             pairs.update((text[:2],) if text[0].isalnum() else _by_pair([text]))
         self._begun = _beginnings(pairs)
-        # The table for non-ASCII text, or None if ``DISGUISES`` lacks some first character.
+        # The lookup table for non-ASCII text, or None if ``DISGUISES`` lacks a first character.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
-        # One extra character is needed to check that a header ends at a word boundary.
+        # Add one character, to check that a header ends at a word boundary.
         self._longest = max(map(len, (*self.texts, LONGEST_RESERVED))) + 1
 
     def find(self, parts: Sequence[str], is_exempt: Callable[[int], bool] = lambda _: False) -> list[ControlMatch]:
@@ -133,7 +133,7 @@ class Controls:
         matches: list[ControlMatch] = []
         done = (0, 0)
         for part, at in self._begin_in(parts):
-            # Don't skip the rest of a trusted sequence, because an untrusted sequence may begin inside it.
+            # Search inside trusted sequences too, because an untrusted sequence may begin there.
             for found in self._found_at(parts, part, at) if (part, at) >= done else ():
                 touched = (
                     index
@@ -160,11 +160,11 @@ class Controls:
             for place in places:
                 value = bisect_right(ends, place) - 1
                 part, at = 2 * value + 1, place - ends[value]
-                # The character after a value's last character is in the next part.
+                # The character after a value is the first character of the next part.
                 behind = joined[place + 1] if place + 2 < ends[value + 1] else _character_behind(parts, part)
                 if behind not in self._begun.get(joined[place], _NOTHING):
                     begin.append((part, at))
-        # Check each distinct literal only once, because the same few literals often separate many values.
+        # Check each distinct literal once, because templates often repeat a literal between values.
         opened = {literal: opening for literal in {*parts[0::2]} if (opening := _open_places(self, literal))}
         if opened:
             literals = ((part, opened.get(parts[part], ())) for part in range(0, len(parts), 2))
@@ -197,7 +197,7 @@ class Controls:
         while True:
             text = _text_from(parts, part, at, size)
             folded = fold(text)
-            # Characters that folding drops and runs of blanks can make a sequence longer in the original text.
+            # The original text of a sequence can be longer: folding drops characters, and blanks can repeat.
             if len(text) < size or len(_BLANKS.sub(" ", folded)) >= self._longest:
                 break
             size *= 4
@@ -254,10 +254,10 @@ class Controls:
         Args:
             text: The text. If its author used a backslash to break a sequence, this backslash is removed, too.
         """
-        # Characters that folding drops and runs of blanks can make a sequence longer in the original text.
+        # The original text of a sequence can be longer: folding drops characters, and blanks can repeat.
         width = 8 * self._longest
         pieces: list[str] = []
-        # Search backwards, because a broken sequence inside another sequence has to be restored first.
+        # Search backwards, because a nested sequence must be restored before the sequence around it.
         behind, end = "", len(text)
         at = text.rfind("\\")
         while at >= 0:
@@ -308,7 +308,7 @@ def is_breakable(sequence: str) -> bool:
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    # If one sequence is the beginning of another, the longer sequence must match first.
+    # Sort longer sequences first, so that they match before their own prefixes.
     return sorted({fold(text) for text in texts if len(fold(text).strip()) > 1}, key=lambda text: (-len(text), text))
 
 

@@ -34,8 +34,8 @@ from unicodedata import category, normalize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# Maps the first character of nearly all control sequences to the characters whose decomposition contains it.
-# A search for a few characters is much faster than decomposing text. A test compares this table with Unicode's data.
+# Maps the first character of most control sequences to the characters whose decomposition contains it.
+# Searching for these few characters is much faster than decomposing the text.
 DISGUISES = {
     "<": "\u226e\ufe64\uff1c",
     "[": "\ufe47\uff3b",
@@ -46,12 +46,11 @@ DISGUISES = {
     "=": "\u207c\u208c\u2260\u2a74\u2a75\u2a76\ufe66\uff1d",
     "\u273f": "",
 }
-# The maximum number of characters in the fold cache.
+# The maximum number of entries in the fold cache.
 _MOST_FOLDS = 20_000
-# Letters that folding drops: the decomposed Hangul fillers, and two letters that were marks before Unicode 12.
+# Letters that folding drops: decomposed Hangul fillers, and two letters that Unicode 11 classifies as marks.
 _DROPPED_LETTERS = "\u115f\u1160\u1cf2\u1cf3"
 _KEPT_CONTROLS = "\t\n\r"
-# The ASCII characters that folding drops.
 _ASCII_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 # Invisible characters: soft hyphen, joiners, fillers, zero-width and bidirectional characters, and tag characters.
@@ -59,9 +58,8 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Control characters that are not white space.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
-# Characters that look like a space but do not fold to one: the blank Braille pattern and SentencePiece's space.
+# Characters that look like spaces but don't fold to a space: the blank Braille pattern and SentencePiece's space.
 _BLANKS = re.compile("[\u2800\u2581]")
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _JSON_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
-# The start and end of a neutralised sequence in a text, and the original sequence.
+# The start, the end and the original text of a neutralised sequence.
 TextMark: TypeAlias = tuple[int, int, str]
-# The start and end of a piece of text to replace, and its replacement.
+# The start and the end of a text span to replace, and the replacement.
 _Edit: TypeAlias = tuple[int, int, str]
 
 
@@ -98,7 +98,7 @@ def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit])
         sequences: The sequences that the pass broke.
         edits: The edit that broke each sequence.
     """
-    # The start and end of each sequence, and the number of characters that its edit added.
+    # The start and end of each sequence, and the number of characters that the edit added.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
@@ -134,7 +134,7 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
     if begin < 0:
         return 0, 0, "\\"
     if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # The original character folds to several characters: write these with a backslash between them instead.
+        # If the original character folds to several characters, insert the backslash between the folded characters.
         return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 
@@ -145,7 +145,7 @@ def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
     If all characters of the sequence in strings are already escapes, one of these becomes a ``\u`` escape. A sequence
     outside of strings is broken with a space, which JSON allows there.
     """
-    # The alternating start and end indices of the JSON strings, and of the escapes in these strings.
+    # The alternating start and end indices of the JSON strings, and of the escapes inside the strings.
     strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
         begin, end = string.start() + 1, string.end() - 1

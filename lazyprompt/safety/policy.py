@@ -59,18 +59,18 @@ class Policy(NamedTuple):
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
 
-# Tags that chat templates and engines of many families interpret as structure, in addition to a family's own markers.
+# Tags that many chat templates and engines interpret as structure, regardless of the model family.
 COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# Matches the thinking tags at the start of a reply; the opening tag may be in the generation prompt instead.
-# These tags are trusted, because chat templates use them to remove the reasoning from old replies.
+# Matches the thinking tags at the start of a reply. The opening tag may be missing if the generation prompt has it.
+# Thinking tags in replies are trusted, because chat templates need them to remove old reasoning.
 LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
-# The maximum number of passes. Overlapping sequences need a second pass; only crafted input needs more than two.
+# The maximum number of passes. Normal input needs at most two passes, for overlapping sequences.
 _MOST_PASSES = 100
 
 
@@ -98,8 +98,8 @@ def guard(
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
-        # If a run of backslashes is a control sequence, each pass creates more sequences than it breaks.
-        # A hundred such passes would exhaust the memory, so stop when there are more sequences than characters.
+        # If a run of backslashes is a control sequence, each pass creates more sequences than it breaks up.
+        # Stop when there are more sequences than characters, because further passes would exhaust the memory.
         if number and len(matches) > sum(map(len, parts)):
             break
         for match in matches:

@@ -11,15 +11,15 @@ from lazyprompt.safety.folding import as_read, decompose
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# All characters at which ``str.splitlines`` splits a line.
+# All characters that ``str.splitlines`` treats as line ends.
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-# The colon, and the characters that look like a colon but do not fold to one.
+# The colon, and characters that look like a colon but don't fold to a colon.
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
-# Maps words that readers could mistake for a role to the name of this role.
+# Maps words that resemble a role to the role's name.
 _ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
-# The words in the tags and headings around a history, without spaces and in lower case.
+# The words in the tags and headings around a history, in lower case and without spaces.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
-# Maps small capitals and letters of other scripts to the Latin letters that they look like but don't fold to.
+# Maps small capitals and non-Latin letters to the Latin letters that they resemble.
 _LOOKALIKES = str.maketrans(
     "\u0430\u0441\u0501\u0435\u0433\u04bb\u0456\u04cf\u043c\u043d\u043e\u0440\u0455\u0442\u0443\u0475"  # Cyrillic
     "\u03b1\u03b5\u03b9\u03bc\u03b7\u03bf\u03c1\u03c4\u03c5\u03bd"  # Greek
@@ -57,7 +57,7 @@ def written_names(
         speakers: The role and name of each speaker; a speaker without a visible name is named after the role.
         fit: A function that converts a name to an allowed name.
     """
-    # Process undisguised names first, so that the imitation of a name gets the number, not the name itself.
+    # Process plain names first, so that a number is added to the imitation of a name and not to the original.
     known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}

@@ -37,7 +37,7 @@ _MINIMAX = (
 )
 _EXAONE = (*(f"[|{role}|]" for role in ("system", "user", "assistant", "tool", "endofturn")), "<thought>", "</thought>")
 
-# A pattern for the beginning of a family's name, and the family's tool-call tokens. The first match applies.
+# Pairs of a family-name pattern and the family's tool-call tokens. The first matching pattern applies.
 _OF_CALLS: Final = (
     (r"qwen3-coder|qwen3\.[5-9]|nemotron-3", _XML),
     (r"mistral", _MISTRAL),
@@ -51,9 +51,9 @@ _OF_CALLS: Final = (
 
 # Code Llama's fill-in-the-middle tokens.
 _CODE_LLAMA = ("<PRE>", "<MID>", "<SUF>", "<EOT>", "<FILL_ME>")
-# The turn and tool-call markers of the first InternLM 2 chat models.
+# The turn and tool-call tokens of the first InternLM 2 chat models.
 _INTERNLM_2 = tuple(f"[UNUSED_TOKEN_{number}]" for number in range(140, 147))
-# Llama 2's SentencePiece tokens for the beginning of text, the end of text and unknown text.
+# Llama 2's tokens for the beginning of text, the end of text and unknown text.
 _LLAMA_2 = ("<s>", "</s>", "<unk>")
 _GEMMA = (
     *("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"),
@@ -82,7 +82,7 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
-# DeepSeek Coder's padding token, and tokens of DeepSeek V3 and later models that are not written as ``<|name|>``.
+# DeepSeek Coder's padding token, and tokens of later DeepSeek models that are not written as ``<|name|>``.
 _DEEPSEEK = ("<pad>", "\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
 
 _OF_TOKENIZER: Final = (
@@ -97,14 +97,14 @@ _OF_TOKENIZER: Final = (
     (r"minimax", _MINIMAX_TOKENIZER),
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
-    # Llama 2, and models that are derived from Llama 2 or use a similar tokenizer.
+    # Llama 2, and models with a similar tokenizer.
     (r"llama-2", (*_LLAMA_2, *_CODE_LLAMA)),
     (r"internlm", (*_LLAMA_2, *_INTERNLM_2)),
     (r"yi", (*_LLAMA_2, *_STARCODER)),
     (r"vicuna|zephyr|hermes-2|baichuan|phi-3", _LLAMA_2),
 )
 
-# Tokens that occur in only one family's tokenizers, and this family; they identify the family of a chat template.
+# Pairs of a token and the only family that uses it, to identify the family of a chat template.
 _SIGNS: Final = (
     ("<start_of_turn>", "gemma"),
     ("<|turn>", "gemma-4"),
