@@ -133,7 +133,7 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
 
 
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
-    # The template's text takes precedence over the model's name, which may match another model.
+    # Search the template's text before the model name, because the name may match another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
     return PromptLayout(template, template.markers, answers or form_in(text, _known_form(base_model) or "hermes"))
 
@@ -141,7 +141,7 @@ def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -
 def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
     if isinstance(markers, str):
         return PromptLayout(None, Markers.for_model(markers), answers or _known_form(markers) or "hermes")
-    # Markers without a family don't define the format of tool calls, but the model's name may identify it.
+    # Markers without a family define no format for tool calls, so derive the format from the model name.
     named = "" if markers.family else _known_form(base_model)
     return PromptLayout(None, markers, answers or named or markers)
 
@@ -170,9 +170,9 @@ def llama_cpp_ids_before_text(url: str, settings: ClientSettings) -> list[int] |
 
     Connection errors are ignored, because the next model call reports them.
     """
-    # Leave out the caller's HTTP client, because closing the client below would also close it.
+    # Omit the caller's HTTP client, because closing the client below would also close the caller's.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}
-    # The client requires a base URL, although the request below uses an absolute URL.
+    # The SDK requires a base URL, although this request uses an absolute URL.
     asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _BOS_TIMEOUT), options=own)
     client = CompletionsClient(asked, Server())
     try:

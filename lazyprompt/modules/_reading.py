@@ -32,7 +32,7 @@ _ADVICE = {
     "broken call": "the model wrote a malformed tool call; the received part is in .partial; repeat the request",
 }
 _EMPTY = "the model's response is empty; repeat the request or rephrase the prompt"
-# A malformed call is an error: its parsed input is empty, so the function would run with default arguments.
+# Malformed arguments are an error, because the tool would otherwise run with default arguments.
 _BROKEN = (
     "the model called the tool {!r} with arguments that are not a JSON object: {!r:.200}; the received part is in "
     ".partial; repeat the request"
@@ -104,7 +104,7 @@ class AnswerSchema(NamedTuple):
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # Validate the text, not the parsed JSON: strict models reject dates as Python strings, and floats lose digits.
+        # Validate the JSON text, because strict models reject parsed dates, and parsed floats lose digits.
         return json.loads(found) if self.model is None else self.model.model_validate_json(found)
 
 
@@ -132,7 +132,7 @@ def _json_in(text: str, opens: str) -> str:
             return found
         if _is_json(whole):
             raise ValueError(f"the JSON does not begin with {opens}")
-        # Other text surrounds the JSON. Try only the first bracket: a later one may be part of a malformed value.
+        # Search only from the first bracket: a later bracket may be part of a malformed value.
         begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:
             raise ValueError("the text contains no JSON")
@@ -249,13 +249,13 @@ class PartialAnswer:
             return self.reply
         try:
             return self._exchange.partial(*self.message())
-        except FormatError:  # only metadata was received, without a message
+        except FormatError:  # the response contained metadata but no message
             return None
 
 
-# The paths to the text in a response, for OpenAI's completions API and Ollama's `generate`.
+# The paths to the text in responses from OpenAI's completions API and from Ollama's `generate`.
 _TEXTS: tuple[tuple[str | int, ...], ...] = (("choices", 0, "text"), ("response",))
-# The paths to the prompt and completion token counts.
+# The paths to the prompt token count and to the completion token count.
 _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
     (("usage", "prompt_tokens"), ("usage", "completion_tokens")),
     (("prompt_eval_count",), ("eval_count",)),
@@ -326,7 +326,7 @@ class Exchange(NamedTuple):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":
             raise ModuleError(_ADVICE[reply.finish], kind="invalid", partial=reply)
-        # Truncated arguments may look complete, because they can be empty or valid JSON.
+        # Report truncated arguments, because an empty or partial value can be valid JSON.
         if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
             raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
         free = message.native.custom_calls() if message.native else ()

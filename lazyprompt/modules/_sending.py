@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
 # The kinds of faults that are retried.
-# A stream that has begun is never retried, because its beginning would be repeated.
+# A stream is only retried before the first event, because a retry would repeat received text.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
-# The minimum and maximum delay before a retry, in seconds. If a server requests a longer delay, the call fails.
+# The minimum and maximum delay before a retry, in seconds. A call fails if the server requests a longer delay.
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _ADVICE: dict[FaultKind, str] = {
     "key": "pass a valid key as api_key= or set it in the environment",
@@ -46,7 +46,7 @@ _ADVICE: dict[FaultKind, str] = {
     "too large": "increase max_answer_bytes= if you expect responses of this size",
 }
 _LOG = logging.getLogger("lazyprompt")
-_END = object()  # the sentinel for the end of a stream
+_END = object()  # marks the end of a stream
 
 
 class _Loop(NamedTuple):
@@ -93,7 +93,7 @@ class Sender:
         self._aretry: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
-        # Import tenacity only for clients without their own retries, because only their extras install it.
+        # Import tenacity only if the client has no retries, because other extras don't install tenacity.
         tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
@@ -104,7 +104,7 @@ class Sender:
         }
 
         def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
-            # Create a retry object for each call, because concurrent tasks must not share its state.
+            # Create a new retry object for each call, because concurrent tasks must not share retry state.
             waiting: Awaitable[object] = tenacity.AsyncRetrying(**again)(call, asked)
             return waiting
 
@@ -204,7 +204,7 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # Don't use a loop, because tracebacks with local variables would show the loop variable.
+                # A loop variable would appear in tracebacks with local variables, so use two calls.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:
@@ -229,7 +229,7 @@ class Sender:
 
     def _as_error(self, error: Exception, answer: PartialAnswer) -> Exception:
         """Convert a client's exception to a lazyprompt error, or return any other exception unchanged."""
-        if isinstance(error, FormatError | RecursionError):  # JSON that is nested too deeply raises RecursionError
+        if isinstance(error, FormatError | RecursionError):  # deeply nested JSON raises a RecursionError
             fault: Fault | None = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error
@@ -242,7 +242,7 @@ class Sender:
             return error
         if (moved := redirect_target(error)) is not None:
             fault = fault._replace(kind="not found", message=_describe_redirect(moved))
-        # Clients classify lost connections differently, so derive the kind from whether the response had begun.
+        # Clients classify lost connections differently, so check whether the response had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if answer.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""

@@ -50,7 +50,7 @@ Step: TypeAlias = "Delta | Reply | ToolResultBlock"
 """A step of a conversation with tools: a delta of a reply, a complete reply, or a tool result."""
 
 _FORMAT = "lazyprompt.chat/1"
-# The maximum size of a saved conversation, in bytes.
+# The maximum size of a saved conversation in bytes.
 _MOST = 1_073_741_824
 
 
@@ -133,7 +133,7 @@ class ChatModule(ABC):
             TemplateError: The prompter has an unsupported type, or the instruction is invalid.
             HistoryError: The history has an invalid format.
         """
-        # Assign both attributes in one statement, so that an error leaves the module unchanged.
+        # Assign two attributes in one statement, so that an error in either value leaves the module unchanged.
         self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
@@ -155,7 +155,7 @@ class ChatModule(ABC):
             HistoryError: The history has an invalid format.
         """
         shared = object.__new__(type(self))
-        # Don't use copy.copy, which would create a new connection.
+        # Don't use copy.copy, because it would create a new connection.
         vars(shared).update(vars(self))
         if prompt is not None:
             return shared.prompt(prompt, history)
@@ -661,7 +661,7 @@ def check_settings(settings: ClientSettings, concurrency: int | None, error: typ
     """Validate client settings and return them."""
     if not _is_positive(settings.timeout):
         raise error(f"timeout must be a positive number of seconds, not {settings.timeout!r}")
-    if "api_key" in settings.options:  # among the options, the key would appear in reprs and logs
+    if "api_key" in settings.options:  # an API key in the options would appear in reprs and logs
         raise error("pass the key as api_key=, not in options=")
     _check_number("retries", settings.retries, 0, error)
     _check_number("concurrency", 1 if concurrency is None else concurrency, 1, error)

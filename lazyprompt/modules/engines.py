@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-HOST: Final = "127.0.0.1"  # the IP address on which lazyprompt's engines listen
+HOST: Final = "127.0.0.1"  # the address on which engines listen
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
 _OPTION = re.compile(r"[A-Za-z][\w.-]*")
-# Patterns for owner/name on a model hub, and for Ollama's name:tag or owner/name:tag.
+# Patterns for a repository on a model hub (owner/name), and for an Ollama model (name:tag or owner/name:tag).
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _TAG = re.compile(r"[\w-][\w./-]*:[\w.-]+")
 
@@ -191,7 +191,7 @@ _ROWS = (
     Engine(
         name="llama.cpp",
         program=(
-            # Don't use -m: Python would prefer a module of the same name in the working directory.
+            # Don't use -m, because Python would prefer a module in the working directory.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
             *("--model", "{model}", "--port", "{port}", "--special"),
         ),
@@ -221,7 +221,7 @@ _ROWS = (
     # LMDeploy's endpoint accepts no token ids (InternLM/lmdeploy#4186), and only single-token stop strings.
     Engine(name="lmdeploy", server=Server(usage=True), body=_AS_WRITTEN),
     Engine(name="ollama", server=None),
-    # Any other server with OpenAI's completions API, such as transformers or TGI, receives only standard fields.
+    # Other servers with OpenAI's completions API, such as TGI, receive only standard fields.
     Engine(name="other"),
 )
 

@@ -133,7 +133,7 @@ def _ignore_signal(*_: object) -> None:
 def _reason_to_end(wake: int, parent: int) -> _Reason:
     """Wait for an event, and return the reason to terminate the command, or None."""
     ready, _, _ = select.select([0, wake], [], [], _LOOK)
-    # Standard input is closed if it is readable but contains no data.
+    # Standard input is closed if it is readable but has no data.
     is_closed = 0 in ready and not os.read(0, 1024)
     try:
         signals = os.read(wake, 1024)
@@ -150,7 +150,7 @@ def _end(engine: subprocess.Popen[bytes]) -> int:
     send(session, signal.SIGTERM)
     patience = time.monotonic() + GRACE
     while (engine.poll() is None or members(session)) and time.monotonic() < patience + GRACE:
-        if time.monotonic() > patience:  # send the signal repeatedly, because new processes may have started
+        if time.monotonic() > patience:  # repeat the signal, because new processes may have started
             send(session, KILL)
         time.sleep(_PAUSE)
     code = engine.poll()

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 _MAGIC = b"GGUF"
 _DAY = 86_400.0
-_LOGGING = 0.5  # seconds to wait for the last log lines of llama.cpp
-# The CommonParams fields of the options that are not named after their fields.
+_LOGGING = 0.5  # seconds to wait for the last log lines from llama.cpp
+# The fields of llama.cpp's CommonParams for options with another name.
 _FIELDS = {
     "model": "model.path",
     "context": "n_ctx",
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     if wrong := _model_fault(model):
         return _report_failure(wrong)
     try:
-        xllamacpp: Any = import_module("xllamacpp")  # optional, slow to import, and untyped
+        xllamacpp: Any = import_module("xllamacpp")  # optional, slow to import and untyped
     except ImportError:
         return _report_failure(str(missing_extra("xllamacpp", "local")))
     params = xllamacpp.CommonParams()
@@ -108,15 +108,15 @@ def main(arguments: Sequence[str]) -> int:
         return _report_failure(str(error))
     except OSError as error:
         return _report_failure(f"cannot read the chat template {template}: {error.strerror}")
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # exit without a traceback on Ctrl-C
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # The exception contains no reason. Wait until a llama.cpp thread has written the reason to the log.
+        # The exception contains no reason. Wait until a llama.cpp thread has logged the reason.
         time.sleep(_LOGGING)
         return _report_failure(f"llama.cpp cannot serve {model}; see the llama.cpp log for the reason")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
-    while True:  # until a signal
+    while True:
         time.sleep(_DAY)
 
 

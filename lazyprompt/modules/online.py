@@ -87,7 +87,7 @@ class OnlineChatModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Wrap the key first, because tracebacks may show variables.
+        # Wrap the API key first, because tracebacks may show local variables.
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params, budget, stream=stream)
         self.source = source_named(source)
@@ -107,7 +107,7 @@ class OnlineChatModule(ChatModule):
         self._open()
 
     def _open(self) -> None:
-        # No key is needed, because this client only provides parameter names.
+        # This client only lists parameter names, so it needs no API key.
         self._client = self.source.client(self._settings)
         self._connection = Connection()
         address = self._settings.options.get("base_url") or self._settings.base_url
@@ -125,7 +125,7 @@ class OnlineChatModule(ChatModule):
     def _exchange(self, call: CallOptions) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
-        # Don't pass the model to the openai provider, because its name would select a family that has a system text.
+        # Omit OpenAI model names, because a name would select a model family with a default system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
-_HEALTH = "/health"  # the path that returns status 200 once the model is loaded
-_PAUSE = 0.05  # seconds between checks of an engine that is starting
-_ANSWER = 2.0  # the timeout of a health check, in seconds
-_ATTEMPTS = 3  # attempts to start the engine, each on another free port
+_HEALTH = "/health"  # the engine's path that returns status 200 once the model is loaded
+_PAUSE = 0.05  # seconds between health checks of a starting engine
+_ANSWER = 2.0  # the timeout for a health check, in seconds
+_ATTEMPTS = 3  # the maximum number of attempts to start the engine, each on another free port
 _ENDING = 0.005  # seconds between checks of terminating processes
 
 
@@ -82,7 +82,7 @@ class _Run:
         with self._lock:
             if self.guard.returncode is None and self.guard.poll() is not None:
                 self.failed = self.failed or not self.stopping
-                # A killed guard leaves processes running. Kill them now, before the guard's process id can be reused.
+                # If the guard was killed, kill the engine now, before another process reuses the guard's id.
                 _kill_session(self.guard.pid)
             return self.guard.returncode is not None
 
@@ -93,13 +93,13 @@ class _Run:
         with self._lock:
             if not self.ended():
                 self.stopping = True
-                # Also send a signal, because a forked process may keep the pipe open.
-                # Don't use Popen.terminate, which would reap the guard before ended() can kill its session.
+                # Send a signal before closing the pipe, because a forked process may keep the pipe open.
+                # Don't use Popen.terminate, because it would reap the guard before ended() can kill the session.
                 os.kill(self.guard.pid, signal.SIGTERM)
             self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
-            patience = time.monotonic() + 3 * _guard().GRACE  # the guard takes up to 2 * GRACE
+            patience = time.monotonic() + 3 * _guard().GRACE  # the guard needs up to 2 * GRACE
             while not self.ended():
                 if time.monotonic() > patience:
                     os.kill(self.guard.pid, _guard().KILL)
@@ -121,7 +121,7 @@ _LINES = 15  # the maximum number of log lines in an error message
 _BYTES = 65_536
 
 
-# Log patterns of llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse, with advice. The first match applies.
+# Patterns for log lines of llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse, with advice. The first match applies.
 _CAUSES: Final = (
     (
         r"address already in use|couldn't bind",
@@ -321,9 +321,9 @@ class EngineProcess:
                 with _show_progress(f"{self.engine.name} is loading {self.model}; log file: {run.log}"):
                     self._wait(run)
             except EngineError:
-                # Another process may have taken the free port before the engine did.
+                # Another process may have bound the free port before the engine could bind it.
                 if self._port is None and left and self.status() == "died" and not _is_free(run.port):
-                    run.failed = False  # so that stop() deletes the log
+                    run.failed = False  # let stop() delete the log
                     continue
                 raise
             except BaseException:
@@ -344,14 +344,14 @@ class EngineProcess:
         with self._open_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the arguments are the user's own
-                # Don't use -m: Python would prefer a module of the same name in the working directory.
+                # Don't use -m, because Python would prefer a module in the working directory.
                 [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                # Disable buffering, because buffered output is lost when the process is killed.
+                # Disable output buffering, because killing the process would discard buffered output.
                 env=os.environ | {"PYTHONUNBUFFERED": "1", _guard().LOG: "" if self._log else file.name},
-                # Ctrl-C must not reach the engine directly, because this process terminates the engine.
+                # Start a new session, so that Ctrl-C doesn't interrupt the engine.
                 start_new_session=True,
             )
         run = self._run = _Run(guard, port, log, offset, temporary=self._log is None)
@@ -373,7 +373,7 @@ class EngineProcess:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
-            # Also check who listens, because another process may have taken the port and sent the healthy response.
+            # Check which process listens, because another process may have bound the port and returned status 200.
             healthy = _is_healthy(f"http://{HOST}:{run.port}{_HEALTH}") and _guard().listens(run.guard.pid, run.port)
             if run.stopping:
                 raise EngineError(f"{self.engine.name} was stopped before it was ready")
@@ -441,13 +441,13 @@ def _is_healthy(url: str) -> bool:
         with PoolManager(retries=False, timeout=Timeout(total=_ANSWER)) as pool:
             return pool.request("GET", url, preload_content=False).status == 200  # noqa: PLR2004 - HTTP's OK
     except HTTPError:
-        return False  # the engine does not listen yet
+        return False  # the engine is not listening yet
 
 
 @contextmanager
 def _show_progress(what: str) -> Generator[None]:
     """Show a message and the elapsed time on a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # sys.stderr is None if the process has no console
+    if sys.stderr is None or not sys.stderr.isatty():  # sys.stderr is None without a console
         yield
         return
     from rich.console import Console  # noqa: PLC0415 - slow, and used only on terminals

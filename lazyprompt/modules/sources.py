@@ -67,7 +67,7 @@ class Source(NamedTuple):
         if not isinstance(self.connect, str):
             return self.connect(settings)
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
-        # OpenAI's client needs the source's name, because compatible servers differ in their parameters.
+        # OpenAI's client needs the source name, because OpenAI-compatible servers support different parameters.
         return connect(settings) if self.base_url is None else connect(settings, self.name)
 
     def key(self, given: str | Secret | None) -> Secret | None:
@@ -98,16 +98,16 @@ def _row(name: str, model: str = "", connect: str = "openai:connect", **more: An
     return Source(name, model=model, connect=connect, **own)
 
 
-# The environment variables from which clients read a default URL, by source.
+# The environment variables from which SDKs read the default base URL, by source.
 _ADDRESSES = {
     **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
     "anthropic": "ANTHROPIC_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
-# The suffixes of the providers' host names.
+# The domain suffixes of the providers' servers.
 _HOSTS = (*(host for server in SERVERS.values() for host in server.hosts), "api.anthropic.com", "googleapis.com")
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
-# DashScope's compatible mode accepts OpenAI's format, with the same rules as vLLM for Qwen models.
+# DashScope's OpenAI-compatible mode follows vLLM's rules for Qwen models.
 _QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import Request
 
-# OpenTelemetry's names for providers, where they differ from lazyprompt's.
+# OpenTelemetry's provider names that differ from lazyprompt's.
 _PROVIDERS = {"gemini": "gcp.gemini", "xai": "x_ai", "moonshot": "moonshot_ai"}
 _PARAMS = {
     **{name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")},
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"), "max_tokens"),
 }
-# The parameters that providers place before the messages, and that therefore affect the cached prefix.
+# The parameters that affect the cached prefix, because providers insert them before the messages.
 _PREFIXED = ("tools", "response_format", "cache_control", "prompt_cache_options")
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
@@ -105,7 +105,7 @@ class CallLog:
             )
             + b"\n"
         )
-        # Append the whole line in one write, so that concurrent threads and processes don't mix their lines.
+        # Append the line in a single write, so that lines from concurrent threads and processes don't mix.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(data)
@@ -129,7 +129,7 @@ def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None
     from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - optional dependency
 
     operation = "text_completion" if "prompt" in request.payload else "chat"
-    options = request.params.get("options")  # Ollama sends parameters in options
+    options = request.params.get("options")  # Ollama expects parameters in "options"
     params = {**request.params, **(options if is_mapping(options) else {})}
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,

@@ -51,9 +51,9 @@ _LOG = logging.getLogger("lazyprompt")
 # The default timeout in seconds. An engine may process a long prompt for minutes before the first token.
 TIMEOUT = 600.0
 RETRIES = 2
-# The default token limit for a response. The engines' own defaults range from 16 tokens to no limit.
+# The default token limit for a response, because the engines' defaults range from 16 tokens to no limit.
 MAX_TOKENS = 1024
-# The time in seconds to wait for an engine to exit after its connection is lost.
+# How many seconds to wait for an engine to exit after the connection is lost.
 _DYING = 2.0
 _NOWHERE = "http://127.0.0.1"
 
@@ -66,7 +66,7 @@ class _Running(Connection):
         self.starting = Lock()
         self.process: EngineProcess | None = None
         self.url = ""
-        self.added: list[int] | None = None  # the token ids that llama.cpp adds before each text, or None if unknown
+        self.added: list[int] | None = None  # token ids that llama.cpp adds before each text, or None if unknown
 
 
 class TrainableModule(ChatModule):
@@ -131,14 +131,14 @@ class TrainableModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Wrap the key first, because tracebacks may show variables.
+        # Wrap the API key first, because tracebacks may show local variables.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
             raise EngineError(f"url must be an http(s) URL such as http://127.0.0.1:8000, not {address_of(url)!r}")
-        # Remove /v1, because the client adds it to the URL.
+        # Remove /v1, because the client appends /v1 to the URL.
         self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = LayoutSettings(chat_template, markers, answers)
         self._given.check()
@@ -153,7 +153,7 @@ class TrainableModule(ChatModule):
     def _open(self) -> None:
         """Prepare a connection. Each copy of the module prepares its own."""
         self._connection = self._running = _Running()
-        # This client only provides parameter names, so any URL suffices.
+        # This client only lists parameter names, so any URL works.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
@@ -182,7 +182,7 @@ class TrainableModule(ChatModule):
         if not self.base_model:
             raise EngineError("starting an engine requires a model; pass base_model")
         if self.engine is OTHER:
-            engine_for(self.base_model)  # raises an error that explains why
+            engine_for(self.base_model)  # raise an error that explains the reason
         with self._running.starting:
             if self.status() != "running":
                 self._running.process = EngineProcess(
@@ -353,12 +353,12 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     try:
         found = engine_for(base_model)
     except EngineError:
-        # A server at url= may accept any model name, and rendering prompts requires only a name.
+        # A server at url= may accept any model name, and rendering a prompt needs only the name.
         path = Path(base_model)
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise
         return OTHER
-    # A directory or hub model doesn't reveal which engine runs at url=.
+    # A model directory or hub name doesn't reveal which engine runs at url=.
     return found if url is None or found.name != "vllm" else OTHER
 
 
@@ -416,7 +416,7 @@ class Bridged(ChatModule):
 
         def keep(events: Sequence[object], message: Msg) -> None:
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
-            # Keep the ids only if none is missing: in streams, llama.cpp omits the ids of partial characters.
+            # Keep the token ids only if none is missing: streams from llama.cpp omit the ids of partial characters.
             if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
                 self._known = _CachedConversation((*known, message), prompt, answer)
 
@@ -439,7 +439,7 @@ class Bridged(ChatModule):
 
 
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
-    # Official clients store fields that they don't know in model_extra.
+    # SDKs based on pydantic store unknown fields in model_extra.
     apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
     found = value_at({**as_dict(answer), **apart}, place)
     return [token for token in found if isinstance(token, int)] if is_list(found) else []

@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.prompters.definition import PromptOrigin
 
-# The parameters that lazyprompt defines. Every client accepts them or raises an error that explains why not.
+# The parameters that lazyprompt defines. A client that doesn't support one explains the reason in an error.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
-# The advice in error messages for clients that forward unknown fields to the server.
+# The hint in error messages from clients that forward unknown fields to the server.
 EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...}}"
-# The minimum similarity that makes an unknown parameter a misspelling, for methods with and without **kwargs.
-# The first value must exceed 0.8, the similarity of "top_k" and "top_p", which are different parameters.
+# The minimum similarity between a misspelled parameter and a known one, for methods with and without **kwargs.
+# The first value must exceed 0.8, because "top_k" and "top_p" have a similarity of 0.8.
 _MISSPELT, _LIKELY = 0.85, 0.6
-# The maximum number of connections that a sync client opens and keeps alive.
-# With a lower limit for kept connections, httpcore could close one that another thread is about to use.
+# The maximum number of connections that a synchronous client opens and keeps alive.
+# With a lower limit for idle connections, httpcore could close a connection that another thread is about to use.
 CONNECTIONS = 1_000
-# The placeholder key for servers that need no key. Clients would otherwise send a key from the environment.
+# The placeholder key for servers without authentication. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
 # The default size limit for a response in bytes. The longest model responses are about 1 MB long.
-# Parsing 16 MB of malicious JSON takes 700 MB of memory.
+# A higher limit is unsafe: parsing 16 MB of malicious JSON already uses 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 
@@ -130,16 +130,16 @@ def key_of(secret: Secret | None) -> str:
     """
     if secret is None:
         return NO_KEY
-    # Don't assign the key to a variable, because tracebacks may show variables.
+    # Don't store the key in a local variable, because tracebacks may show local variables.
     if not _CARRIED.fullmatch(secret.reveal().strip()):
         raise ModuleError("the API key contains characters that are invalid in a header; it must be printable ASCII")
     return secret.reveal().strip()
 
 
-# The lock for importing official packages and creating clients, which is never held during a request.
+# The lock for importing SDKs and creating clients. The lock is never held during a request.
 # Some packages inspect ``sys.modules`` and would see a module that another thread is still importing.
-# The lock is reentrant, because imports can run code that acquires it again.
-# A fork waits for the lock, so that a child process doesn't inherit it in the locked state.
+# The lock is reentrant, because imported code may acquire the lock again.
+# A fork waits for the lock, because a child process would inherit a locked lock.
 SETUP = RLock()
 if sys.platform != "win32":  # Windows has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
@@ -219,9 +219,9 @@ class OfficialClient(ABC):
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        # The official clients, keyed by event loop, or by None for threads.
+        # The official clients by event loop. Synchronous code uses the key None.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
-        # The locks that keep concurrent tasks from creating a client twice.
+        # The locks that prevent concurrent tasks from creating a client twice.
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
     def sdk(self) -> Any:
@@ -237,12 +237,12 @@ class OfficialClient(ABC):
         if (client := self._clients.get(loop)) is not None:
             return client
         with SETUP:
-            # Drop the clients of closed event loops, because a client can't be closed after its event loop.
+            # Drop the clients of closed event loops, because they can't be closed anymore.
             for each in [each for each in (*self._loops,) if each.is_closed()]:
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # otherwise, the first connection imports the codec, possibly during a fork
+                codecs.lookup("idna")  # import the codec now, so that no connection imports it during a fork
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
@@ -252,7 +252,7 @@ class OfficialClient(ABC):
         if (client := self._clients.get(loop)) is not None:
             return client
         async with self._loops.setdefault(loop, Lock()):
-            # Imports and certificate loading take up to a second, so they must not block the event loop.
+            # Importing an SDK and loading certificates can take a second, so don't block the event loop.
             return self._clients.get(loop) or await to_thread(self.client, loop)
 
     @abstractmethod

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from lazyprompt._base.secret import Secret
 
 FaultKind: TypeAlias = Literal[
-    "key",  # the API key is missing or rejected
-    "not found",  # the server does not know the model or path
+    "key",  # the API key is missing or invalid
+    "not found",  # the model or the path does not exist
     "overflow",  # the prompt exceeds the model's context window
-    "request",  # the server rejects the request for another reason
-    "rate limit",  # too many requests, or the quota is exhausted
-    "server",  # the server failed or is overloaded
+    "request",  # the request is invalid for another reason
+    "rate limit",  # too many requests, or an exhausted quota
+    "server",  # a server error, or an overloaded server
     "timeout",  # the response did not arrive in time
-    "connection",  # the connection failed, or was lost before the response began
-    "cut",  # a stream ended before its final event, or the connection was lost after the response began
-    "malformed",  # the response does not have the API's format
+    "connection",  # the connection failed before the response began
+    "cut",  # the connection was lost during the response, or the stream ended before the final event
+    "malformed",  # the response does not match the API's format
     "too large",  # the response exceeds max_answer_bytes
 ]
 
@@ -50,9 +50,8 @@ class Fault(NamedTuple):
     retry_after: float | None = None
 
 
-# The HTTP statuses for redirects.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-# The fault kinds of exceptions that every client can raise, keyed by ``package.Name``.
+# The fault kinds of exceptions that all clients can raise, keyed by ``package.Name``.
 _CLASSES: dict[str, FaultKind] = {
     "lazyprompt.MalformedError": "malformed",
     "lazyprompt.StreamedError": "server",
@@ -64,24 +63,24 @@ _CLASSES: dict[str, FaultKind] = {
 }
 _STATUSES: dict[int, FaultKind] = {
     401: "key",
-    402: "rate limit",  # no credit is left
+    402: "rate limit",  # insufficient credit
     403: "key",
     404: "not found",
     408: "timeout",
     413: "overflow",
-    424: "server",  # sent by TGI if generation fails
+    424: "server",  # TGI's status for failed generation
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# The statuses for which phrases in the message are ignored, because the message may quote unrelated text.
+# Statuses that identify the fault. Phrases in the message are ignored, because the message may quote other text.
 _CLEAR = frozenset({401, 404, 408, 429})
-# The fault kinds for phrases in error codes, types and messages of OpenAI-compatible servers, in lower case.
+# The fault kinds by lower-case phrase in the error codes, types and messages of OpenAI-compatible servers.
 WORDS: dict[str, FaultKind] = {
-    "context_length_exceeded": "overflow",  # OpenAI's code
-    "exceed_context_size_error": "overflow",  # llama.cpp's type
-    "context size": "overflow",  # llama.cpp sends "exceeds the available context size"
-    "maximum context length": "overflow",  # sent by OpenAI, DeepSeek, vLLM and Zhipu
-    "context window": "overflow",  # OpenAI sends "exceeds the context window of this model"
+    "context_length_exceeded": "overflow",  # OpenAI's error code
+    "exceed_context_size_error": "overflow",  # llama.cpp's error type
+    "context size": "overflow",  # llama.cpp: "exceeds the available context size"
+    "maximum context length": "overflow",  # OpenAI, DeepSeek, vLLM and Zhipu
+    "context window": "overflow",  # OpenAI: "exceeds the context window of this model"
     "maximum model length": "overflow",  # vLLM
     "model's context length": "overflow",  # SGLang
     "maximum prompt length": "overflow",  # xAI
@@ -92,27 +91,27 @@ WORDS: dict[str, FaultKind] = {
     "range of input length": "overflow",  # DashScope
     "`inputs` must have less than": "overflow",  # TGI
     "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # TGI
-    "incorrect api key": "key",  # sent by xAI with status 400
-    "api key not valid": "key",  # sent by Gemini's OpenAI-compatible API with status 400
-    "model not exist": "not found",  # sent by DeepSeek with status 400
-    "model does not exist": "not found",  # sent by SiliconFlow with status 400
-    "模型不存在": "not found",  # sent by Zhipu with status 400
-    "invalid_model": "not found",  # Mistral's error type for status 400
-    "invalid model name": "not found",  # sent by LiteLLM's proxy with status 400
-    "arrearage": "key",  # sent by DashScope with status 400 if the account is in debt, so retries are useless
-    "insufficient balance": "rate limit",  # DeepSeek, Moonshot
-    "balance is insufficient": "rate limit",  # sent by SiliconFlow with status 403
-    "any credits": "rate limit",  # sent by xAI with status 403 if the account has no credits yet
-    "available credits": "rate limit",  # sent by xAI with status 403 if all credits are used
+    "incorrect api key": "key",  # xAI, with status 400
+    "api key not valid": "key",  # Gemini's OpenAI-compatible API, with status 400
+    "model not exist": "not found",  # DeepSeek, with status 400
+    "model does not exist": "not found",  # SiliconFlow, with status 400
+    "模型不存在": "not found",  # Zhipu, with status 400
+    "invalid_model": "not found",  # Mistral's error type, with status 400
+    "invalid model name": "not found",  # LiteLLM's proxy, with status 400
+    "arrearage": "key",  # DashScope, with status 400; the account has unpaid bills, so retries are useless
+    "insufficient balance": "rate limit",  # DeepSeek and Moonshot
+    "balance is insufficient": "rate limit",  # SiliconFlow, with status 403
+    "any credits": "rate limit",  # xAI, with status 403, for an account that never had credits
+    "available credits": "rate limit",  # xAI, with status 403, for an account without remaining credits
     "rate_limit": "rate limit",  # OpenAI's error code in a stream
 }
 _FIELDS = ("code", "type", "message")
-# The maximum length of an error message in characters. Some messages quote a whole malformed response.
+# The maximum length of an error message in characters, because some messages quote a whole malformed response.
 _LONGEST = 1_000
-_DEPTH = 8  # the maximum depth at which values in an exception are searched for the API key
+_DEPTH = 8  # the maximum depth of the search for the API key in an exception's values
 # The packages that raise a RuntimeError if a client is closed during a call.
 _HTTP = frozenset(("httpx", "httpx2"))
-# The exceptions that a malformed response can cause in a client's code.
+# The exceptions that an SDK may raise for a malformed response.
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
@@ -173,7 +172,7 @@ def kind_of_refusal(
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-    if key is not None:  # mask the key in the phrases, so that they still match a response in which the key is masked
+    if key is not None:  # the message may contain the masked key, so mask the key in the phrases too
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
@@ -254,7 +253,7 @@ def _parse_body(body: object) -> tuple[str, str]:
     """Return the code, type and message in an error response as one text, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
-    inner = body.get("error")  # in a response from xAI, this field is the error message
+    inner = body.get("error")  # the error field of an xAI response is a string
     if is_mapping(inner):
         return _parse_body(inner)
     message = body.get("message") or inner or body.get("detail")
@@ -312,7 +311,7 @@ def _mask(value: object, key: Secret, depth: int = 0) -> object:
     """Mask the API key in the strings of a JSON value; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
-    if type(value) is str:  # a Reply, which is a subclass of str, must remain a Reply
+    if type(value) is str:  # keep Reply objects, which are instances of a subclass of str
         return key.hidden_in(value)
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-# The size and time limits of a whole stream, as multiples of the limits for one event.
-# Streams need higher limits: every event repeats its JSON keys, and a model may generate text for an hour.
+# The size and time limits for a whole stream, as multiples of the limits for one event.
+# Streams need higher limits: each event repeats the JSON keys, and generation may last an hour.
 STREAM_BYTES, STREAM_TIME = 4, 60
 _PIECE = 65_536
-_STARTED = "lazyprompt.started"  # the request extension that stores the request's start time
+_STARTED = "lazyprompt.started"  # the request extension for the start time
 _GZIP = zlib.MAX_WBITS | 16
 
 
@@ -53,7 +53,7 @@ class _Meter:
         self._timeout, self._most = limits
         media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._is_stream = media_type != "application/json"
-        # A blank line ends a server-sent event. In streams of other media types, each line is one event.
+        # A blank line ends a server-sent event. In other media types, each line is an event.
         self._ends = (b"\n\n", b"\r\n\r\n", b"\r\r") if media_type == "text/event-stream" else (b"\n",)
         self._started, self._event_started = float(self._request.extensions[_STARTED]), monotonic()
         self._bytes = self._event_bytes = 0

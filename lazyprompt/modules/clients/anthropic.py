@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._faults import FaultKind
 
-# The default of max_tokens, which the API requires; the oldest models accept no higher limit.
-# The API counts reasoning tokens towards max_tokens, so the reasoning budget is added to this default.
+# The default for max_tokens, which the API requires. The oldest models accept no higher value.
+# Reasoning tokens count towards max_tokens, so the reasoning budget is added to this default.
 DEFAULT_MAX_TOKENS = 4096
 
 _SAMPLING = (
     ", or use an API version that supports it: set default_headers={{'anthropic-version': '2023-06-01'}} in options "
     "and pass the parameter in extra_body"
 )
-# The types of content blocks that store their text under a key with the same name as the type.
+# The content block types whose text field has the name of the type.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
 _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
 # The constructor arguments for credentials other than an API key.
@@ -46,7 +46,7 @@ class AnthropicCollector:
         self.complete = False
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        # Two dicts keyed by block index: the received pieces of each field, and the number of the tool call.
+        # The pieces of each field and the tool call numbers, keyed by block index.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: dict[int, int] = {}
 
@@ -66,7 +66,7 @@ class AnthropicCollector:
             case "message_start":
                 self._message = dict(fields_of(fields.get("message")))
             case "message_delta":
-                # Token counts are running totals. If a count is missing, keep the previous one.
+                # Token counts are cumulative. If an event omits a count, keep the previous count.
                 usage = {**fields_of(self._message.get("usage")), **_not_null(fields.get("usage"))}
                 self._message = {**self._message, **_not_null(fields.get("delta")), "usage": usage}
             case "message_stop":
@@ -104,7 +104,7 @@ class AnthropicCollector:
         match delta.get("type"):
             case "input_json_delta" if piece := _text(delta, "partial_json"):
                 self._pieces[index]["input"].append(piece)
-                # Don't report the arguments of server-side tools, which Anthropic runs itself.
+                # Omit the arguments of server tools, because Anthropic runs server tools itself.
                 return [Delta("tool_call", piece, self._calls[index])] if index in self._calls else []
             case "signature_delta":
                 block["signature"] = delta.get("signature")
@@ -156,10 +156,10 @@ class AnthropicClient(OwnHttpClient):
         "prompt is too long": "overflow",
         "exceed context limit": "overflow",
         "credit balance is too low": "rate limit",
-        # The error messages of llama.cpp and vLLM, whose servers also support Anthropic's API.
+        # Phrases in error messages from llama.cpp and vLLM, whose servers also support Anthropic's API.
         "context size": "overflow",
         "maximum context length": "overflow",
-        # The API's error types, which are the only information about errors in a stream.
+        # Anthropic's error types. Errors in a stream have a type but no status code.
         "authentication_error": "key",
         "permission_error": "key",
         "billing_error": "rate limit",

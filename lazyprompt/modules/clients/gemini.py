@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._base import Request
 
-# The client's header that limits the duration of a whole response; servers reject limits below ten seconds.
+# The SDK's header with a deadline for the whole response. Servers reject deadlines below ten seconds.
 # The header is removed from requests, because a module's timeout applies to each event instead.
 _DEADLINE = "x-server-timeout"
 _ON_HTTPX2 = 3
-# The chunk fields that are not copied: the client adds them, or they are collected separately.
+# The chunk fields that the collector skips: the SDK adds them, or other code collects them.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
 _TEXT = frozenset({"text", "thought"})
 
@@ -46,10 +46,10 @@ class GeminiCollector:
     __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
-        # The fields other than the candidates, such as token usage. Each chunk repeats these fields.
+        # The response fields other than candidates, such as token usage. Every chunk repeats these fields.
         self._answer: dict[str, object] = {}
         self._candidate: dict[str, object] = {}
-        # The content parts, each with the pieces of its text.
+        # The content parts, each with the received pieces of its text.
         self._parts: list[tuple[Fields, list[str]]] = []
         self._calls = 0
 
@@ -62,7 +62,7 @@ class GeminiCollector:
             if fields.get("index") in (None, 0):
                 self._candidate |= {key: value for key, value in fields.items() if key != "content"}
                 parts = fields_in(fields_of(fields.get("content")).get("parts"))
-                # Skip empty parts, which result from fields unknown to the client or from empty text in the last chunk.
+                # Skip empty parts: the SDK creates them for unknown fields, and the last chunk may contain empty text.
                 news += [delta for part in parts if _says(part) for delta in self._add(part)]
         return news
 
@@ -125,7 +125,7 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Phrases in errors with status 400, and the client's class that fails to validate a malformed response.
+    # Phrases in errors with status 400, and the name of the SDK class that validates responses.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
@@ -191,7 +191,7 @@ class GeminiClient(OfficialClient):
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        # The official client uses httpx2 from version 3 on, and httpx in earlier versions.
+        # Google's SDK uses httpx2 since version 3 and httpx before.
         newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
         library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {
@@ -214,7 +214,7 @@ class GeminiClient(OfficialClient):
             "httpx_async_client": ahttp,
             **asked,
         }
-        # Set all values, because the official client would read missing values from the environment.
+        # Set every option, because the SDK would read missing options from the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
         return _OnHttp(sdk, ahttp if in_loop else http)
@@ -239,7 +239,7 @@ async def _awithout_deadline(request: httpx2.Request) -> None:
     _without_deadline(request)
 
 
-# The HTTP responses opened in the current step of a stream, which the official client doesn't close.
+# The HTTP responses opened during the current step of a stream, which the SDK doesn't close.
 _RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._base import ClientSettings, Request
 
-# The client's pydantic models for responses and for requests, as named in validation errors.
+# The SDK's pydantic models for responses and requests, as named in validation errors.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
 _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
@@ -97,7 +97,7 @@ class OllamaClient(OfficialClient):
         "ollama.RequestError": "request",
         "ollama.ResponseError": "server",
     }
-    # Ollama's error messages for prompts that are too long and are not truncated.
+    # Ollama's error messages for prompts that exceed the context window.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "exceeds the available context size": "overflow",
         "exceeds the context length": "overflow",
@@ -113,9 +113,9 @@ class OllamaClient(OfficialClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
-        # An async client may open any number of connections, but keeps only 20 of them alive.
-        # httpcore compares all pairs of connections (_assign_requests_to_connections).
-        # With 500 connections, these comparisons blocked an event loop for seconds.
+        # An async client keeps at most 20 idle connections, but may open any number of connections.
+        # The limit is low because httpcore compares all pairs of connections (_assign_requests_to_connections).
+        # With 500 connections, these comparisons blocked the event loop for seconds.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,
@@ -125,7 +125,7 @@ class OllamaClient(OfficialClient):
             **own,
             "event_hooks": limit_hooks(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
-        # Without an authorization header, the client would send a key from the environment.
+        # Without an authorization header, the SDK would send a key from the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 
@@ -174,7 +174,7 @@ class OllamaClient(OfficialClient):
         return fault._replace(message=f"{fault.message}; download it with: ollama pull {model[1]}")
 
     def _refusal(self, error: Any) -> ErrorResponse:
-        # The client's exception doesn't store the response, but the exception's context does.
+        # The SDK's exception doesn't store the response, but its context does.
         headers = getattr(getattr(error.__context__, "response", None), "headers", None)
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "error", None), headers)
 

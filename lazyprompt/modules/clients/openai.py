@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
 
 
-# The names of the reasoning field: in most servers, in vLLM and OpenRouter, and in Ollama. The first one is used.
+# The reasoning fields of a message: vLLM and OpenRouter send "reasoning", Ollama sends "thinking".
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-# The fields of a message, and of a tool call, that are collected separately from the other fields.
+# The message fields and tool call fields that are collected separately.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
 _CALL = frozenset(("index", "id", "function", "custom"))
-# The metadata fields of a response. For each field, the first event that contains it is used.
+# The metadata fields of a response. The first event with a field determines the value.
 _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -68,9 +68,9 @@ class _ChoiceCollector(ABC):
                 self._head[key] = chunk[key]
         choices = [each for each in fields_in(chunk.get("choices")) if not each.get("index")]
         choice: Fields = choices[0] if choices else {}
-        # Moonshot sends token usage in the choice. xAI and SiliconFlow send running totals in each event.
+        # Moonshot sends token usage in the choice. xAI and SiliconFlow send cumulative usage in every event.
         self._usage = chunk.get("usage") or choice.get("usage") or self._usage
-        # Some servers send an empty finish reason before the end.
+        # Some servers send an empty finish reason in early events.
         self._finish = _text(choice.get("finish_reason")) or self._finish
         return self._new_in(choice)
 
@@ -113,10 +113,10 @@ class ChatCollector(_ChoiceCollector):
         self._signed: list[dict[str, object]] = []
         self._text: list[str] = []
         self._refusal: list[str] = []
-        # The other fields of the message, such as annotations.
+        # Additional message fields, such as annotations.
         self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
-        # The newest tool call for each index that the server sends.
+        # The latest tool call for each index that the server sent.
         self._slots: dict[int, _Call] = {}
 
     def _new_in(self, choice: Fields) -> list[Delta]:
@@ -194,7 +194,7 @@ class _Call:
         self.place = place
         self.id = ""
         self.name = ""
-        # The call's type and other fields, such as Gemini's signature in ``extra_content``.
+        # The call's type and additional fields, such as Gemini's signature in ``extra_content``.
         self.more: dict[str, object] = {"type": "function"}
         self._pieces: list[str] = []
 
@@ -258,7 +258,6 @@ def _arguments(value: object) -> str:
 
 Structured: TypeAlias = "Callable[[JsonObject, str], dict[str, Any]]"
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# The schema keywords that OpenAI's strict mode rejects.
 _REFUSED = frozenset(
     (
         *("allOf", "oneOf", "not", "if", "then", "else"),
@@ -379,8 +378,8 @@ class OpenAIClient(OwnHttpClient):
         "openai.APIConnectionError": "connection",
         "openai.APIResponseValidationError": "malformed",
         "openai.APIStatusError": "request",
-        "openai.APIError": "server",  # raised for an error in a stream
-        "openai.OpenAIError": "key",  # raised if the API key is missing
+        "openai.APIError": "server",  # an error event in a stream
+        "openai.OpenAIError": "key",  # a missing API key
     }
 
     def __init__(self, settings: ClientSettings, server: Server) -> None:
@@ -407,7 +406,7 @@ class OpenAIClient(OwnHttpClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         client = super()._make(in_loop=in_loop)
-        attrgetter(self.called)(client)  # import the endpoint's module before the event loop needs it
+        attrgetter(self.called)(client)  # import the endpoint now, so that a later import does not block the loop
         return client
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -416,7 +415,7 @@ class OpenAIClient(OwnHttpClient):
             call = {"stream_options": {"include_usage": True}, **call}
         headers = fields_of(self._settings.options.get("default_headers"))
         if self._key is None and not any(name.lower() == "authorization" for name in headers):
-            # The client requires a key and sends it unless the call omits the Authorization header.
+            # The SDK requires a key, and sends the key unless the call omits the Authorization header.
             call["extra_headers"] = {"Authorization": self.sdk().Omit(), **call.get("extra_headers", {})}
         return attrgetter(self.called)(client)(**call)
 

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
     from lazyprompt.modules.clients._base import ClientSettings
 
-# The event types that contain a piece of text or reasoning.
+# The event types with a piece of text or reasoning.
 _TEXTS: dict[object, Kind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
-# The final event types, which contain the complete response.
+# The final event types, each with the complete response.
 _ENDS = ("response.completed", "response.incomplete")
-# The event types that report errors.
 _FAULTS = ("error", "response.failed")
 
 
@@ -44,7 +43,7 @@ class ResponsesCollector:
     def __init__(self) -> None:
         self.complete = False
         self._response: dict[str, Any] = {}
-        # Three dicts keyed by item index: the output items, the pieces of text or arguments, and the tool call numbers.
+        # The output items, the pieces of text or arguments, and the tool call numbers, keyed by item index.
         self._items: dict[int, dict[str, Any]] = {}
         self._pieces: defaultdict[int, list[str]] = defaultdict(list)
         self._calls: dict[int, int] = {}
@@ -111,7 +110,7 @@ class ResponsesClient(OpenAIClient):
     collector = ResponsesCollector
 
     def __init__(self, settings: ClientSettings) -> None:
-        # Don't request token usage, which streams of the Responses API always contain.
+        # Don't request token usage, because the Responses API always streams token usage.
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
