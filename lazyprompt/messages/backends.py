@@ -79,23 +79,23 @@ class _Vocabulary(NamedTuple):
     inner: set[int]
 
 
-# The added tokens of each tokenizer, which are read again if the size of its vocabulary changes.
+# Caches each tokenizer's added tokens until the size of the tokenizer's vocabulary changes.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
-# Matches byte fallback tokens, which aren't control tokens, because no other token encodes the same byte.
+# Matches byte fallback tokens, which aren't control tokens: the tokenizer can't encode these bytes without them.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 # The character that represents a space in SentencePiece tokens.
 _SPACE = "\u2581"
-# Ranges of characters that can replace control tokens: Byzantine musical symbols, dominoes and private-use characters.
-# Normalizers don't change the musical symbols and dominoes, which are rare in texts and are never part of a word.
+# Characters that can replace control tokens: Byzantine musical symbols, domino tiles and private-use characters.
+# Musical symbols and domino tiles are rare in text, never part of a word, and unchanged by normalizers.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
-# A character that no model was trained on.
+# A character that should be missing from every model's vocabulary.
 _UNKNOWN = "\U0010fffd"
-# The continuation bytes of UTF-8, which never begin a character.
+# UTF-8 continuation bytes, which never start a character.
 _INNER_BYTES = bytes(range(0x80, 0xC0))
-# The longest run of white space to pass to tiktoken. With a run of a million characters, its Rust code panics.
+# The longest run of whitespace to pass to tiktoken, whose Rust code panics on a run of a million characters.
 _LONG = 500_000
 _SPACES = re.compile(r"\s+")
 
@@ -167,7 +167,7 @@ class HuggingFaceBackend:
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # The token itself is white space. Any white space after it is text that the token consumed.
+                # The token itself is whitespace. Whitespace after the token is ordinary text that the token consumed.
                 yield Control(token_id, place, place + len(content))
                 continue
             inner = behind.rstrip()
@@ -175,7 +175,7 @@ class HuggingFaceBackend:
                 continue
             start = end - len(behind)
             end = start + len(inner)
-            # Exclude white space that the token consumed. Include the token's own white space, if the text contains it.
+            # Exclude surrounding whitespace that the token consumed, but include whitespace in the token's content.
             own = content.lstrip()
             before, after = content[: len(content) - len(own)], own[len(own.rstrip()) :]
             if text.endswith(before, 0, start):
@@ -226,7 +226,7 @@ class HuggingFaceBackend:
         """
         known = self._known
         characters = _unused(text)
-        # Drop overlapping tokens, so that each iteration of the loop below has fewer tokens and the loop terminates.
+        # Drop overlapping tokens, so that each iteration has fewer tokens and the loop terminates.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         stand_ins = dict(zip(dict.fromkeys(control.id for control in allowed), characters, strict=False))
@@ -239,7 +239,7 @@ class HuggingFaceBackend:
             seen = [(real[token_id], span) for token_id, span in encoded_tokens if real.get(token_id) in stand_ins]
             if len(seen) >= len(allowed):
                 break
-            # Adjacent text can prevent the tokenizer from matching a token, for example if the token is `single_word`.
+            # Adjacent text can prevent the tokenizer from matching a token, for example a `single_word` token.
             places = {marked.find(stand_ins[token_id], start, end) for token_id, (start, end) in seen}
             allowed = [control for control, start in zip(allowed, starts, strict=True) if start in places]
         encoded = Encoded([], [])
@@ -267,7 +267,7 @@ class HuggingFaceBackend:
                 setattr(copy, name, part)
         size = copy.get_vocab_size()
         if any(model.id_to_token(token_id) is not None for token_id in range(size, size + len(added))):
-            # A vocabulary with gaps contains ids beyond its size. Fill the gaps, so that no id is assigned twice.
+            # A vocabulary with gaps contains ids beyond its size. Fill the gaps, so that each id is assigned only once.
             character, top = next(characters), max(copy.get_vocab().values())
             fillers = (f"{character}{token_id}" for token_id in range(size, top + 1))
             copy.add_tokens([AddedToken(filler, normalized=False) for filler in fillers])
@@ -282,7 +282,7 @@ class HuggingFaceBackend:
             single_word=token.single_word,
             lstrip=token.lstrip,
             rstrip=token.rstrip,
-            # Don't normalize a character that the normalizer would drop.
+            # Disable normalization if the normalizer would drop the character.
             normalized=token.normalized and character in self._normal(character),
         )
 
@@ -293,8 +293,8 @@ class HuggingFaceBackend:
         model: models.Model = self._tokenizer.model
         value = model.id_to_token(token_id) or ""
         ids: list[int] = []
-        # Split off the first character. If the rest still becomes a control token, encode each character alone.
-        # A single character is never a control token.
+        # Split off the first character. If the rest still encodes to a control token, encode each character separately.
+        # A single character never encodes to a control token.
         for pieces in ((value[0], value[1:]), value):
             ids = [token.id for piece in pieces for token in _tokens(model, piece)]
             if not any(map(self._is_control, ids)):
@@ -391,7 +391,7 @@ class TiktokenBackend:
                 inner.add(token_id)
             lengths[token_id] = len(piece.translate(None, _INNER_BYTES))
         offsets = list(pairwise(accumulate(map(lengths.__getitem__, ids), initial=0)))
-        # The span of a token that begins inside a character covers the whole character.
+        # Extend a token that begins inside a character to cover the whole character.
         for at in compress(count(), map(inner.__contains__, ids)):
             start, end = offsets[at]
             offsets[at] = (start - 1, end)
@@ -434,7 +434,7 @@ def _known(tokenizer: tokenizers.Tokenizer) -> _AddedTokens:
     try:
         known = _KNOWN.get(tokenizer)
     except TypeError:
-        # In older versions of the tokenizers package, a tokenizer doesn't support weak references.
+        # Tokenizers from older versions of the tokenizers package don't support weak references.
         return _read(tokenizer, size)
     if known is None or known.size != size:
         known = _KNOWN[tokenizer] = _read(tokenizer, size)
@@ -471,7 +471,7 @@ def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
     """Encode a text with the model only, without the normalizer or the pre-tokenizer."""
     try:
         return model.tokenize(text)
-    except Exception as error:  # the tokenizers package raises no narrower type
+    except Exception as error:  # tokenizers raises no narrower type
         raise TokenizerError(f"the tokenizer's model cannot encode {text!r}: {error}") from error
 
 

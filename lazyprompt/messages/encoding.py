@@ -129,7 +129,7 @@ def _merged(parts: Sequence[str]) -> list[str]:
         if is_trusted(index, part) != len(merged) % 2:
             merged.append(part)
         else:
-            # If two parts contain the halves of a surrogate pair, the halves must not become one character.
+            # If two parts end and begin with half of a surrogate pair, the halves must not combine into one character.
             merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
     return merged
 
@@ -225,9 +225,9 @@ def _is_a(value: object, package: str, name: str) -> bool:
 
 
 _V = TypeVar("_V")
-# The overhead of a cache entry in bytes, in addition to the size of its texts and ids.
+# The memory overhead of a cache entry, in bytes.
 _ENTRY = 250
-# An entry larger than the cache's size limit divided by this number is not cached.
+# Skip caching for an entry larger than the cache's size limit divided by this number.
 _SHARE = 4
 
 
@@ -250,10 +250,10 @@ class TokenCache:
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()
-        # Maps trusted texts to their pieces, and stretches to their ids.
+        # Maps each trusted text to its pieces, and each stretch of text to its token ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
-        # The text of the control tokens at which texts were split. `_rules` includes the ids of this text.
+        # The control tokens used to split the input, as text. `_rules` includes the ids of the control tokens.
         self._tokens = ""
         self._rules = self._rules_with("")
 

@@ -31,10 +31,9 @@ class _HasType(Protocol):
     def type(self) -> str: ...
 
 
-# The message objects from official clients, LangChain and AgentScope, typed by their attributes.
+# Message objects from provider SDKs, LangChain and AgentScope, matched by their attributes.
 MessageObject: TypeAlias = "_HasContent | _HasParts | _HasType"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
-# An unparsed history, a parsed history, or None for an empty history.
 PastLike: TypeAlias = "HistoryLike | History | None"
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The size limit for media files, in bytes.
+# The maximum size of a media file, in bytes.
 _MOST = 1_073_741_824
 
 
@@ -88,7 +88,7 @@ def _text(text: object, where: str, error: type[HistoryError | MediaError] = His
 
 Source: TypeAlias = URLSource | Base64Source
 
-# The default arguments of a tool call. Blocks copy their input, so this dict never changes.
+# The default arguments of a tool call. Blocks copy their input, so this shared dict never changes.
 _NO_INPUT: dict[str, Any] = {}
 
 
@@ -97,7 +97,7 @@ class _Block:
 
     __slots__ = ()
     kind: ClassVar[str]
-    # Maps the name of each string field to True if the field may be None, and to False otherwise.
+    # Maps the name of each string field to whether the field may be None.
     _texts: ClassVar[dict[str, bool]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -189,7 +189,7 @@ class ToolUseBlock(_Block):
     kind: ClassVar[str] = "tool_use"
     id: str
     name: str
-    # The JSON values are typed `Any`, so that type checkers accept `f(**call.input)`.
+    # The JSON values have type `Any`, so that type checkers accept `f(**call.input)`.
     input: dict[str, Any] = field(hash=False)
     type: Literal["tool_use"]
     raw_input: str | None
@@ -318,7 +318,7 @@ class _MediaBlock(_Block):
         Raises:
             MediaError: The file cannot be read, or its suffix has no known MIME type.
         """
-        # Import lazily: these modules add several milliseconds, and few users need them.
+        # Import lazily, because these rarely needed modules take several milliseconds to import.
         from mimetypes import guess_type  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from lazyprompt._base.json import fresh_json
 if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
 
-# The metadata key for fields of content parts, and for whole parts, that no block can express.
+# The metadata key for content parts, and fields of content parts, that no block type can represent.
 PART_FIELDS = "part_fields"
 
 

@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import MediaBlock, Msg, Source
     from lazyprompt.messages.turns import WrittenTurn
 
-# The message keys that this format defines. Parsing stores all other non-empty keys in the message's metadata.
+# The message keys that OpenAI's format defines. Parsing stores other non-empty keys in the message's metadata.
 KNOWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
 )
-# The pattern of speaker and tool names that the API accepts.
+# Matches the speaker and tool names that OpenAI's API accepts.
 NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# The pattern of tool call ids that the API accepts.
+# Matches the tool call ids that OpenAI's API accepts.
 IDS = re.compile(r"[^\x00-\x1f\x7f]{1,40}")
 ID_LENGTH = 40
-# The text sent as the result of a tool call that has no result.
+# The result to send for a tool call without a result.
 NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
-# Punctuation allowed in mapped names. Other punctuation is replaced, so a name can't complete a control sequence.
+# Punctuation to keep in mapped names. Other punctuation is replaced, because it could form a control sequence.
 _MAPPED_PUNCTUATION = " ._:-"
-# OpenAI's names for audio formats, by MIME subtype.
+# Maps MIME subtypes to OpenAI's names for audio formats.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
 
@@ -82,7 +82,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     kept = (each.isalnum() or each in _MAPPED_PUNCTUATION for each in text)
     mapped = (each if keep and pattern.fullmatch(f"a{each}") else "_" for each, keep in zip(text, kept, strict=True))
     left = "".join(mapped).strip("_")[: length - 9]
-    # Some providers accept only ids of exactly one length, so the last candidate is a hash of that length.
+    # The last candidate is a hash of exactly `length` characters, because some providers require a fixed id length.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
     return next(filter(pattern.fullmatch, candidates))
 
@@ -159,7 +159,7 @@ class OpenAIWriter:
             if own:
                 self.fill(message, others)
             answers = [self.result(block) for block in results]
-            # A tool result must not precede its call.
+            # A tool result must follow its tool call.
             written += [*own, *answers] if "tool_calls" in message else [*answers, *own]
         return written
 
@@ -227,13 +227,12 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
     """
     found: list[JsonObject] = []
     for message in messages:
-        # In this format, the URLs of a message always refer to images.
+        # In OpenAI's format, a message's URLs always refer to images.
         pictures = [ImageBlock(source_of(url)) for url in message.urls]
         content = (*message.blocks, *pictures) if pictures else message.content
         speaker = "" if message.speaker == message.role else message.speaker
         dicts = writer.messages([(message.role, speaker, content, 0)])
         if message.metadata:
-            # Keys that this format defines are never taken from the metadata.
             extra = {key: value for key, value in message.metadata.items() if key not in {*KNOWN_KEYS, PART_FIELDS}}
             dicts[0 if "tool_calls" in dicts[0] else -1] |= checked_object(extra, "metadata", FormatError)
         found += dicts
@@ -257,7 +256,7 @@ def write_part(block: Block) -> JsonObject:
         case FileBlock(Base64Source() as source, filename=filename):
             return {"type": "file", "file": _given("filename", filename) | {"file_data": address_of(source)}}
         case AudioBlock(URLSource(url)) | FileBlock(URLSource(url)):
-            # Omit the query string of the URL, because it may contain a secret.
+            # Omit the URL's query string from the error message, because the query string may contain a secret.
             raise FormatError(
                 f"the OpenAI format does not support {block.kind} blocks with a URL such as "
                 f"{url.partition('?')[0]!r}; use {type(block).__name__}.from_file(path) or a Base64Source"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields
 
-    # A reader's arguments are the item's fields, the item's name in errors, and the tool calls without a result.
+    # A reader receives the item's fields, the item's name for error messages, and the tool calls without a result.
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
@@ -79,10 +79,10 @@ def _only(*keys: str) -> Reader:
 
 
 _OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
-# The attributes of LangChain's messages in addition to `type` and `content`.
+# The attributes of a LangChain message other than `type` and `content`.
 _BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
-# The attributes of message objects, in one row each for AgentScope, LangChain and Gemini.
-# An object that has the first two attributes of a row is read with all attributes of that row.
+# The attributes of message objects in the formats of AgentScope, LangChain and Gemini, one row per format.
+# An object matches a row if it has the row's first two attributes.
 _ATTRIBUTES = (
     ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
     ("type", "content", *_BESIDE_TYPE),
@@ -94,7 +94,7 @@ FORMS = (
     MessageForm("a LangChain message", read_message, frozenset({"type"}), TYPES),
     MessageForm("a ShareGPT message", read_turn, KEYS),
     MessageForm("a Responses API item", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
-    # New releases of the API add item types, so items of unknown types are also accepted.
+    # Accept items of unknown types, because new releases of the Responses API add item types.
     MessageForm(
         "a Responses API item",
         read_item,
@@ -110,9 +110,9 @@ FORMS = (
 
 _OPENAI = MessageForm("an OpenAI or Anthropic message", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
-# A dict without any of these keys is in OpenAI's format.
+# A dict without any of these keys is parsed as an OpenAI message.
 _MARKS = frozenset[str]().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
-# The formats that a list of Responses API items may contain.
+# The message formats allowed in a list of Responses API items.
 _ITEMS = _ITEM_FORMS | {_OPENAI}
 
 
@@ -173,7 +173,6 @@ def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessa
     firsts: list[int] = []
     while len(firsts) < len(messages):
         at = firsts[-1] + 1 if firsts else 0
-        # Skip items that produced no message.
         while counts.get(at, 1) == 0:
             at += 1
         firsts += [at] * counts.get(at, 1)
@@ -265,7 +264,7 @@ def _parse_item(
             return form, form.read(fields, where, waiting)
         return None, _read_pair(given, where, items)
     except (HistoryError, MediaError) as error:
-        # Errors raised by blocks don't include the item's name, so add it here.
+        # Add the item's name to errors from content blocks, which don't include the name.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
@@ -322,7 +321,7 @@ def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, 
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
-        # A pair without a question is the assistant's greeting.
+        # An empty question is skipped, so that the assistant's greeting starts the conversation.
         if part or role == "assistant"
         for message in _read_openai({"role": role, "content": part}, where, OpenCalls())
     )

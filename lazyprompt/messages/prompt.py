@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.msg import Block, Msg
 
-# The slot name for the model's markers and for fixed text.
+# The slot name for markers and literal text.
 MARKERS = "markers"
 _MARKERS = (MARKERS,)
-# The name of the slot for the user's text.
 _INPUT = "input"
-# Names for parts of a prompt that are not slots of a template.
+# Names for the parts of a prompt that are not template slots.
 _OWN_SLOTS = frozenset({MARKERS, "system", "instruction", "user", "tools", "history", "label"})
 
 
@@ -108,7 +107,7 @@ class Rendered:
     def _known(self) -> Composition:
         out = self._laid
         if not isinstance(out, Composition):
-            # No lock is needed, because concurrent threads compute equal values.
+            # No lock is needed, because concurrent threads compute equal compositions.
             out = out()
             object.__setattr__(self, "_laid", out)
         return out
@@ -281,7 +280,7 @@ def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
             text = strip(texts[index], chars)
-            # Keep an unchanged value as the same object, because it may be a `JsonText`.
+            # Keep the original object if the text is unchanged, because the object may be a `JsonText`.
             if text != texts[index]:
                 texts[index] = text
             if text:

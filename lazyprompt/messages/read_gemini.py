@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.open_calls import OpenCalls
 
-# Content without a role is from the user. "function" is the legacy role for tool results.
+# Content without a role comes from the user. "function" is the legacy role for tool results.
 _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", "model": "assistant"}
 
 
@@ -63,7 +63,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
     native: Native | None = None
-    # A user's plain parts need no native format, because the blocks express these parts completely.
+    # Blocks represent a user's plain parts completely, so a user's plain parts need no native format.
     if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
         parts = [client_part(part) for part in list_in(item["parts"], where)]
         native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))
@@ -98,7 +98,6 @@ def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_i
         return TextBlock(part)
     fields = {key: value for key, value in snake_keys(object_in(part, where)).items() if value is not None}
     block = _read(fields, where, _Calls(open_calls, new_id))
-    # Ignore empty strings and false flags.
     if rest := {key: value for key, value in fields.items() if value}:
         beside[where.partition("].")[2] or where] = checked_object(rest, where, HistoryError)
     return block
@@ -148,7 +147,7 @@ def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
     name = text_in(given.get("name"), f"{place}.name")
     call_id = text_in(given.get("id"), f"{place}.id")
     if not call_id:
-        # Gemini matches results without an id to calls by name and order.
+        # Gemini matches a result without an id to a call by name and order.
         call_id = next((waiting for waiting, tool in calls.open.items() if tool == name), "")
         if not call_id:
             raise HistoryError(f"{place} has no id, and no call to {name!r} is waiting for a result")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# The roles of LangChain's message types. Streamed messages have types such as "AIMessageChunk" instead.
+# Maps LangChain's message types to roles. Streamed messages have other types, such as "AIMessageChunk".
 _ROLES: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -37,13 +37,13 @@ TYPES = frozenset(
 )
 """The values of ``type`` that identify a LangChain message."""
 
-# Message fields that are not stored as metadata, including details of the provider's response.
+# Message fields that are not stored as metadata.
 _ACCOUNT = frozenset(
     {"type", "id", "content", "name", "role", "example", "response_metadata", "usage_metadata", "artifact",
      "tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status",
      "additional_kwargs"}
 )  # fmt: skip
-# Fields in `additional_kwargs` that repeat other fields of the message or are parsed separately.
+# Fields in `additional_kwargs` that duplicate other message fields or are parsed separately.
 _DOUBLE = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content", "__openai_role__"})
 
 

@@ -96,19 +96,19 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         well_formed(made, f"the message from {name or role!r}", HistoryError)
     if url:
         well_formed(url, f"the URL of the message from {name or role!r}", HistoryError)
-    # The name in a tool message is the tool's name, which the result block contains.
+    # A tool message's `name` is the tool's name, which the result block already contains.
     return message_of("" if role == "tool" else name, made, role, url, metadata, native=native)
 
 
-# The provider name of messages parsed from Responses API items.
+# The name of the Responses API in `Native.provider`.
 RESPONSES = "openai-responses"
-# The part types that show which API a message with a role and content comes from.
+# Part types that identify the API that a message comes from.
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
-# The keys of a chat message that no block can express.
+# The keys of a chat message that no block type can represent.
 _UNSAID = frozenset({"audio", "refusal", "annotations"})
-# The keys that the API accepts in a message when an earlier response is sent back.
+# The keys that OpenAI's API accepts in an assistant message from an earlier response.
 _SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}) | _UNSAID
 
 
@@ -130,7 +130,7 @@ def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native |
         or any("prompt_cache_breakpoint" in part for part in given)
     ):
         provider, data = "openai", _chat_native(message, beside, where)
-    # A thinking part without a signature is not from Anthropic.
+    # Anthropic signs every thinking part, so an unsigned thinking part comes from another provider.
     elif not any(part.get("type") == "thinking" and not part.get("signature") for part in given) and (
         beside or (role == "assistant" and kinds & _ANTHROPIC_PARTS)
     ):
@@ -180,9 +180,9 @@ def sent_back(message: Fields) -> dict[str, object]:
     return kept
 
 
-# Field names that Ollama or vLLM uses instead of OpenAI's field names.
+# Field names in Ollama's and vLLM's messages that differ from OpenAI's field names.
 _OTHER_NAMES = frozenset({"thinking", "reasoning", "tool_name", "images"})
-# The MIME types of images, by the first characters of their base64 data.
+# Maps the first characters of base64-encoded images to MIME types.
 _IMAGE_TYPES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
 
 
@@ -217,7 +217,7 @@ def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:
     if call and not message.get("tool_calls"):
         made["tool_calls"] = [{"function": call}]
     if message.get("role") == "function":
-        # A legacy function result contains the function's name but no id.
+        # A legacy function result has no call id, so match the result to a call by the function's name.
         made |= {"role": "tool", "tool_call_id": next((id_ for id_ in waiting if waiting[id_] == name), "")}
     return made
 
@@ -247,7 +247,7 @@ def _content(
             raise HistoryError(f"{where} must contain 'content' or 'tool_calls'")
     blocks = [*thoughts]
     if not blocks and calls and message.get("reasoning_content") is not None:
-        # Keep empty reasoning before a tool call, because a reasoning model may require it.
+        # Keep empty reasoning before a tool call, because some reasoning models require the field.
         blocks.append(ThinkingBlock(""))
     if type(content) is str and content and is_well_formed(content):
         blocks.append(plain_block(content))
@@ -287,7 +287,7 @@ def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, be
     place = f"tool_calls[{index}]"
     where = f"{message}.{place}"
     fields = {key: value for key, value in object_in(call, where).items() if value is not None}
-    # A custom tool takes free text instead of arguments.
+    # The input of a custom tool is free text instead of JSON arguments.
     kind = "custom" if fields.get("type") == "custom" else "function"
     function = {**object_in(fields.pop(kind, None), f"{where}.{kind}")}
     name = text_in(function.pop("name", None), f"{where}.{kind}.name")
@@ -343,11 +343,11 @@ def _finite(number: str) -> float:
     return found if isfinite(found := float(number)) else _refuse(number)
 
 
-# The numbers of keys in an ordinary tool call (id, type, function) and in its function (name, arguments).
+# The number of keys in an ordinary tool call (id, type, function) and in its function (name, arguments).
 _CALL, _FUNCTION = 3, 2
-# JSON text up to this length can't contain values that are nested too deeply or integers that are too long.
+# JSON text of at most this length skips the checks for deep nesting and long integers, which need longer text.
 _SHORT = 400
-# The JSON scanner, which raises `StopIteration` if the text is not JSON.
+# The JSON scanner raises `StopIteration` if the text is not JSON.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # missing from the type stubs
 
 
@@ -411,7 +411,7 @@ def _is_result(part: Json) -> bool:
     return part.get("type") == "tool_result" or "function_response" in part or "functionResponse" in part
 
 
-# Keys of an item that describe its state at the provider rather than its content.
+# Keys that describe an item's state on the server rather than its content.
 _STATE = {"type", "id", "status"}
 
 
@@ -436,7 +436,7 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     metadata: JsonObject = {**message.metadata}
     if beside:
         metadata[PART_FIELDS] = {**beside}
-    # A reasoning item without an id is not from the API.
+    # The Responses API assigns an id to every reasoning item, so an item without an id comes from another source.
     is_own = item["type"] != "reasoning" or bool(item.get("id"))
     native = Native(RESPONSES, [checked_object(given, where, HistoryError)]) if is_own else None
     return (message_of(message.speaker, message.content, message.role, metadata=metadata, native=native),)
@@ -450,12 +450,12 @@ def joined(first: Msg, second: Msg) -> Msg:
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # If both messages use the same place as a key, append the item's number to the key from the second message.
+        # If both messages have an entry under one key, append the item's number to the second message's key.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
         others[PART_FIELDS] = fields
-    # Don't validate the joined message: validating all blocks again for each item would take quadratic time.
+    # Skip validation of the joined message, because validating all blocks for each item would take quadratic time.
     return message_of(first.speaker, blocks, first.role, first.url, own | others, native=native)
 
 
@@ -482,7 +482,7 @@ def continues(before: Msg, new: Msg) -> bool:
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # An item of an unknown type joins the adjacent message, whereas an empty text is a separate message.
+        # An item of an unknown type is merged into the adjacent message, but an empty text remains a separate message.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
@@ -495,7 +495,7 @@ def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg
     return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
 
 
-# Items whose type ends with one of these suffixes are the results of calls.
+# Suffixes of the item types that contain the results of calls.
 _ANSWERS = ("_output", "_response")
 
 
@@ -534,7 +534,7 @@ def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -
 def _output_item(item: Fields, where: str, waiting: OpenCalls, beside: Beside) -> Msg:
     call_id = text_in(item.get("call_id"), f"{where}.call_id") or next(iter(waiting), "")
     if not call_id:
-        # The call belongs to an earlier part of the conversation, which is stored on the server.
+        # The matching call is missing because the server stores the earlier part of the conversation.
         return _unknown_item(item, where, waiting, beside)
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)

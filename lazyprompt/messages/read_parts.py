@@ -36,7 +36,7 @@ from lazyprompt.messages.openai_form import source_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Maps the place of a content part in its message to the part's fields that no block can express.
+# Maps the path of a content part to the part's fields that no block type can represent.
 Beside: TypeAlias = dict[str, JsonObject]
 
 
@@ -62,7 +62,7 @@ def text_at(fields: Fields, key: str, where: str) -> str:
     value = fields.get(key)
     if value is None:
         return ""
-    # For speed, build the value's name for errors only if the value may be invalid.
+    # For speed, format the value's name for error messages only if the value is not a plain string.
     return value if type(value) is str else text_in(value, f"{where}.{key}")
 
 
@@ -133,7 +133,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
 
 def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - a part may be of any type
     """Parse a content part. A part of an unknown type is added to ``beside``."""
-    # Parse parts that contain only a type and text here, because most parts do.
+    # A fast path for parts that contain only a type and text, which are the most common parts.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")
         if type(text) is str and is_well_formed(text):
@@ -161,7 +161,7 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
     """Add the fields that a block cannot express to ``beside``."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
-        # The place omits the message's index, so that equal messages have equal metadata.
+        # Remove the message's index from the path, so that equal messages have equal metadata.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
 
@@ -194,7 +194,7 @@ def _is_of_one_service(fields: Fields) -> bool:
     return bool(fields.get("file_id")) or any(isinstance(each, dict) and "file_id" in each for each in inner)
 
 
-# A function that parses a part and removes the parsed fields. The remaining fields become metadata.
+# A function that parses a part and removes the parsed fields. The remaining fields are stored as metadata.
 _Reader: TypeAlias = "Callable[[dict[str, object], str, Beside], Block]"
 
 
@@ -299,7 +299,7 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     given = part.pop("input_audio", None)
     if isinstance(given, str):
-        # In Mistral's format, `input_audio` is a string that contains base64 data or a URL.
+        # Mistral's `input_audio` is a string that contains base64 data or a URL.
         kind = "wav" if given.startswith("UklG") else "mpeg"
         return AudioBlock(URLSource(given) if "://" in given else Base64Source(f"audio/{kind}", given))
     audio = object_in(given, f"{where}.input_audio")

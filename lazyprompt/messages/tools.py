@@ -53,26 +53,26 @@ ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 """A list of tool definitions, a :class:`ToolSet`, or None for no tools."""
 
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
-# Advice for error messages, by the keys of a tool in an invalid format. The first match is used.
+# Advice for error messages, selected by an invalid tool's keys. The first match is used.
 _ADVICE = (
     ({"function"}, 'add "type": "function" next to "function", which must be a dict'),
     ({"name"}, 'to use a bare function definition, write {"type": "function", "function": <this dict>}'),
 )
-# The keys for a function's JSON Schema in OpenAI's, Anthropic's, MCP's and Gemini's formats.
+# The keys for a function's JSON Schema in the formats of OpenAI, Anthropic, MCP and Gemini.
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-# JSON Schema keywords that some documentation places outside the schema, where every API ignores or rejects them.
+# JSON Schema keywords that some documentation wrongly puts outside the schema, where APIs ignore or reject them.
 _KEYWORDS = ("properties", "required", "additionalProperties", "$defs")
 _ODD_KEYS = {*_SCHEMAS[1:], *_KEYWORDS}
 _INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
-# The keys under which Gemini's format lists functions.
+# The keys for the list of functions in Gemini's format.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-# JSON Schema keywords whose values contain no schemas.
+# JSON Schema keywords whose values are data rather than schemas.
 _DATA = {"default", "const", "enum", "examples"}
-# JSON Schema keywords whose values are objects that map names to schemas.
+# JSON Schema keywords whose values map names to schemas.
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}
-# The start of a list of allowed values in a description, as in `transformers.utils.get_json_schema`.
+# The prefix of a list of allowed values in a parameter description, as in `transformers.utils.get_json_schema`.
 _CHOICES = "(choices:"
-# Keywords to drop: `title` repeats the name, and `discriminator` refers to $defs, which are inlined.
+# Keywords to drop: `title` repeats the name, and `discriminator` refers to `$defs`, which are inlined.
 _NOISE = {"title", "discriminator"}
 
 
@@ -95,7 +95,7 @@ class ToolSet:
     _packed: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Share equal strings, because marshal writes a shared string only once, which makes copies faster.
+        # Reuse equal strings, because marshal writes a shared string only once, which makes copies faster.
         tools: list[JsonObject] = loads(self.json, object_pairs_hook=partial(_with_texts_once, {}))
         object.__setattr__(self, "names", tuple(_own_name(tool) or str(tool["type"]) for tool in tools))
         object.__setattr__(self, "_packed", marshal.dumps(tools))
@@ -122,9 +122,9 @@ class ToolSet:
         given: Sequence[object] = tools if isinstance(tools, list) else list_tools(tools)
         items: list[object] = [tool if type(tool) is dict else _describe(tool, at) for at, tool in enumerate(given)]
         try:
-            # Format version 2 writes equal content as equal bytes, whereas later versions also record shared strings.
+            # marshal version 2 writes equal content as equal bytes. Later versions also record shared strings.
             packed = marshal.dumps(items, 2)
-        except ValueError:  # marshal can't write subclasses of dict or str, or invalid items
+        except ValueError:  # marshal doesn't support subclasses of dict or str
             return _build(items)
         return _build_packed(packed)
 
@@ -143,7 +143,7 @@ class ToolSet:
         return f"<ToolSet {list(self.names)}>"
 
     def __reduce__(self) -> tuple[type[ToolSet], tuple[JsonText]]:
-        return ToolSet, (self.json,)  # another Python version may not be able to read marshal's bytes
+        return ToolSet, (self.json,)  # the bytes of marshal depend on the Python version
 
 
 def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
@@ -190,7 +190,7 @@ def list_tools(tools: object) -> list[object]:
 
 
 def _has_items(value: object) -> TypeGuard[Iterable[object]]:
-    # Reject sets, because their order differs between processes.
+    # Reject sets, because their iteration order differs between processes.
     if callable(value) or isinstance(value, str | bytes | set | frozenset | Mapping):
         return False
     return isinstance(value, Iterable)
@@ -261,7 +261,7 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
     """Convert a function from another API's format. A tool in the OpenAI format is returned unchanged."""
     if _is_flat(tool):
-        # Other keys are provider settings, which are not part of the function.
+        # Keep all other keys outside the function, because the keys are provider settings.
         inner: Json = _only(tool, *_INNER)
         tool = {"type": "function", "function": inner} | {k: v for k, v in tool.items() if k not in (*_INNER, "type")}
     function = tool.get("function")
@@ -309,7 +309,7 @@ def _check_function(function: Json, where: str, advice: str) -> None:
     if not isinstance(function, dict):
         raise ToolsError(f"{where} must be a dict, not {short(function)}; {advice}")
     name = function.get("name")
-    # Flat prompts contain names in markers and attributes, so a name must be printable and must not end a marker.
+    # Flat prompts contain tool names in markers and attributes, so a tool name must not end a marker or an attribute.
     if not isinstance(name, str) or not name or not name.isprintable() or set(name) & set(" <>\"'`"):
         what = "a name without spaces, control characters, quotes, < or >"
         raise ToolsError(f"{where}.name must be {what}, not {short(name)}")
@@ -330,7 +330,7 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
     schemas, defs = _json_schemas({each.name: each.annotation for each in parameters}, where)
     doc = parse(inspect.getdoc(base) or "")
     texts = {name.strip(): each.description for each in doc.params for name in each.arg_name.split(",")}
-    visible = [each for each in parameters if each.name in schemas]  # pydantic's SkipJsonSchema hides a parameter
+    visible = [each for each in parameters if each.name in schemas]  # pydantic's SkipJsonSchema hides parameters
     properties: JsonObject = {each.name: _property(schemas[each.name], each, texts) for each in visible}
     required: list[Json] = [each.name for each in visible if each.default is each.empty]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required, "$defs": defs}
@@ -373,7 +373,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
         raise ToolsError(f"{where} takes {star}, which a schema can't express; use a function with named parameters")
     hint = object if parameter.annotation is parameter.empty else parameter.annotation
     try:
-        # Resolve only this hint, because the return annotation may use a name imported under TYPE_CHECKING.
+        # Resolve only the parameter's hint, because the return annotation may use a name imported under TYPE_CHECKING.
         holder = SimpleNamespace(__annotations__={"": hint})
         hint = _readable(get_type_hints(holder, namespace, include_extras=True)[""])
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
@@ -407,7 +407,7 @@ def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN40
 def _typed_dict(name: str, fields: Mapping[str, object], doc: str | None = None) -> type:
     from typing_extensions import TypedDict  # noqa: PLC0415  # a dependency of pydantic
 
-    # The cast is needed, because type checkers reject computed fields.
+    # Cast, because type checkers reject a TypedDict with computed fields.
     typed_dict = cast("Callable[..., type]", TypedDict)(name, fields)
     typed_dict.__doc__ = doc
     return typed_dict
@@ -423,7 +423,7 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
             """Suppress warnings about defaults that JSON can't express, because :func:`_property` omits them."""
 
     try:
-        # Use a TypedDict, because its fields may have any name. The alias keeps a hint from renaming the parameter.
+        # Use a TypedDict, because its fields may have any name. The alias prevents a hint from renaming its parameter.
         fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
@@ -468,7 +468,7 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
         if named or key not in _NOISE
     }
     target = _inlined(defs.get(str(copy.get("$ref")).removeprefix("#/$defs/")), defs)
-    # Keywords next to a reference override the keywords in the referenced definition.
+    # Keywords next to a reference override the referenced definition's keywords.
     return target | {key: part for key, part in copy.items() if key != "$ref"} if isinstance(target, dict) else copy
 
 
@@ -505,9 +505,9 @@ def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, st
     copy |= {"description": text} if text else {}
     copy |= {"enum": choices} if choices else {}
     if parameter.default is not parameter.empty:
-        with suppress(ValueError):  # omit a default that can't be converted to JSON; the parameter stays optional
+        with suppress(ValueError):  # omit a default that JSON can't represent
             form = to_jsonable_python(parameter.default)
-            # Sort sets, because their order differs between processes.
+            # Sort sets, because their iteration order differs between processes.
             form = sorted(form, key=dumps) if isinstance(parameter.default, set | frozenset) else form
             copy["default"] = checked(form, parameter.name, ToolsError)
     return copy

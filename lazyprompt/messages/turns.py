@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
 
 Content: TypeAlias = "str | tuple[Block, ...]"
-# A turn consists of the role, the speaker's name (or an empty string), the content, and the message's index.
+# A turn contains the role, the speaker's name (or an empty string), the content, and the message's index.
 Turn: TypeAlias = "tuple[Role, str, Content, int]"
-# A turn for a writer. The content may be in the provider's native format if no rule changed it.
+# A turn to write. The content keeps the provider's native format if no rule changed the content.
 WrittenTurn: TypeAlias = "tuple[Role, str, Content | Native, int]"
 
 
