@@ -56,23 +56,22 @@ MAX_EXPONENT = 64
 MAX_BITS = 10_000
 """The maximum size of an integer, in bits. Without this limit, a power of a power could exhaust the memory."""
 
-# Types whose values need no size check. For integers, Python limits the number of digits that it writes.
+# Types whose values need no size check. Python itself limits the number of digits of an integer in text.
 BRIEF = (str, int, float, type(None), Undefined)
-# The maximum nesting depth to measure. A namespace that contains itself is nested infinitely.
+# The maximum nesting depth to measure, because a namespace may contain itself.
 _DEEPEST = 100_000
-# Types whose values can grow through operators such as `*` and `+`.
+# Types whose values operators such as `*` and `+` can enlarge.
 LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
-# The builtin `type`, with an annotation that type checkers accept.
+# The builtin `type`, annotated for type checkers.
 kind_of: Callable[[object], type[object]] = type
-# The number of steps between two checks of the limits.
 _LOOK = 32
-# The overhead that is counted for each buffered text in addition to its length, in characters.
+# The overhead per buffered text, in characters.
 _PIECE = 16
-# The maximum number of items that a sum of lists may copy. Copying this many items takes about a second.
+# The maximum number of list items that `sum` may copy. Copying this many items takes about a second.
 _MAX_COPIED = 1_000_000_000
-# Filters and methods whose numeric arguments determine the size of the result.
+# Filters and methods with numeric arguments that determine the size of the result.
 _SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
-# Maps filters and methods to the character at which they insert text ("" means at every character).
+# Maps each filter or method to the character at which text is inserted ("" means at every character).
 _REPEATED = {"indent": "\n", "expandtabs": "\t", "wordwrap": "", "urlize": ""}
 _PERCENT = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]*)")
 _BRACKETS_IN_KEY = re.compile(r"%\([^)]*\(")
@@ -91,12 +90,12 @@ class Meter:
     __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
     def __init__(self, most: int, numbers: int) -> None:
-        # The number of steps until the next check. It starts at zero, so the first step triggers a check.
+        # The number of steps until the next check, initially zero so that the first step triggers a check.
         self.left = 0
         self._steps = -_LOOK
         self._most = most
         self._seconds = MAX_SECONDS * most / MAX_STEPS
-        # The clock time at which the CPU time is checked next.
+        # The clock time of the next CPU time check.
         self._again = monotonic() + self._seconds / 100
         self._end = 0.0
         self._numbers = self._numbers_left = numbers
@@ -145,8 +144,8 @@ class Meter:
         now = monotonic()
         if now < self._again:
             return
-        # Measure CPU time, which doesn't increase while the machine sleeps or a debugger pauses the thread.
-        # Read the CPU time rarely, because reading it takes as long as many steps.
+        # Measure CPU time, which excludes time when the machine sleeps or a debugger pauses the thread.
+        # Read the CPU time rarely, because one reading takes as long as many steps.
         used = thread_time()
         self._end = self._end or used + self._seconds
         if used > self._end:
@@ -202,7 +201,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
     """
     total = 0
     level: list[Any] = [value]
-    # Traverse level by level, so that an excessive size is detected before all items are visited.
+    # Traverse level by level to detect an excessive size before visiting all items.
     for _ in range(_DEEPEST):
         inside: list[Any] = []
         for item in level:
@@ -215,7 +214,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
                 inside += item if kind is dict or kind is list else _items_of(item)
                 if kind is dict:
                     inside += item.values()
-                # Count three characters for the separator and quotes of each item.
+                # Count three characters per item for the separator and quotes.
                 if total + 3 * len(inside) > most:
                     check_length(total + 3 * len(inside), most)
         total += 3 * len(inside)
@@ -229,7 +228,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
 def _items_of(value: object) -> Collection[object]:
     """Return the items that a value's text contains."""
     if isinstance(value, Namespace):
-        # Read the private attribute, because a namespace provides no public access to its values.
+        # Read the private attribute, because a namespace has no public method that returns its values.
         value = object.__getattribute__(value, "_Namespace__attrs")
     if is_mapping(value):
         return [*value, *value.values()]
@@ -334,13 +333,13 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if not isinstance(subject, str):
         length = size_of(subject)
         if name == "tojson" and arguments:
-            # Each item may be preceded by an indent and followed by a separator.
+            # Multiply the lengths, because JSON output may indent each item.
             check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and isinstance(subject, Sized) and any(isinstance(one, list | tuple) for one in arguments):
             # Limit the number of copied items, because each addition copies all preceding lists.
             check_length(length * len(subject), _MAX_COPIED)
     if name in ("format", "replace"):
-        # These filters also convert their input to text.
+        # The `format` and `replace` filters convert their input to text.
         subject = as_text(subject)
         if name == "format":
             _check_format(name, _percent_specs(subject), arguments)
@@ -371,7 +370,6 @@ def _size(argument: object) -> int:
 
 def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
     """Check the widths in a format string and the number of its fields."""
-    # Most fields, such as `%s` and `{}`, contain no specification.
     given = [spec for spec in specs if spec]
     if any(map(_WIDTH.search, given)):
         raise SecurityError(f"{what} accepts only widths up to {MAX_WIDTH}")
@@ -386,7 +384,7 @@ def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) 
 
 def _percent_specs(pattern: str) -> list[str]:
     """Return the specification of each ``%`` field, which is the text between ``%`` and the letter."""
-    # Reject keys that contain parentheses, because the end of such a key is ambiguous.
+    # Reject keys that contain parentheses, because the key's end would be ambiguous.
     if _BRACKETS_IN_KEY.search(pattern):
         raise SecurityError("'%' does not accept keys with parentheses")
     return _PERCENT.findall(pattern)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
-# Node types that introduce values. An expression without a node of these types is constant.
+# The node types that read values. An expression without these node types is constant.
 _LOOKING = (nodes.Name, nodes.Call)
 _CONTAINERS = (list, tuple, dict)
-# The maximum length of the text of a nested list, tuple or dict, in characters.
+# The maximum length of a nested list, tuple or dict as text, in characters.
 _MAX_NESTED = 6_000_000
 
 NAMED: Final = " named"
@@ -107,7 +107,7 @@ def portable(value: object) -> object:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Adding zero removes the sign of a negative zero.
+    # Adding zero changes negative zero to zero.
     return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
 
 

@@ -42,7 +42,7 @@ Best: TypeAlias = Literal["first", "last"]
 Score: TypeAlias = "Callable[[Mapping[str, object], Mapping[str, object]], SupportsFloat]"
 """A function that rates how well an example matches the values of a rendering; a higher result is better."""
 
-# Types of iterables that are unordered or cannot contain indices.
+# Iterable types that a selector can't return, because they are unordered or can't contain indices.
 _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 
 
@@ -153,7 +153,7 @@ class MostSimilar:
         """
         scores = [self._score(offer.values, example, at) for at, example in enumerate(offer.examples)]
         good = (at for at, score in enumerate(scores) if self.min_score is None or score >= self.min_score)
-        # A reverse sort is stable, so the earlier of two examples with equal scores comes first.
+        # A reverse sort is stable, so the first of two examples with equal scores stays first.
         ranked = sorted(good, key=scores.__getitem__, reverse=True)[: self.k]
         return ranked if self.best == "first" else ranked[::-1]
 
@@ -246,7 +246,7 @@ class LengthBudget:
         )
 
     def _count(self, text: str) -> int:
-        # A counter may also be callable, so its method takes precedence.
+        # Use the counter's `count_text` method if there is one, because a counter may also be callable.
         count: object = getattr(self.count, "count_text", self.count)
         given = count(text) if callable(count) else None
         found = _whole(given)
@@ -398,7 +398,7 @@ class FewShotTemplate:
         self._examples: tuple[dict[str, object], ...] = ()
         if select is not None:
             check_selector(select, "select")
-            # Keep the values only for a selector, because rendering uses only the texts.
+            # Only a selector needs the example values; rendering needs only the example texts.
             self._examples = tuple(_copied(example, template.slots) for example in examples)
         self._all_slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
         self._fixed: Fixed = ()
@@ -455,7 +455,7 @@ class FewShotTemplate:
         _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
-        # Create the read-only views only here, because a template that stores views can't be pickled or copied.
+        # Create the read-only views here, because a template that stores views can't be pickled or copied.
         examples = tuple(map(MappingProxyType[str, object], self._examples))
         return ExampleOffer(MappingProxyType(values), examples, self._texts, before, after, self._separator)
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# A pair of message tuples: the prompter's own messages before the history and after it.
+# The prompter's own messages before the history, and those after the history.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The parts of a prompt: the system-level part, the user-level part, the user's text, and the prompter's own messages.
+# The system-level part, the user-level part, the user's text, and the prompter's own messages.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
@@ -31,11 +31,11 @@ INPUT: Final = "input"
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 """Pairs of a slot name and either the slot's fixed value or a function that returns this value."""
 
-# The empty user-level part, for an instruction that has no such part or for a tool loop that drops it.
+# The user-level part of an instruction without one, and of a tool loop that drops the user-level part.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
-# The wording of LazyLLM, copied verbatim, including the typo "referred".
+# LazyLLM's wording, copied verbatim, including the typo "referred".
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
 ALPACA_PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
@@ -100,7 +100,7 @@ class InstructionTemplate:
     preamble: ClassVar[str] = ""
     """The text before a system-level instruction."""
 
-    # Templates from old pickles lack this attribute. With None, they determine the slot for each plain string.
+    # Templates from old pickles lack this attribute. If None, the slot for a plain string is found in each call.
     _text_name: str | None = None
 
     def __init__(
@@ -215,12 +215,12 @@ class InstructionTemplate:
         if type(given) is str and self._text_name is not None:
             values: dict[str, Any] = {self._text_name: given}
         else:
-            # For speed, avoid a call to a type guard here.
+            # For speed, check the type here instead of calling a type guard.
             values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
             if values.keys() != self._names and values.keys() != self._names_with_input:
                 values = self.by_name(values)
         for value in values.values():
-            # Skip the conversion and the checks for plain ASCII strings, the common case.
+            # For speed, skip the conversion and the checks for plain ASCII strings.
             if type(value) is not str or not value.isascii():
                 refuse_none(values)
                 values = self._texts(values)
@@ -239,11 +239,11 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self.user_only if name in values and name not in fixed]
-        # If the history contains no question, the user-level part is rendered when all its slots have values.
+        # If the history contains no question, render the user-level part only if all slots of the part have values.
         is_whole = not asked and all(name in values for name in self.user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._filled(self._texts(values), user=False)
-        # The user-level part is either rendered completely or dropped.
+        # Render the user-level part completely or not at all.
         whole = self.parts(values)
         _, user, text, _ = whole
         return whole if text or not is_asked(user.parts, says, asked) else self._filled(self._texts(values), user=False)
@@ -480,7 +480,7 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     return values
 
 
-# Matches a name in braces after a LaTeX command, an index, a character set or a group.
+# Matches a name in braces after a LaTeX command, a subscript or superscript, a character class or a group.
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 

@@ -29,9 +29,9 @@ MAX_NAMES = 200_000
 """The maximum number of tags in a template that contains only names. Other templates are limited by tokens."""
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
-# The pattern of Jinja's error message for an undefined name.
+# Matches Jinja's error message for an undefined name.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
-# Words in Jinja that cannot be the name of a value.
+# Words that Jinja reserves, so a value can't use the word as its name.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
@@ -44,7 +44,7 @@ def _syntax_errors(syntax: str) -> Generator[None]:
     except TemplateSyntaxError as error:
         raise TemplateError(f"{syntax}, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
-        # Jinja's parser does not detect some errors, such as a repeated keyword, a huge number or deep nesting.
+        # Jinja's parser misses some errors, such as repeated keywords, huge numbers and deep nesting.
         raise TemplateError(f"{syntax} cannot compile the template: {describe_error(error)}") from error
 
 
@@ -91,7 +91,7 @@ class CompiledTemplate(ABC):
 
         def render(values: Mapping[str, object]) -> list[str]:
             parts: list[str] = []
-            # The pieces of literal text since the last value. For speed, join them only once.
+            # Literal text since the last value, stored as pieces because joining once is faster.
             own: list[str] = []
             size = 0
             context = template.new_context({**globals_of_one_rendering(), **values})
@@ -137,7 +137,7 @@ class CompiledTemplate(ABC):
     @staticmethod
     def coerce(value: object, slot: str) -> object:
         """Convert a value to plain data, so that the sandbox never accesses an object with custom methods."""
-        if isinstance(value, str):  # Check the common case first, because the checks below take longer.
+        if isinstance(value, str):
             return value_text(value, slot)
         if value is None or isinstance(value, bool | int | float) or is_mapping(value) or is_sequence(value):
             return checked(value, f"the value of slot {slot!r}", SlotError)
@@ -262,7 +262,6 @@ def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[s
         value = values[name] if name in values else jinja.undefined(name=name)
         for attribute in attributes:
             value = jinja.getattr(value, attribute)
-        # `coerce` has already validated strings.
         return Value(value, source) if type(value) is str else finalize(value, source)
 
     return show
@@ -279,7 +278,7 @@ def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tup
         return None
     pieces = _NAME_TAG.split(text)
     literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
-    # Jinja parses the first two of three braces as the start of a tag.
+    # Jinja parses the first two of three opening braces as the start of a tag.
     if any("{{" in literal or literal.endswith("{") for literal in literals):
         return None
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):

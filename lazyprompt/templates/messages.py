@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _HISTORY = "history"
 _ROLES = ("system", "developer", "user", "assistant")
 _EXAMPLE = '[("system", "You are kind."), "history", ("user", "{question}")]'
-# A placeholder for the history in the list of messages.
 _PLACE = text_message("", "system")
 _PAIR = 2
 
@@ -105,7 +104,7 @@ class MessagesTemplate(InstructionTemplate):
     def __init__(self, messages: Sequence[MessageLike]) -> None:
         before, after = _around_history(messages)
         self.accepts_input = not (after and after[-1].message.role == "user")
-        # Only a system message before the history is the system-level part. A later one stays in its position.
+        # A system message is the system-level part only if no other message precedes the system message.
         system = before[0].text if before and before[0].message.role == "system" else None
         if system is not None:
             before.pop(0)
@@ -114,7 +113,7 @@ class MessagesTemplate(InstructionTemplate):
             after.pop()
         self._system = SlotTemplate("") if system is None else system
         self._user = SlotTemplate("" if user is None else user.text, "user")
-        # In a tool loop, a final user message with content other than text is dropped, like the user-level part.
+        # In a tool loop, drop a final user message that contains images or files, like the user-level part.
         self._asks = bool(after) and after[-1].message.role == "user"
         self._before, self._after = tuple(before), tuple(after)
         self._read_slots(has_escapes=True)

@@ -40,19 +40,19 @@ _ABSENT: Final[object] = ChainableUndefined()
 _Name: TypeAlias = tuple[tuple[str, ...], str, int]
 """The parts of a dotted name, the name's source text, and its line number."""
 
-# Python allows only twenty nested loops, so every fifteenth level becomes a separate function.
+# Python limits nested loops to twenty, so every fifteenth level becomes a separate function.
 _DEEP = 15
 # The maximum number of names to compare for a "did you mean" suggestion.
 _NAMES = 1000
 # The maximum number of digits in a list index.
 _DIGITS = 9
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
-# The character after the opening delimiter, which determines the kind of the tag.
+# Matches the character after the opening delimiter, which determines the tag type.
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
-# Maps the kind of a tag to the character that must precede its closing delimiter.
+# Maps each tag type to the character that must precede the closing delimiter.
 _END = {"{": "}", "=": "="}
 _NAME = re.compile(r"\.|[^\s{}.]++(?>(?:\.[^\s{}.]++)*)")
-# The kinds of tags whose whole line is removed if the line contains nothing else.
+# The tag types whose entire line is removed if the line contains only the tag.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {
     ">": "partials ({{>name}}) are not supported; write their text in this template",
@@ -87,7 +87,7 @@ class _Builder:
     def __init__(self) -> None:
         self.line = 1
         self.literals: list[str] = []
-        # The names that refer to values of the template, in order of first appearance.
+        # The names of the template's values, in order of first appearance.
         self.slots: dict[str, None] = {}
         self.sections: list[_OpenSection] = []
         self.body: list[nodes.Node] = []
@@ -230,7 +230,7 @@ class MustacheTemplate(CompiledTemplate):
 
 def _read(build: _Builder, text: str) -> None:
     opening, closing = "{{", "}}"
-    # `at` is the index up to which text was added, and `end` is the end index of the last tag.
+    # `at` is the start of the text that has not been added yet, and `end` is the end of the last tag.
     at = end = 0
     while (start := text.find(opening, end)) >= 0:
         build.line += text.count("\n", end, start)
@@ -302,7 +302,6 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
                 f"Mustache, line {line}: no value for {short(text)}{_nearest(values, parts)}; pass a value, or "
                 "put the tag into a section with this name"
             )
-        # `coerce` has already validated strings.
         return Value(found, text) if type(found) is str else _written(found, text)
 
     made = BoundedEnvironment()

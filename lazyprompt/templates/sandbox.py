@@ -50,35 +50,35 @@ if TYPE_CHECKING:
     from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
 
-# Errors that Jinja, its filters, and the operators and methods of plain data may raise.
+# Exceptions that Jinja, Jinja's filters, and plain data's operators and methods may raise.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
 )
 
-# The internal names of the meter and of the filter that counts steps. Templates can't use names that contain a space.
+# Internal names contain a space, so that templates can't use them.
 _METER = " meter"
 _COUNTED = " counted"
-# Filters that can enlarge their input or that convert all of it to text.
+# Filters that can enlarge their input or that convert the entire input to text.
 _GROWING = (
     *("batch", "capitalize", "center", "e", "escape", "forceescape", "format", "indent", "join", "lower", "pprint"),
     *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
     *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
 )
-# Maps filters to the equivalent method call on a string ("" means that the filter returns a string unchanged).
+# Maps each filter to the equivalent string method call ("" means that strings are returned unchanged).
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
 # The attribute names of `dict` and `str`. Any other name can only refer to an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
-# The attributes, by type, that Jinja's sandbox always allows. Its slow check is skipped for these attributes.
+# Attributes that Jinja's sandbox always allows, by type. For speed, skip the sandbox's check for these attributes.
 _READABLE: dict[type[object], frozenset[str]] = {
     dict: frozenset(("get", "items", "keys", "values")),
     str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# The maximum number of summands between two checks, so a sum can temporarily exceed the limit by this factor.
+# The maximum number of summands between two length checks. A sum can temporarily exceed the limit by this factor.
 _SUMMANDS = 4
-# A pattern for very long numbers, for which Jinja's lexer needs 250 bytes per digit and quadratic time.
+# Matches very long numbers, for which Jinja's lexer takes 250 bytes per digit and quadratic time.
 _LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
 _SCOPES = (
     *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
@@ -120,13 +120,13 @@ class BoundedGenerator(CodeGenerator):
     the environment as usual. The variable ``t_0`` stores the value and is used before anything else is evaluated.
     """
 
-    # The body of the current loop.
+    # The current loop's body.
     _body: Iterable[nodes.Node] | None = None
-    # The current output expression, or None if its output is buffered.
+    # The expression being output, or None if the output is buffered.
     _written: nodes.Expr | None = None
-    # The code to write after the output expression, or None to write Jinja's own code.
+    # The code to write after the output expression, or None to write Jinja's default code.
     _behind: str | None = None
-    # The length of the code written so far, in characters.
+    # The length of the generated code, in characters.
     _code = 0
 
     def write(self, x: str) -> None:
@@ -222,12 +222,12 @@ class BoundedGenerator(CodeGenerator):
         Unless ``x`` always results in text, it is written as
         ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``.
         """
-        # Count buffered output (from `{% set %}` or a macro) here, because buffered pieces are joined only later.
+        # Count output in `{% set %}` or a macro here, because Jinja joins the output's pieces only later.
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
         if isinstance(node, nodes.Filter) and node.name.startswith(" "):
-            # Internal filters already return text that is ready for output, so write no conversion.
+            # Internal filters return text that needs no conversion.
             self._behind = ""
         elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
@@ -268,7 +268,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
         # Disable constant folding, because the limits don't apply during compilation.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
-        # Remove `lipsum` and `random`, because they render different text each time.
+        # Remove `lipsum` and `random`, because their output is random.
         del self.globals["lipsum"], self.filters["random"]
         for name in _GROWING:
             self.filters[name] = bounded(self.filters[name], name)
@@ -326,7 +326,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=attribute)
         if isinstance(obj, Namespace) and not attribute.startswith("_"):
             value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
-            # Jinja's sandbox must check methods, because `str.format` can read attributes.
+            # Let Jinja's sandbox check methods, because `str.format` can read attributes.
             if value is not _METHODS and not isinstance(value, _METHODS):
                 return value
         return super().getattr(obj, attribute)
@@ -343,7 +343,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return obj[argument]
         except (TypeError, LookupError):
             if not isinstance(argument, BRIEF):
-                # Check the size of the argument, because Jinja's error message contains it.
+                # Check the argument's size, because Jinja's error message contains the argument.
                 size_of(argument)
             return super().getitem(obj, argument)
 
@@ -360,18 +360,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """
         self.meter(context).step()
         kind = kind_of(function)
-        # Unwrap the format methods of strings, which Jinja wraps in a function.
+        # Unwrap string format methods, which Jinja wraps in a function.
         method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
-            # Check the size of the item, because Python's error message contains it.
+            # Check the item's size, because Python's error message contains the item.
             size_of(args)
         elif kind is LoopContext and args:
-            # This call starts the next level of a recursive loop, whose items must also be counted.
+            # The call `loop(items)` starts the next level of a recursive loop, whose items count as steps too.
             args = (_counted(context, args[0]), *args[1:])
-        # Let Jinja check whether any other callable is safe and which context it expects.
+        # Let Jinja check whether other callables are safe, and pass the context that they expect.
         if kind is Macro:
             args = (context.eval_ctx, *args)
         elif kind is not BuiltinMethodType and (
@@ -407,7 +407,7 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
         function: The filter function.
         name: The name of the filter.
     """
-    # Some filters receive a context before the value.
+    # Some filters have a context as the first parameter and the value as the second.
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)

@@ -32,12 +32,12 @@ from lazyprompt.messages.prompt import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# `str.isidentifier` checks names, because `\w` excludes the vowel signs of Hindi and Thai but matches `²`.
+# Names are checked by `str.isidentifier`, because `\w` matches `²` but not the vowel signs of Hindi and Thai.
 _NAME = r"[^{}\s]+"
 _SLOT = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
-# A draft avoids the constructor, which takes three times as long as setting the fields of a draft.
+# Setting a draft's fields is three times as fast as calling the constructor.
 _TextDraft = draft_of(Text)
-# The module that defines messages and blocks, which can't be slot values.
+# The module that defines messages and blocks, which are not allowed as slot values.
 _MESSAGES = "lazyprompt.messages.msg"
 
 
@@ -143,7 +143,7 @@ class SlotTemplate:
             parts: tuple[str, ...] = (literals[0], values[self.slots[0]], literals[1])
         else:
             filled = [*self._blank]
-            # An `itemgetter` takes half the time of a loop.
+            # An `itemgetter` is twice as fast as a loop.
             filled[1::2] = self._get(values)
             parts = tuple(filled)
         draft = _TextDraft()
@@ -181,7 +181,7 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     faults = [f"no value for {listed(missing)}"] if missing else []
     faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
     known = f"the slots are {listed(slots)}" if slots else "there are no slots"
-    # If all slots have values, an unknown name may be meant for the user's text, so name the key for that text.
+    # If all slots have values, an unknown name may be intended for the user's text, so suggest the correct key.
     also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
     return f"{'; '.join(faults)}; {known}{also}" if faults else ""
 
