@@ -156,7 +156,7 @@ class Budget:
         self.summary_tokens = summary_tokens
         self._check()
         self._counts = CountCache(self.counter)
-        # Cached token counts for `fit`, which counts messages in the format that ChatFormatter("openai") produces.
+        # A separate cache for `fit`, which counts messages in the format that ChatFormatter("openai") produces.
         self._sent = CountCache(self.counter, sent_forms)
         self._summaries = Summaries()
 
@@ -167,7 +167,7 @@ class Budget:
 
     @property
     def _drops_in_steps(self) -> bool:
-        # With `cut`, truncated text fills the limit exactly; summaries and priorities drop messages in their own order.
+        # Truncation with `cut` already fills the limit, and summaries and priorities use their own drop order.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
@@ -260,7 +260,7 @@ class Budget:
             prompt: The filled prompt.
             system: The system text of the rendered prompt.
         """
-        # Skip the prompter's own messages, which consist of slots that are counted separately.
+        # Skip the prompter's own messages, because their slots are counted separately.
         unfilled = [each for each in prompt.history.messages if not [*filled_texts(each)]]
         texts = (Text.trusted(system, "system"), *prompt.texts)
         found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
@@ -332,7 +332,7 @@ class Budget:
         forms = None if tools is None else [*ToolSet.of(tools)] or None
         plan = self._plan(self._sent)
         order, is_protected = plan.order, plan.is_protected
-        # The caller's functions receive the messages that were passed, not the converted messages that are counted.
+        # Pass the caller's original messages to the caller's functions, not the converted messages that are counted.
 
         def order_given(_: Sequence[Item], units: list[Unit]) -> list[Unit]:
             return order(given.messages, units)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
-# Size of the newer half of the cache. When it is full, it replaces the older half.
+# The size of the cache's newer half. When the newer half is full, the older half is discarded.
 _KEPT = 16_384
-# Maximum length of a text that serves as its own cache key; longer texts are hashed.
+# The maximum length of a text used as a cache key. Longer texts are hashed.
 _LONG = 1_024
-# The messages with which a counter is tested for additivity, and how often the test repeats them.
+# The messages for testing whether a counter is additive, and the number of repetitions.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
 
@@ -151,10 +151,10 @@ _UNKNOWN = object()
 def digest(value: object) -> Hashable:
     """Return a hash of a value's content, or an uncacheable marker if the value is not plain data."""
     try:
-        # Version 2 of the marshal format has no references, so equal content serializes to equal bytes.
+        # marshal version 2 writes no references, so equal content is serialized to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
     except ValueError:
-        # The value is not plain data: for example, a dict that contains a block.
+        # A value that contains a block, for example, is not plain data.
         return _UNKNOWN
     return blake2b(data, digest_size=16).digest()
 
@@ -172,7 +172,7 @@ def _is_additive(counter: CountsMessages) -> bool:
         return False
 
 
-# A function that returns the total cost of the items at given indices, with replacements for some items.
+# A function that returns the total cost of the items at the given indices, with replacements for some items.
 Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 
 

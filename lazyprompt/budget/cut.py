@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]
-    # The start and end indices of a part of a text.
+    # The start and end indices of a span of text.
     _Span: TypeAlias = tuple[int, int]
 
 Cut: TypeAlias = Literal["end", "middle"]
@@ -33,12 +33,12 @@ Cut: TypeAlias = Literal["end", "middle"]
 CUT_MARK = "[…]"
 """The marker that replaces the removed part of a truncated text."""
 
-# Matches the end of a sentence or line. A Latin full stop ends a sentence only if whitespace follows.
+# Matches the end of a sentence or line. A Latin full stop ends a sentence only before whitespace.
 _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.!?;]++[\"')\]]*+(?=\s)|\n+")
 _WORDS = re.compile(r"\s+|[、，：]")
-# Matches an XML, HTML or custom tag. Groups: the slash of a closing tag, the name, the slash of a self-closing tag.
+# Matches an XML, HTML or custom tag. Groups: a closing tag's slash, the name, a self-closing tag's slash.
 _TAG = re.compile(r"<(/?)([^\W\d][\w.:-]*+)(?:\s[^<>]*?)?(/?)>")
-# If more than this share of the token limit stays unused, the text is also cut at smaller units.
+# If more than this fraction of the token limit stays unused, the text is also cut at smaller units.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _NOWHERE = (sys.maxsize, sys.maxsize)
@@ -108,7 +108,7 @@ def _unbroken_spans(text: str) -> list[_Span]:
         begin = begins.pop() if closing and begins else tag.start()
         if not closing and not closed:
             begins.append(begin)
-        # Merge the spans inside an element into the element's own span.
+        # Merge the spans inside an element into the element's span.
         while spans and spans[-1][1] > begin:
             begin = min(begin, spans.pop()[0])
         spans.append((begin, tag.end()))
@@ -137,7 +137,7 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
     """Drop as few pieces as possible and return the remaining text; None if no text fits."""
     count = len(pieces)
     middle = count // 2
-    # Indices of the pieces, in the order in which they are dropped.
+    # Indices of the pieces, in the order in which pieces are dropped.
     order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
 
     def without(gone: int) -> str:
@@ -158,7 +158,7 @@ def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
         yield tuple(at for at in (after, before) if 0 <= at < count)
 
 
-# Keys of the truncatable text in a content part, by part type.
+# Maps the type of a content part to the keys of the text that can be truncated.
 _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
@@ -189,7 +189,7 @@ def with_text(item: Item, old: str, new: str) -> Item:
 def _map_texts(item: Item, change: _Change) -> Item:
     match item:
         case SlotValue(text=text, place=place):
-            # List items are never truncated.
+            # List items are dropped whole, never truncated.
             return item if place is not None else SlotValue(item.slot, change(text))
         case Msg():
             return item.evolve(content=_content(item.content, change))

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import Form
 
-    # A generator that yields summary tasks, receives summaries or the summarizer's exceptions, and returns the result.
+    # Yields summary tasks, receives each summary or the summarizer's exception, and returns the result.
     Steps: TypeAlias = Generator[Task, object, "Fitted"]
 
-# Minimum number of tokens that must remain for a message to be truncated rather than dropped.
+# The minimum number of tokens to keep of a truncated message. A shorter message is dropped instead.
 _LEAST = 32
-# Maximum attempts to truncate a text, because its cost inside a request differs from its own token count.
+# The maximum number of attempts to truncate a text, whose cost inside a request differs from its own token count.
 _TRIES = 8
 _ORPHAN = "a result without its call"
 
@@ -117,7 +117,7 @@ def fit_steps(
     talk = group_units(items, plan.is_protected, keep_newest=keep_newest, together=together)
     orphans = talk.orphans
     if cost is not None:
-        # The caller handles tool results without a call.
+        # Keep tool results without a call, because the caller handles them.
         talk, orphans = talk._replace(fixed=sorted((*talk.fixed, *orphans))), []
     order = plan.order(items, talk.units)
     meter: Meter
@@ -168,9 +168,9 @@ class _Work:
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
-        # The indices of the messages whose signed thinking is dropped.
+        # The indices of messages whose signed thinking is dropped.
         self._void: list[int] = []
-        # The index of the first assistant message whose request dropped the same messages as this request.
+        # The index of the first assistant message generated with the current selection of dropped messages.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
@@ -284,7 +284,7 @@ class _Work:
     def summarize(self, gone: int) -> Generator[Task, object, None]:
         """Replace dropped messages with a summary; if there is no summary, drop only as many as necessary."""
         plan = self._plan
-        # Use at least `gone` units: if counts are not monotonic, fewer units could already reach the target.
+        # Drop at least `gone` units, because non-monotonic counts could reach the target with fewer units.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
         self.drop(gone)
@@ -323,7 +323,7 @@ class _Work:
                 self.mark(going, "summarized", _REASON_SUMMARY)
                 self._replaced[first], self._summary = message, first
                 return
-            # A text can cost more tokens inside the request than alone, so the excess may exceed its own count.
+            # A text can cost more tokens in a request than alone, so the excess may exceed the text's own count.
             room = room - over if room > over else room // 2
         raise BudgetError(f"a summary of at most {plan.summary} tokens does not fit")
 
@@ -411,7 +411,7 @@ class _Work:
         if self._tools:
             slots["tools"] = Tokens(counts.tools(self._tools), counts.tools(self._tools))
         before = self._meter.cost(range(len(items)), {})
-        # Don't count an unchanged conversation again, because some counters call a provider.
+        # Don't recount an unchanged conversation, because some counters call a provider's API.
         after = self._meter.cost(sent, self._replaced) if self._lost or self._cuts else before
         return Account(before, after, found, slots)
 

@@ -102,7 +102,7 @@ def _are_messages(items: list[object]) -> TypeGuard[list[Message]]:
 
 def _copied(message: Any) -> object:  # noqa: ANN401 - casts would slow this down
     """Return a copy of a message; a Msg is immutable and is returned unchanged."""
-    # Most messages contain only a role and text, so a shallow copy is enough.
+    # A shallow copy is sufficient for messages that contain only a role and text.
     if message.__class__ is dict and message.keys() == {"role", "content"} and type(message["content"]) is str:
         return message.copy()
     if isinstance(message, Msg):
@@ -110,5 +110,5 @@ def _copied(message: Any) -> object:  # noqa: ANN401 - casts would slow this dow
     try:
         return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes from marshal.dumps
     except ValueError:
-        # The message is not plain data: for example, a dict that contains a block or a client library's object.
+        # A message that contains a block or a client library's object, for example, is not plain data.
         return deepcopy(message)

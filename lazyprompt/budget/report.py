@@ -198,7 +198,7 @@ class TrimReport:
         return f"{before}{self.after:,}{limit} tokens: {self._describe_changes()}"
 
     def __repr__(self) -> str:
-        # Omit token counts, because some counters call a provider.
+        # Omit token counts, because some counters call a provider's API.
         return f"<TrimReport: {self._describe_changes()}>"
 
     def _repr_html_(self) -> str:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def link_calls(messages: Sequence[Msg]) -> list[Msg]:
     """Return messages in which every call has a unique id and a result."""
     found: list[Msg] = []
-    # The new ids of calls that have no result yet, by original id.
+    # Maps each original call id to the new ids of calls without a result.
     waiting: dict[str, deque[str]] = {}
-    # The message index and the tool name of each call, by new id.
+    # Maps each new call id to the call's message index and tool name.
     calls: dict[str, tuple[int, str]] = {}
-    # The next suffix for a repeated id; some servers assign the same id to every call.
+    # Maps each repeated id to its next suffix, because some servers assign one id to every call.
     numbers: dict[str, int] = {}
     for at, message in enumerate(messages):
         linked = message

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Unit
 
 
-# Tolerance for estimated token counts, as a factor of the limit.
+# The tolerance for estimated token counts, as a multiple of the limit.
 _SURE = 1.05
 
 
@@ -55,9 +55,9 @@ def last_step(
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1
-    # The index of the first unit that is not dropped, and the index of the newest dropped message.
+    # The index of the first unit that is kept, and the index of the newest dropped message.
     first, latest = 0, -1
-    # The request's size without the last step, or None if that size clearly exceeds the limit. Counts are estimates.
+    # The estimated request size without the latest step, or None if the size clearly exceeds the limit.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
         new = sum(tokens[done:end])
@@ -72,8 +72,8 @@ def last_step(
         unit = next(left, None)
         while unit is not None:
             following = next(left, None)
-            # The model continues from the last unit, so drop it only if necessary.
-            # Also drop every unit older than the newest dropped unit, such as a question whose tool calls were dropped.
+            # The model responds to the last unit, so drop the last unit only if necessary.
+            # Drop all units older than the newest dropped unit, for example a question whose tool calls were dropped.
             if sent <= (limit if following is None else low) and unit[0] > latest:
                 break
             dropped.update(unit)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUMMARY = "Summary of the earlier conversation: "
 """The text at the start of each summary message."""
 
-# Maximum number of cached summaries.
+# The maximum number of cached summaries.
 _KEPT = 64
 
 

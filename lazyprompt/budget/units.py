@@ -41,7 +41,7 @@ Item: TypeAlias = "Msg | Form | SlotValue"
 Unit: TypeAlias = "tuple[int, ...]"
 
 
-# Keys of a message that contains only text.
+# The keys of a message that contains only text.
 _PLAIN_KEYS: AbstractSet[str] = frozenset(("role", "content"))
 
 
@@ -84,7 +84,7 @@ def group_units(
     """
     fixed: set[int] = set()
     orphans: list[int] = []
-    # Maps each linked item to an earlier item of its unit (a union-find forest).
+    # Maps each linked item to an earlier item in the same unit (a union-find forest).
     first_of: dict[int, int] = {}
     waiting: dict[str, deque[int]] = {}
     newest, last = -1, -1
@@ -99,7 +99,7 @@ def group_units(
         else:
             role = item.get("role")
             plain = item.keys() == _PLAIN_KEYS and isinstance(item["content"], str)
-        # Most messages are plain text, so they contain no calls or results to link.
+        # Skip plain text messages, which contain no tool calls or results to link.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             last = at
             if role == "user":
@@ -110,7 +110,7 @@ def group_units(
         _join([*unit], first_of)
     if is_protected is not None:
         fixed |= {at for at, item in enumerate(items) if is_protected(at, item)}
-    # Without a user turn, keep the last message, to which the model responds.
+    # Without a user turn, keep the last message, because the model responds to the last message.
     return _in_units(len(items), fixed, orphans, first_of, (newest if newest >= 0 else last) if keep_newest else -1)
 
 
@@ -121,7 +121,7 @@ def _in_units(
     for at in sorted(first_of):
         first = _root(at, first_of)
         groups[first] = (*groups.get(first, ()), at)
-    # Items that don't start a unit: orphans, and all items of a group except the first.
+    # Items that don't start a unit: orphans, and every group item except the first.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
     kept = next((unit for unit in units if newest in unit), ())
