@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
-# The arguments of a call: input, history, tools and label.
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 

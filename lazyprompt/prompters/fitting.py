@@ -75,7 +75,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     found: Fitted | None = None
     sent = parts.prompt(range(len(parts.items)), {})
     if sent is not prompt or budget.start_on is not None or not renders.fits(prompt):
-        # If the history consists of pairs, drop each user message with its response.
+        # If the history consists of pairs, drop each user message together with its response.
         messages = parts.messages
         pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
         waits = prompt.input is None and History(messages).awaits_answer
@@ -84,7 +84,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
             return renders.cost(parts.prompt(kept, replaced))
 
         def past(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
-            # The user's text in an earlier request is already part of the history.
+            # Clear the input, because the history of an earlier request already contains the user's text.
             return renders.cost(parts.prompt(kept, replaced).evolve(input=None))
 
         found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists, past=past)
@@ -94,7 +94,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     def account() -> Account:
         before, slots_before = target.cost(target.render(prompt), budget), target.tokens(prompt, budget)
         after, slots_after = before, slots_before
-        # Don't count an unchanged prompt again, because some counters call a provider.
+        # Don't recount an unchanged prompt, because some counters call a provider's API.
         if fates:
             after, slots_after = target.cost(target.render(sent), budget), target.tokens(sent, budget)
         names = {**slots_before, **slots_after}
@@ -141,7 +141,7 @@ class _PromptParts(NamedTuple):
             BudgetError: A slot's limit would leave the slot empty.
         """
         messages, lists, slots = prompt.conversation, prompt.lists, prompt.slots
-        # Fill each list with its first item only, then with its last item only, to find the parts that depend on items.
+        # Fill each list with only its first item, then only its last item, to find parts that depend on list items.
         ends = [
             prompt.with_slot(slot, end)
             for slot, given in lists.items()

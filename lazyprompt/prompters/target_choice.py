@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
-# The name of a format, or a provider's profile.
+# A format name or a provider profile.
 FormatLike: TypeAlias = "str | Profile"
 ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 FORMATS = ("flat", *PROVIDERS)
-# Formats that use the markers and system text of a model's family.
+# Formats that use a model family's markers and system text.
 OWN_FORMS = (None, "flat", "openai")
 
 
@@ -95,7 +95,7 @@ def target_spec(
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
-# Copies of a prompter and its modules share targets, so that each text target creates its writer only once.
+# Cache targets, so that a prompter's copies and modules share one writer per text target.
 @lru_cache(maxsize=512)
 def target_for(
     spec: TargetSpec,
@@ -189,7 +189,7 @@ def _layout(
     try:
         return Markers.for_model(model), None
     except TemplateError:
-        # OpenAI's format has no markers, so an unknown model only means that no family's system text applies.
+        # OpenAI's format has no markers, so for an unknown model only the model family's system text is missing.
         if form != "openai":
             raise
         return spec.markers, None

@@ -134,7 +134,7 @@ class TextTarget:
     def _new_writer(self, prompt: Prompt) -> TextWriter:
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = PromptWriter(self._template, self._markers, self._instruction.literals, self._safety)
-        # Tools passed to a single call are not part of the constant text.
+        # Keep only the prompter's tools, because tools passed to a single call are not part of the constant text.
         return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
 
 
