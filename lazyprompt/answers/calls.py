@@ -30,7 +30,7 @@ class Body(NamedTuple):
     tools: Tools
 
 
-# A function that parses the calls in a text; it returns an empty list if the text has a different syntax.
+# A function that parses the calls in a text, or returns an empty list if the text has a different syntax.
 Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
 
 
@@ -86,7 +86,7 @@ class _Tags:
 _AROUND_NAME = SPACE + "\"'"
 _FUNCTIONS = _Tags(r"<function=([^>\n]+)>", "</function>", r"<parameter=([^>\n]+)>", "</parameter>", "\n")
 _INVOKES = _Tags(r"<invoke name=([^>\n]+)>", "</invoke>", r"<parameter name=([^>\n]+)>", "</parameter>")
-# GLM 4.5 writes the name without a tag, and each key and value in a separate tag.
+# GLM 4.5 writes the tool name without a tag, and each key and value in a separate tag.
 _KEYED = _Tags(r"(?!)", "(?!)", r"<arg_key>([^<]*)</arg_key>\s*<arg_value>", "</arg_value>")
 _KEYED_CALL = re.compile(r"\s*([^\s<>{}()\[\]\"']+)\s*((?:<arg_key>.*)?)", re.DOTALL)
 _GEMMA_CALL = re.compile(r"\s*call:([^\s{}]+)(\{.*)", re.DOTALL)
@@ -94,7 +94,7 @@ _GEMMA_CALL = re.compile(r"\s*call:([^\s{}]+)(\{.*)", re.DOTALL)
 
 def _keyed(body: Body) -> list[WrittenCall]:
     match = _KEYED_CALL.fullmatch(body.text)
-    # A name without arguments could be any word, so it must be a known tool.
+    # A name without arguments could be any word, so accept only a known tool's name.
     if match is None or not (match[2] or body.tools.may_be(match[1])):
         return []
     return [_KEYED.written(match[1], match[2], body)]
@@ -146,14 +146,14 @@ READERS: dict[str, Reader] = {
     "builtin": _builtin,
     "loose": _loose,
 }
-# The characters that can start a call, by syntax; in a syntax that isn't listed, any character can.
+# Maps each syntax to the characters that can start a call. In all other syntaxes, any character can start a call.
 FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
 
-# Keys for the name, arguments and id of a call in any format, in order of precedence.
+# Keys for a call's name, arguments and id in all formats, in order of precedence.
 _NAME = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ID = ("id", "tool_call_id", "call_id")
-# All keys that are allowed in a call without a start marker.
+# The keys allowed in a call without a start marker.
 _KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
 _BETWEEN = re.compile(r"[,;\s]*")
 _WITHIN = re.compile(r"[,\s]*")
@@ -174,19 +174,19 @@ class AnswerPlan:
         self.begins = begins
         self.final = final
         self.tools = tools
-        # The call syntaxes to parse, by start marker.
+        # Maps each start marker to the call syntax to parse.
         self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
-        # Inside calls, a start marker that overlaps its body (`keep`) is treated as plain text.
+        # Inside a call, treat the start marker as plain text if `keep` is set, because the body contains the marker.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # The markers to search for in text, including the end markers of calls, which are removed after a call.
+        # Markers to search for in text. Calls' end markers are included, so that a repeated end marker is removed.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # Markers in a start that may be text or reasoning, in reasoning, and in reasoning that the prompt opened.
+        # Markers to search for in a start that may be text or reasoning, and in reasoning.
         self.either = cuts_of(starts.union(thought))
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
-        # The markers to search for inside a call, by the call's start marker.
+        # Maps each start marker of a call to the markers to search for inside the call.
         self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
 
 
@@ -223,7 +223,7 @@ class CallReader:
             return
         pieces = [begun]
         if first == '"':
-            # The arguments are JSON inside a JSON string.
+            # The arguments are JSON encoded as a JSON string.
             yield from source.value(pieces.append)
         else:
             pieces.append((yield from source.rest())[0].rstrip(SPACE))
@@ -294,7 +294,7 @@ class CallReader:
             builder.end_call(_own_id(fields))
             return True
         if not whole and not bare:
-            # Treat text after an invalid object as part of the object.
+            # Treat the text after an invalid object as part of the object.
             raw.append((yield from source.rest())[0])
         return self._add(fields, "".join(raw), whole=whole, bare=bare)
 
@@ -306,7 +306,7 @@ class CallReader:
             return False
         if name in self._form.silent:
             return whole
-        # A call that was truncated before its arguments must not become a call without arguments.
+        # A call truncated before its arguments must not be parsed as a call without arguments.
         text = ("" if whole else raw) if written is None else written
         call = WrittenCall(name, text, arguments_of(text)) if name else _nested_call(fields.get("function", ""))
         if call is not None:

@@ -17,11 +17,11 @@ from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.family_names import PUBLISHER, bare
 from lazyprompt.rendering.markers import Markers
 
-# The syntax of the text between call markers, such as JSON, JSON with Python quotes, or tags.
+# The syntax between call markers, for example JSON, JSON with Python quotes, or tags.
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
-# The syntax of calls without a marker: JSON, a list of Python calls, or a name followed by a line of JSON.
+# The syntax of calls without markers: JSON, a list of Python calls, or a name followed by a line of JSON.
 Bare: TypeAlias = Literal["json", "python", "line"]
-# The content at the start of a response: text, reasoning that the prompt opened, or either.
+# How a response starts: with text, with reasoning that the prompt opened, or with either one.
 Begins: TypeAlias = Literal["answer", "thought", "either"]
 
 
@@ -90,10 +90,10 @@ _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose")
 
 FORMS: dict[str, AnswerForm] = {
     # Source: qwen2_5.jinja, qwen3.jinja and the model card for Hermes-2-Pro.
-    # Hermes is lazyprompt's default format for calls; see Markers.call_pattern in rendering/markers.py.
+    # Hermes is lazyprompt's default call format; see Markers.call_pattern in rendering/markers.py.
     "hermes": AnswerForm((_TOOL_CALL,), THINK, "either", stop=_CHATML),
     # Source: qwen3_5_think.jinja and nemotron_3_super.jinja.
-    # Models sometimes omit the outer tag, as vLLM's qwen3coder_tool_parser.py documents.
+    # Models sometimes omit the outer tag, as documented in vLLM's qwen3coder_tool_parser.py.
     "qwen-xml": AnswerForm(
         (
             replace(_TOOL_CALL, bodies=("functions", "json", "loose")),
@@ -102,12 +102,12 @@ FORMS: dict[str, AnswerForm] = {
         *(THINK, "either"),
         stop=_CHATML,
     ),
-    # Source of JSON calls: llama3_1.jinja (built-in tools after <|python_tag|>) and llama3_2.jinja.
-    # Source of ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
-    # vLLM's llama_tool_parser.py parses the same separators and lists.
-    # Source of the markers around lists: Meta's "Llama 4 model card & prompt format".
-    # If text precedes the calls, the Llama 4 template also writes this text between the markers.
-    # If text precedes a call, lazyprompt writes the call on a separate line.
+    # Source for JSON calls: llama3_1.jinja (built-in tools after <|python_tag|>) and llama3_2.jinja.
+    # Source for ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
+    # vLLM's llama_tool_parser.py also parses ";" separators and Python lists.
+    # Source for the markers around lists: Meta's "Llama 4 model card & prompt format".
+    # The Llama 4 template also writes any text before the calls between the markers.
+    # lazyprompt writes a call that follows text on a separate line.
     "llama": AnswerForm(
         (
             Calls("<|python_tag|>", bodies=("json", "builtin")),
@@ -117,14 +117,14 @@ FORMS: dict[str, AnswerForm] = {
         bare=("json", "python"),
         stop=_LLAMA,
     ),
-    # Llama's lists of Python calls, for other models that are prompted to use this format.
+    # Llama's lists of Python calls, for other models that are prompted to write Python calls.
     "pythonic": AnswerForm(bare=("python",), stop=(*_LLAMA, *_CHATML)),
     # Source: lfm2_v2.jinja and lfm2_2_5.jinja.
-    # JSON calls are optional, according to the model card for LFM2-1.2B ("Tool use").
+    # JSON calls are optional, according to the LFM2-1.2B model card ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
     # Source: tokens/tokenizers/instruct.py in mistral-common.
     # Up to V7, calls are a JSON list; since V11, a name precedes the arguments. Only V11 has ids. V13 added [THINK].
-    # Models sometimes omit [ARGS], as vLLM's mistral_tool_parser.py documents.
+    # Models sometimes omit [ARGS], as documented in vLLM's mistral_tool_parser.py.
     "mistral": AnswerForm(
         (
             Calls(
@@ -137,14 +137,14 @@ FORMS: dict[str, AnswerForm] = {
         ("[THINK]", "[/THINK]"),
         stop=("</s>", "[INST]", "[TOOL_RESULTS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]"),
     ),
-    # Source: deepseekv3.jinja for V3 and R1, which write "function", the name, and JSON in a code fence.
-    # DeepSeek-V3.1's template writes the name and plain JSON.
+    # Source for V3 and R1: deepseekv3.jinja, which writes "function", the name, and JSON in a code fence.
+    # DeepSeek-V3.1's template writes the name and JSON without a code fence.
     "deepseek": AnswerForm(
         (
             Calls(
                 *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
                 separator="<｜tool▁sep｜>",
-                # Matches the name, or the word "function", the name, and the start of a code fence with its language.
+                # Matches the name, or "function", the name, and the start of a code fence with a language.
                 head=rf"(?>(?P<type>function<｜tool▁sep｜>\s*)?){_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
             ),
         ),
@@ -162,7 +162,7 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|observation|>", "<|user|>", "<|system|>", "<|endoftext|>"),
     ),
     # Source: glm4moe.jinja.
-    # GLM 4.6 and 4.7 omit the line breaks, as vLLM's glm4_moe_tool_parser.py shows.
+    # GLM 4.6 and 4.7 omit the line breaks, as shown in vLLM's glm4_moe_tool_parser.py.
     "glm-4.5": AnswerForm(
         (replace(_TOOL_CALL, bodies=("keyed",)),),
         *(THINK, "either"),
@@ -177,14 +177,14 @@ FORMS: dict[str, AnswerForm] = {
         stop=_CHATML,
     ),
     # Source: Cohere's "Prompting Command R and R+" and the tool_use template of c4ai-command-r-v01.
-    # A call to directly_answer means that the model responds with text, so the call is removed.
+    # Drop calls to directly_answer, with which the model indicates a text response.
     "command-r": AnswerForm(
         tuple(Calls(f"Action:{space}```json", "```", ("json",)) for space in ("", " ", "\n")),
         stop=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<EOS_TOKEN>"),
         silent=("directly_answer", "directly-answer"),
     ),
-    # Source: cohere2.jinja, which is the tool_use template of c4ai-command-r7b-12-2024.
-    # Command A marks its response as TEXT, as vLLM's tests show.
+    # Source: cohere2.jinja, the tool_use template of c4ai-command-r7b-12-2024.
+    # Command A marks its response as TEXT, as shown in vLLM's tests.
     "command-r7b": AnswerForm(
         (Calls("<|START_ACTION|>", "<|END_ACTION|>", ("json", "loose")),),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
@@ -193,7 +193,7 @@ FORMS: dict[str, AnswerForm] = {
         silent=("directly_answer", "directly-answer"),
     ),
     # Source: the chat template of Phi-4-mini-instruct, and vLLM's phi4mini_tool_parser.py.
-    # The model card's tool prompt tells the model to write "functools".
+    # The model card's tool prompt instructs the model to write "functools".
     "phi-4-mini": AnswerForm(
         (
             Calls("<|tool_call|>", "<|/tool_call|>", ("json", "loose")),
@@ -202,8 +202,8 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
     # Source: vLLM's granite_tool_parser.py.
-    # The start marker is a special token in Granite 3.0, and plain text since 3.1. Granite 4.0 uses the Hermes format.
-    # The tags for reasoning and <response> are from granite-3.3-8b-instruct.
+    # The start marker is a special token in Granite 3.0 and plain text since 3.1. Granite 4.0 uses the Hermes format.
+    # The tags for reasoning and <response> come from granite-3.3-8b-instruct.
     "granite": AnswerForm(
         (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),
         THINK,
@@ -255,8 +255,8 @@ FORMS: dict[str, AnswerForm] = {
     ),
 }
 
-# The response format of each model family. The first pattern that matches the start of a model's name applies.
-# All other families use the Hermes format, which is lazyprompt's default format for calls.
+# Maps patterns to response formats. The first pattern that matches the start of a model's name applies.
+# All other model families use the Hermes format, lazyprompt's default call format.
 _WRITERS = (
     (r"qwen-?3(?:-coder|[.-][5-9])|nemotron-3(?:[.-]\d)?", "qwen-xml"),
     (r"llama-?(?:3[.-][1-9]|4)", "llama"),
@@ -278,7 +278,7 @@ _WRITERS = (
     (r"lfm-?2(?:[.-]5)?", "lfm2"),
     (r"exaone-deep", "exaone-deep"),
 )
-# Families whose prompt turns reasoning on or off in a way that the family's markers don't show.
+# Model families whose prompts can turn reasoning on or off although their markers don't show the setting.
 _THINK_AT_WILL = ("qwen3", "glm-4.5")
 
 
@@ -311,10 +311,10 @@ def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
         ) from error
 
 
-# Markers that open a reasoning section in any format.
+# The start markers of reasoning sections in all formats.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
-# Pairs of a text in a chat template and the response format that it identifies. The first match applies.
+# Maps texts in a chat template to the response formats that the texts identify. The first match applies.
 _SIGNS = (
     ("<|channel|>", "harmony"),
     ("<seed:tool_call>", "seed-oss"),
@@ -374,8 +374,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _of_family(markers: Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
     if not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
-        form = replace(form, calls=(*form.calls, _TOOL_CALL))  # lazyprompt's own format for calls in the history
-    # Exclude the markers around results, which are plain tags in some families, and <s>, which is an HTML tag.
+        form = replace(form, calls=(*form.calls, _TOOL_CALL))  # lazyprompt's default format for calls in the history
+    # Exclude <s>, an HTML tag, and the markers around tool results, which are plain tags in some model families.
     turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
     ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))
     return form, _begins(markers, form), (*form.stop, *ends)

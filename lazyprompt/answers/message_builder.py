@@ -12,7 +12,7 @@ from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.answers.source import SPACE
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
-# Accepts line breaks inside strings, which JSON forbids but models often write.
+# Allow line breaks inside strings, which JSON forbids but models often write.
 JSON = json.JSONDecoder(strict=False)
 
 Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
@@ -85,7 +85,7 @@ class MessageBuilder:
         self._blocks: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
         self._kind: Literal["text", "thinking"] | None = None
         self._parts: list[str] = []
-        # Whitespace that was held back; it is dropped unless text follows.
+        # Whitespace to add before the next text, or to drop if no text follows.
         self._space: list[str] = []
         # True after a marker that ended a block.
         self._behind = False
@@ -224,5 +224,5 @@ def _block(call_id: str, call: WrittenCall) -> ToolUseBlock:
         try:
             return ToolUseBlock(call_id, call.name, call.arguments)
         except (ValueError, RecursionError):
-            pass  # A block rejects NaN, huge numbers, deep nesting and lone surrogates.
+            pass  # ToolUseBlock rejects NaN, huge numbers, deep nesting and lone surrogates.
     return ToolUseBlock(call_id, call.name, raw_input=call.raw)

@@ -141,7 +141,7 @@ def _plan(name: str | Markers, tools: Tools, *, thinking: bool | None) -> Answer
     if thinking is not None:
         begins = "thought" if thinking else "answer"
         if thinking and found.thought is None:
-            found = replace(found, thought=THINK)  # <think> and </think>, which most models use
+            found = replace(found, thought=THINK)  # most models use <think> and </think>
     return AnswerPlan(found, begins, frozenset(stop), tools)
 
 
@@ -158,7 +158,7 @@ class ResponseStream:
 
     def __init__(self, reader: AnswerReader) -> None:
         self._reader = reader
-        # True once a marker ended the response; all later text is ignored.
+        # True after a marker has ended the response. Any later text is ignored.
         self._over = False
         self._half = ""
         self._rest: tuple[Delta, ...] = ()
@@ -179,7 +179,7 @@ class ResponseStream:
         if self._message is not None:
             raise FormatError("this stream is already finished; call parser.stream() to start a new response")
         chunk = self._half + chunk
-        # A surrogate pair may be split across two chunks.
+        # Hold back a high surrogate, because the next chunk may contain the low surrogate.
         self._half = chunk[-1:] if "\ud800" <= chunk[-1:] <= "\udbff" else ""
         return self._read_on(well(chunk.removesuffix(self._half)))
 

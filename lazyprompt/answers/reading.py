@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from lazyprompt.answers.forms import Calls
     from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall
 
-# Characters to remove after arguments, such as superfluous closing brackets and the end of a code fence.
+# Characters to remove after arguments, such as extra closing brackets and the end of a code fence.
 _LEFT_OVER = SPACE + ",;]})`"
 _HEAD = re.compile(r'[^{"]*')
 _LETTERS = re.compile(r"[a-z]*")
 _NAME = re.compile(r"[\w.-]*")
-# Maximum length of a line that is parsed as a tool name.
+# The maximum length of a line that is parsed as a tool name.
 _LONGEST_NAME = 128
 
 
@@ -195,7 +195,7 @@ class MarkerReading(CallReader):
             if marker == calls.end:
                 source.skip(marker)
             elif not marker and calls.end.startswith(raw.strip(_LEFT_OVER)):
-                return  # The response ends in the middle of the end marker.
+                return  # The response ended inside the call's end marker.
         if raw.strip(_LEFT_OVER + "[{"):
             self._builder.text(raw.lstrip(_LEFT_OVER))
 
@@ -217,7 +217,7 @@ class MarkerReading(CallReader):
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            return  # A marker was found; a call may still follow a reasoning section.
+            return  # A marker comes first. A call without a marker may still follow a reasoning section.
         self._bare = False
         if "line" in forms:
             yield from self._line_call()
@@ -239,7 +239,7 @@ class MarkerReading(CallReader):
         raw = [opened, name]
         if tools.may_be(name) and (yield from source.peek()) == "(":
             yield from source.value(raw.append, python=True, depth=1)
-            # No marker identifies these calls, so their syntax must be complete unless the tool names are known.
+            # Calls without markers must have complete syntax unless the tool names are known.
             calls = READERS["python"](Body("".join(raw), whole=True, tools=tools))
             if calls and all(tools.may_be(call.name) and (tools.known or call.arguments is not None) for call in calls):
                 for call in calls:
@@ -263,7 +263,7 @@ _IN_HEADER = frozenset((_CHANNEL, "<|constrain|>"))
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _THOUGHT = re.compile(r"<\|channel\|>\s*analysis(?![^\s<])")
 _RECIPIENT = re.compile(r"(?:^|\s|\|>)to=([^\s<]+)")
-# The message recipients that aren't tools.
+# Message recipients that aren't tools.
 _PEOPLE = frozenset(("assistant", "user", "all"))
 
 
@@ -293,7 +293,7 @@ class HarmonyReading(CallReader):
             builder.close()
         begun = yield from self._begun()
         while True:
-            # Text between messages becomes part of the response, unless the model is waiting for a tool.
+            # Add text between messages to the response, unless the model is waiting for a tool result.
             if not begun:
                 between: list[str] = []
                 marker = yield from source.copy(between.append if called else builder.text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, JsonObject
 
-# Exceptions that transformers raises for a field that it can't parse.
+# Exceptions that transformers raises for a field with invalid content.
 _ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _THINKING = frozenset(("reasoning_content", "reasoning", "thinking"))
 _CALLS = "tool_calls"
@@ -108,20 +108,19 @@ class TemplateReader:
         self.builder = builder
         self._field = ""
         self._region: list[str] = []
-        # True if the region's text so far was already added to the message.
+        # True if the builder already received the current region's text.
         self._streams = False
-        # The most recently closed field.
         self._closed = ""
         self._over = False
         self._restart(template.prompt)
-        # Drop whitespace at the start, because it may be the end of the prompt that transformers held back.
+        # Drop leading whitespace, because transformers may have held back the end of the prompt.
         builder.close()
 
     def _restart(self, prompt: str) -> None:
         self._prompt = prompt
         self._parser = self._template.start(prompt)
         self._raw = ""
-        # Ignore text in the prompt, which is not part of the response; only remember the field that the prompt opens.
+        # Ignore the prompt's text, which is not part of the response, but remember which field the prompt opens.
         for event in self._parser.initial_events:
             self._field = "" if event["type"] == "region_close" else event["field"]
 
@@ -172,7 +171,7 @@ class TemplateReader:
             field: str = event["field"]
             if event["type"] == "region_open":
                 if field == self._closed == self._template.implicit:
-                    self._over = True  # Only an end-of-turn marker separates two implicit fields.
+                    self._over = True  # Only an end-of-turn marker can separate two implicit fields.
                     return
                 self._field, self._region, self._closed = field, [], ""
             elif event["type"] == "region_close":

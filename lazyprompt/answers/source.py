@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 Waiting: TypeAlias = Generator[None, None, _T]
 Put: TypeAlias = Callable[[str], object]
 
-# Whitespace that templates add. Any other whitespace is part of the model's text.
+# Whitespace that chat templates add. Any other whitespace comes from the model.
 SPACE = " \t\r\n"
 SPACES = re.compile(rf"[{SPACE}]*")
 
@@ -76,7 +76,7 @@ class StreamedText:
         self.final = final
         self.cuts = cuts_of(final)
         self._ended = False
-        # The next marker for each marker set, cached so that text is searched only once per set.
+        # Caches the next marker for each marker set, so that the text is searched only once per set.
         self._seen: dict[Cuts, tuple[int, str | None]] = {}
 
     def feed(self, chunk: str) -> None:
@@ -120,7 +120,7 @@ class StreamedText:
         if seen is None or seen[0] < self.at:
             found = self.cuts.find(self.text, self.at)
             clear = len(self.text) if self._ended else self.cuts.clear_until(self.text, self.at)
-            # If a longer marker may still be completed at an earlier index, ignore the marker that was found.
+            # Ignore the marker that was found if a longer marker may start at an earlier index.
             seen = self._seen[self.cuts] = found if found and found[0] <= clear else (clear, None)
         return seen
 
@@ -196,7 +196,7 @@ class StreamedText:
             if match and match[0] == quote:
                 return True
             if match:
-                # The character after a backslash is not a closing quote.
+                # A quote after a backslash does not close the string.
                 end, _ = yield from self.span()
                 if end > self.at:
                     put(self.take(self.at + 1))

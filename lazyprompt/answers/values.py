@@ -19,7 +19,7 @@ from lazyprompt.messages.tools import function_schema
 if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolLike
 
-# Maximum number of tokens in a literal. The ast module needs about 500 bytes for each token.
+# The maximum number of tokens in a literal, because the ast module needs about 500 bytes per token.
 _MAX_TOKENS = 100_000
 _QUOTED = r"""
     '''(?>(?:[^'\\]++|\\.|'(?!''))*)''' | \"""(?>(?:[^"\\]++|\\.|"(?!""))*)\"""
@@ -43,10 +43,10 @@ _GEMMA_TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Maps JSON keywords, which models also write in Python literals, to the equivalent Python keywords.
+# Maps JSON keywords to Python keywords, because models also write JSON keywords in Python literals.
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 _JSON_WORDS = frozenset(("true", "false", "null", "None"))
-# Matches an escape sequence that Python supports; any other backslash is a literal backslash.
+# Matches an escape sequence that Python supports. Any other backslash is literal.
 _ESCAPE = re.compile(
     r"""\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|[abfnrtv\\'"\n])?"""
 )
@@ -80,7 +80,7 @@ def literal(text: str) -> Json:
 def _python_literal(text: str) -> Json:
     pieces: list[str] = []
     at = depth = 0
-    # Use match, because search would skip an invalid token and scan the text after each following quote.
+    # Use `match`, because `search` would skip an invalid token and rescan the text after each later quote.
     while match := _TOKEN.match(text, at):
         sign = match["sign"] or " "
         depth += (sign in "([{") - (sign in ")]}")
@@ -118,7 +118,7 @@ def gemma_object(text: str) -> JsonObject | None:
 def _gemma_json(match: re.Match[str]) -> str:
     kind, written = match.lastgroup or "", match[match.lastgroup or 0]
     if kind == "unclosed":
-        raise ValueError(written)  # Stop here: searching for the end of each later quote would take quadratic time.
+        raise ValueError(written)  # Stop, because searching for the end of each later quote would take quadratic time.
     if kind == "word" and written in _JSON_WORDS:
         return "null" if written == "None" else written
     return written if kind in ("json", "number") else dump(written)
@@ -127,7 +127,7 @@ def _gemma_json(match: re.Match[str]) -> str:
 def _json(value: object) -> Json:
     """Convert a value from ast to a JSON value; raise ValueError if JSON doesn't support the value."""
     if isinstance(value, str):
-        # Join surrogate pairs, because models write some characters as two escapes, as in JSON.
+        # Join surrogate pairs, because models sometimes write one character as two JSON escapes.
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(value, list | tuple):
         return [_json(item) for item in cast("Sequence[object]", value)]
@@ -197,7 +197,7 @@ class Tools:
     __slots__ = ("_types", "schemas")
 
     def __init__(self, tools: Iterable[str | ToolLike] | None) -> None:
-        # Maps each tool name to its parameter names, and each parameter name to its types.
+        # Maps each tool name to a dict that maps the tool's parameter names to JSON types.
         self._types: dict[str, dict[str, tuple[str, ...]]] | None = None
         self.schemas: list[JsonObject] = []
         if tools is None:
@@ -233,7 +233,7 @@ class Tools:
             conversion fails.
         """
         types = (self._types or {}).get(tool, {}).get(parameter, ())
-        # If the schema allows strings, convert only null, because any other text may be meant as a string.
+        # If the schema allows strings, convert only null, because any other text may be intended as a string.
         for kind in types if "string" not in types else [kind for kind in types if kind == "null"]:
             try:
                 return _READERS[kind](text.strip(SPACE))
