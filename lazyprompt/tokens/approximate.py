@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 
-# OpenAI's token counts for the framing of a message, a name and the start of a response, which fit most models.
+# OpenAI's token counts for a message's framing, a name and the start of a response, which suit most models.
 _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
@@ -45,13 +45,13 @@ _ASCII: Final = (
     ("t", "\t\v\f"),
     ("n", "\r\n"),
     ("'", "'"),
-    # Characters that are repeated to draw lines: a run of the same character is one token.
+    # Characters that are repeated to draw lines. A run of one character is one token.
     ("-", "-=*#~+_./"),
 )
-# The letter for each range of first bytes in UTF-8. The other bytes of a character are removed.
+# The letter for each range of first bytes in UTF-8. A character's remaining bytes are removed.
 _OTHERS: Final = (
     ("S", 0xC2, 0xC2),  # symbols
-    ("L", 0xC3, 0xCD),  # Latin with accents
+    ("L", 0xC3, 0xCD),  # other scripts
     ("V", 0xC6, 0xC6),  # Vietnamese
     ("G", 0xCE, 0xCF),  # Greek
     ("Y", 0xD0, 0xD3),  # Cyrillic
@@ -67,14 +67,14 @@ _OTHERS: Final = (
     ("H", 0xEA, 0xED),  # Korean
     ("K", 0xEE, 0xEF),
     ("E", 0xF0, 0xF4),  # emoji
-    ("T", 0xFF, 0xFF),  # Thai; its replacement byte never occurs in UTF-8
+    ("T", 0xFF, 0xFF),  # Thai, represented by a byte that never occurs in UTF-8
 )
-# Byte prefixes of characters whose script depends on more than the first byte, with their replacements.
+# Byte prefixes, with replacement bytes, of characters whose first byte alone doesn't determine the script.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
     (b"\xe1\xbb", b"\xc6"),
-    (b"\xe0\xa4", b"\xd8"),  # Hindi, which is treated like Arabic
+    (b"\xe0\xa4", b"\xd8"),  # Hindi, counted like Arabic
     (b"\xe0\xa5", b"\xd8"),
     (b"\xe0\xb8", b"\xff"),  # Thai
     (b"\xe0\xb9", b"\xff"),
@@ -97,7 +97,7 @@ def _table() -> bytes:
 
 _KINDS: Final = _table()
 
-# Matches o200k_base's pieces, with at most ten letters per word. Adding text never lowers the number of pieces.
+# Matches o200k_base's pieces, with at most ten letters per word. Adding text never reduces the number of pieces.
 _PIECE: Final = re.compile(
     rb"""
     [ .\-'St]?+ A*+ [vcLV]{1,10}+         # a word, with the preceding space or symbol
@@ -115,7 +115,7 @@ _PIECE: Final = re.compile(
 )
 _WIDE: Final = re.compile(rb"[CEK]+")
 
-# Price of each pattern, in hundredths of a token per occurrence, in addition to one token per piece.
+# The price of each pattern, in hundredths of a token per occurrence. In addition, each piece costs one token.
 _PRICES: Final = (
     (b"AA", 28),
     (b"cAA", 140),
@@ -144,8 +144,8 @@ _OTHER_PRICES: Final = (
     (b"TTTT", 160),
 )
 
-# Chinese text is split into these two-character words and single characters.
-# Each group consists of a first character and all possible second characters.
+# Chinese text is split into the following two-character words and single characters.
+# Each group contains a first character followed by all possible second characters.
 _CHINESE: Final = re.compile("[\u4000-\u9fff]+")
 _WORDS: Final = {
     group[0]: group[1:]

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
 
-# A message in a provider's format.
+# A message as a dict in a provider's format.
 Form: TypeAlias = "Mapping[str, Any]"
 
 _BLOCKS = get_args(Block)
-# Keys for the content of a message, in any provider's format.
+# The keys for a message's content in all provider formats.
 _CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
-# Keys for tool calls, in formats that separate calls from the content.
+# The keys for tool calls in formats that store calls outside the content.
 _CALLS = ("tool_calls", "function_call", "arguments")
-# Maps the type of a media part, or one of its keys, to the kind of media.
+# Maps a media part's type or key to the kind of media.
 MEDIA_KINDS = {
     form.format(word): "file" if word == "document" else word
     for word in ("image", "audio", "video", "file", "document")
@@ -141,7 +141,7 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
             _collect(message[key], texts, media)
     texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
     if message.get("images"):
-        # Ollama's format separates images from the content.
+        # Ollama's format stores images outside the content.
         media.append({"images": message["images"]})
     return texts, media
 
@@ -155,7 +155,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
             if is_dict(part):
                 _collect_part(part, texts, media)
             elif isinstance(part, _BLOCKS):
-                # Count a block in a dict like the same block in a Msg.
+                # Convert the block, so that a block in a dict has the same count as a block in a Msg.
                 found = [content_of(form) for form in forms([message_of("", (cast("Block", part),), "user")])]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]

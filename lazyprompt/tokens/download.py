@@ -20,7 +20,7 @@ from lazyprompt.tokens.vocabulary import MOST_BYTES, cache_folder, cached_at, en
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Bytes per read. The number is small, because a slow download can be abandoned only between two reads.
+# The number of bytes per read, which is small because a download can be abandoned only between two reads.
 _CHUNK: Final = 4_096
 _SHOWN: Final = 200
 
@@ -67,7 +67,7 @@ def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
     """Download a file through the system's proxies, with limits on size and time."""
     answers: list[bytes | str] = []
     late = Event()
-    # DNS and proxies have no time limit, so download in a thread, which is abandoned after the timeout.
+    # Download in a thread that is abandoned after the timeout, because DNS and proxies have no timeout.
     asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
     asking.start()
     asking.join(timeout)
@@ -108,7 +108,7 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
                 size += len(chunk)
                 if size > MOST_BYTES:
                     return f"the file is larger than {MOST_BYTES} bytes"
-                if late.is_set():  # the caller stopped waiting
+                if late.is_set():  # the caller has timed out
                     return ""
                 chunks.append(chunk)
             return b"".join(chunks)

@@ -47,32 +47,32 @@ class _Rate(NamedTuple):
 
 
 _RATES: Final = {
-    # Gemini's guide "Understand and count tokens" states 32 tokens per second of audio, and 263 per second of video.
-    # The rate for video includes its audio. OpenAI's audio rate is only 10 per second (Realtime API, "Managing costs").
-    # The assumed bit rates are low, so counts are high: 64 kbit/s for speech (MP3 or AAC), and 1 Mbit/s for video.
+    # Gemini's guide "Understand and count tokens" states 32 tokens per second of audio and 263 per second of video.
+    # OpenAI's rate for audio is only 10 tokens per second (Realtime API, "Managing costs").
+    # Low assumed bit rates make the counts high: 64 kbit/s for speech (MP3 or AAC) and 1 Mbit/s for video.
     "audio": _Rate(32, 8_000, 60),
-    # Assumed audio format: uncompressed, 16 kHz, mono, 16 bits.
+    # The assumed WAV format is uncompressed 16-bit mono audio at 16 kHz.
     "wav": _Rate(32, 32_000, 60),
     "video": _Rate(263 + 32, 125_000, 60),
-    # Anthropic's guide "PDF support" states 1,500 to 3,000 tokens of text per page.
-    # The assumed size of a page is that of printed text without embedded fonts.
+    # Anthropic's guide "PDF support" states 1,500 to 3,000 text tokens per page.
+    # The assumed page size is that of a PDF page of text without embedded fonts.
     "file": _Rate(3_000, 20_000, 10),
 }
-# Assumed bytes per token in text documents. English text has about 4 and Chinese about 2.5; a low number is safe.
+# The assumed bytes per token, below the average for English (about 4) and Chinese (about 2.5) to avoid underestimates.
 _TEXT_BYTES: Final = 2
 
-# Numbers of bytes to search for an image's dimensions, which follow metadata in JPEG. A few formats need all bytes.
+# How many bytes to read to find an image's dimensions, which follow the metadata in JPEG files.
 _HEADS: Final = (1_024, 65_536, 1 << 40)
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Minimum length of base64 outside data: URLs. Shorter text is treated as a path or file id, except for images.
+# The minimum length of base64 outside data: URLs. Shorter text is a path or file id, except for images.
 _BASE64_LEAST: Final = 1024
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 
-# Maps the key of a media part to the kind of media; a MIME type takes precedence. Ollama's key is "images".
+# Maps a media part's key to the kind of media. A MIME type takes precedence. Ollama's key is "images".
 _KINDS: Final = {**MEDIA_KINDS, "images": "image"}
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
-# Keys for the content or URL of a media object; keys for content come first, because content takes precedence.
+# The keys for a media object's content or URL. Content keys come first, because content takes precedence.
 _HOLDERS: Final = (
     *("data", "bytes", "file_data", "content", "source"),
     *("url", "file_uri", "fileUri", "file_url", "image_url", "file_id"),
@@ -102,7 +102,7 @@ _SHORT: Final = 768
 _TILE: Final = 512
 _MOST_TILES: Final = 8
 _PATCH: Final = 32
-# Tolerance for floating-point errors when rounding.
+# The tolerance for floating-point errors when rounding.
 _DUST: Final = 1e-9
 
 
@@ -134,7 +134,7 @@ class Limit(NamedTuple):
 _OLD: Final = Limit(2048, 1_536)
 _HIGH: Final = Limit(2048, 2_500)
 _SMALL: Final = Limit(512)
-# Largest limit, which is also the assumed size of unknown images for models without a limit.
+# The largest limit, which is also the assumed size of unknown images for models without a limit.
 _LARGE: Final = Limit(6000, 10_000)
 _BROAD: Final = Limit(2048, 6_144)
 
@@ -146,7 +146,6 @@ class Patches(NamedTuple):
     high: Limit
     low: Limit | None = None
     original: Limit | None = None
-    # The detail level that "auto" selects.
     auto: str = "high"
 
     def tokens(self, size: Size, detail: str = "auto") -> int:
@@ -214,7 +213,7 @@ def _within(width: int, height: int, side: int) -> tuple[int, int]:
 _NEWEST: Final = Patches(1.2, Limit(0, 2_500), _SMALL, Limit(), auto="original")
 _GPT_4O_MINI: Final = Tiles(2833, 5667)
 
-# Image rules by model name prefix; the longest matching prefix applies.
+# Image rules by model name prefix. The longest matching prefix applies.
 _RULES: Final[Mapping[str, Tiles | Patches]] = {
     "gpt-4": Tiles(85, 170),
     "gpt-4o": Tiles(85, 170),
@@ -241,10 +240,10 @@ _RULES: Final[Mapping[str, Tiles | Patches]] = {
     "gpt-5.6": Patches(1.2, _HIGH, _SMALL, Limit(65_535), auto="original"),
     "gpt-5.": _NEWEST,
     "gpt-6": _NEWEST,
-    # The only vision models that use this older encoding are GPT-4 models.
+    # Among the models with the cl100k_base encoding, only GPT-4 models accept images.
     "cl100k_base": Tiles(85, 170),
 }
-# All rules except that of GPT-4o mini, whose higher counts apply only to billing (pypi.org/project/pictoken).
+# All rules except GPT-4o mini's, whose higher counts apply only to billing (pypi.org/project/pictoken).
 _KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is not _GPT_4O_MINI)
 
 
@@ -276,7 +275,7 @@ def picture_tokens(rule: Tiles | Patches | None, size: Size, detail: str = "auto
     return rule.tokens(size, detail) if rule else max(known.tokens(size, detail) for known in _KNOWN)
 
 
-# Image rule for models of other providers: GPT-4o's rule at high detail.
+# The image rule for other providers' models, which is GPT-4o's rule at high detail.
 _PICTURE: Final = Tiles(85, 170)
 
 
@@ -327,14 +326,14 @@ def image_size(medium: CountedMedia) -> tuple[int, int] | None:
     """
     if medium.data is None:
         return None
-    # Raise an error if the package is missing: assuming the maximum size could drop messages that fit.
+    # Raise an error if imagesize is missing, because assuming the maximum size could drop messages that fit.
     measure: Callable[[BytesIO], tuple[float, float]] = import_extra("imagesize", "imagesize", "images").get
     for most in _HEADS:
         content = _content(medium.data, most)
         try:
             width, height = measure(BytesIO(content))
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, struct.error):
-            # For bytes that are not an image, older versions of imagesize raise an error; newer versions return -1.
+            # For bytes that are not an image, older versions of imagesize raise an error, and newer versions return -1.
             width = height = -1
         if width > 0 and height > 0:
             return ceil(width), ceil(height)
@@ -378,7 +377,7 @@ def _media(value: object, known: CountedMedia) -> Iterator[CountedMedia]:
     elif is_dict(value):
         yield from _of_object(value, known)
     elif is_sequence(value):
-        # A video may be passed as a list of images.
+        # A video may be a list of images.
         each = known._replace(kind="image") if known.kind == "video" else known
         for item in value:
             yield from _media(item, each)
@@ -398,7 +397,7 @@ def _of_object(value: Mapping[str, object], known: CountedMedia) -> Iterator[Cou
     elif isinstance(given, str) and holder in {"data", "bytes"} and not given.startswith("data:"):
         yield known._replace(data=given)
     elif holder == "content" and is_sequence(given):
-        # A document that consists of blocks, in Anthropic's format.
+        # In Anthropic's format, a document may contain a list of blocks.
         for block in given:
             if is_dict(block):
                 yield from _media(block, known) if block.get("type") == "text" else media_in(block)
@@ -412,7 +411,7 @@ def _of_text(value: str, known: CountedMedia) -> CountedMedia:
         head, _, data = value.partition(",")
         media_type = head[5:].partition(";")[0].lower()
         kind = _kind(media_type, known.kind)
-        # Any other data: URL contains percent-encoded text, which providers don't accept.
+        # A data: URL without base64 contains percent-encoded text, which providers reject.
         content = data if head.endswith(";base64") else None
         return known._replace(kind=kind, media_type=media_type or known.media_type, data=content)
     if not _SCHEME.match(value[:64]) and (known.kind == "image" or len(value) >= _BASE64_LEAST):
@@ -438,10 +437,10 @@ def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
     """Return the first bytes of binary data or base64 data; empty if the base64 is invalid."""
     if isinstance(data, bytes):
         return data[:most]
-    # Four characters of base64 encode three bytes.
+    # Four base64 characters encode three bytes.
     signs = data[: -(-most // 3) * 4].translate(_URLSAFE).rstrip("=")
     try:
         return a2b_base64(signs + "=" * (-len(signs) % 4))
     except ValueError:
-        # Invalid base64 is treated like an image at a URL.
+        # Count invalid base64 as an image of unknown size.
         return b""

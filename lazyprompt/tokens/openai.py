@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["error", "approximate"]
 
-# The cookbook's token counts for the framing of a message, a name, and the response's <|start|>assistant<|message|>.
+# The cookbook's token counts for a message's framing, a name, and a response's <|start|>assistant<|message|>.
 _MESSAGE: Final = 3
 _NAME: Final = 1
 _PRIMING: Final = 3
-# The cookbook's token counts for the framing of each function: since GPT-4o, and in earlier models.
+# The cookbook's token counts for a function's framing: first since GPT-4o, then for earlier models.
 _FUNCTION: Final = 7
 _FUNCTION_BEFORE: Final = 10
 _PROPERTIES: Final = 3
@@ -40,16 +40,16 @@ _ENUM: Final = -3
 _ENUM_ITEM: Final = 3
 _FUNCTIONS_END: Final = 12
 
-# Minimum length of texts that are counted in pieces, because tiktoken's patterns overflow on a million spaces.
+# Texts of at least this length are split and counted in pieces, because tiktoken overflows on a million spaces.
 _LONG: Final = 200_000
 _NEAR: Final = 1_000
 _BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
-# Message fields that content_of() already reads, or that contain no text.
+# Message fields that contain no text or that content_of() already reads.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
-# Keys for a function's parameters, in any provider's format.
+# The keys for a function's parameters in all provider formats.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
-# Schema keys not counted as JSON: the cookbook's formula counts them, or the model doesn't receive them.
+# Schema keys not counted as JSON, because the cookbook's formula counts them or the model never receives them.
 _SCHEMA: Final = frozenset(
     {"type", "description", "enum", "properties", "items", "required", "title", "default", "additionalProperties"}
 )
@@ -212,7 +212,7 @@ def _pieces(text: str) -> Iterable[str]:
     while start < len(text):
         end = start + _LONG
         cuts = [found.end() for found in _BEFORE_A_WORD.finditer(text, end - _NEAR, end)] if end < len(text) else []
-        # Without a word boundary, the split may divide a token into two.
+        # Without a word boundary, the split may fall inside a token.
         end = cuts[-1] if cuts else end
         yield text[start:end]
         start = end

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
-# Maximum size of a vocabulary file in bytes; OpenAI's largest vocabulary has 3.6 MB.
+# The maximum size of a vocabulary file, in bytes. OpenAI's largest vocabulary file is 3.6 MB.
 MOST_BYTES: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
@@ -107,7 +107,7 @@ def encoding_name(encoding_or_model: str) -> str:
     Raises:
         TokenizerError: tiktoken supports neither an encoding nor a model with this name.
     """
-    # Importing tiktoken takes as long as importing this whole package.
+    # Importing tiktoken takes as long as importing all of lazyprompt.
     import tiktoken  # noqa: PLC0415
     from tiktoken.model import MODEL_TO_ENCODING  # noqa: PLC0415
 

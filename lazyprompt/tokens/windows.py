@@ -6,7 +6,7 @@ import re
 
 _AZURE = "https://learn.microsoft.com/azure/foundry/foundry-models/concepts/models-sold-directly-by-azure"
 _CLAUDE = "https://platform.claude.com/docs/en/models/{}/overview"
-# These release notes quote Anthropic's models overview from June 2026.
+# The claude-bridge v0.7.2 release notes quote Anthropic's models overview from June 2026.
 _CLAUDE_2026 = "https://github.com/michalekz/claude-bridge/releases/tag/v0.7.2"
 _CLOUD = "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/start/get-started-with-gemini-4"
 _UIPATH = "https://docs.uipath.com/autopilot/other/latest/user-guide/supported-models-and-limits"
@@ -18,9 +18,9 @@ _GLM = "https://docs.bigmodel.cn/cn/guide/models/text/{}"
 _KIMI = "https://platform.kimi.com/docs/models"
 _XAI = "https://docs.x.ai/developers/{}"
 
-# Each row contains model names, the size of their context window in tokens, and the source of the size.
-# The size covers the prompt and the response, except for Gemini up to 3.8, where it covers only the prompt.
-# "128K" is read as 128,000, because an underestimate is safer. Each model variant has its own name, without _VERSION.
+# Each row lists model names, the size of the models' context window in tokens, and the source of the size.
+# The size covers the prompt and the response, but for Gemini up to 3.8 only the prompt.
+# "128K" is read as 128,000, because an underestimate is safer. Names are listed without the suffixes in _VERSION.
 _ROWS: tuple[tuple[str, int, str], ...] = (
     ("gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-6-sol", 1_050_000, _AZURE),
     ("gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-5.5 gpt-5.4 gpt-5.4-pro", 1_050_000, _AZURE),
@@ -69,7 +69,7 @@ _ROWS: tuple[tuple[str, int, str], ...] = (
     ("grok-4", 256_000, "https://vercel.com/ai-gateway/models/grok-4"),
 )
 _WINDOWS = {name: tokens for names, tokens, _ in _ROWS for name in names.split()}
-# Matches version suffixes of model names: dates, build numbers and release stages.
+# Matches version suffixes in model names: dates, build numbers and release stages.
 _VERSION = re.compile(r"(?:[-@](?:\d{3,}(?:-\d\d){0,2}|\d\d-\d{2,4}|latest|preview|exp))*")
 
 
