@@ -13,24 +13,22 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Matches line separators, annotation controls, the blank Braille pattern, and control characters except \n and \t.
-# Also matches all characters with Unicode's Default_Ignorable_Code_Point property (DerivedCoreProperties.txt).
+# Matches invisible characters: Default_Ignorable_Code_Point, separators, U+2800, and controls except \n and \t.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
-# Variation selectors that make the preceding character a text symbol or an emoji; most fonts ignore all others.
+# Variation selectors that request the text or emoji style of the preceding character.
 _STYLES = ("\ufe0e", "\ufe0f")
-# The flags of England, Scotland and Wales, the only flags encoded with tag characters
-# (https://www.unicode.org/Public/emoji/latest/emoji-sequences.txt).
+# England, Scotland and Wales have the only recommended emoji flags that are encoded with tag characters.
 _BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000
 _FLAGS = tuple(
     _BLACK_FLAG + "".join(chr(_TAGS + ord(letter)) for letter in f"{region}\x7f")
     for region in ("gbeng", "gbsct", "gbwls")
 )
-# Characters that have a text style and an emoji style, although Unicode doesn't classify them as symbols.
+# Digits and punctuation that a variation selector can follow, as in keycap emoji.
 _KEYCAPS = frozenset("0123456789#*")
 
 

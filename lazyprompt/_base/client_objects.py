@@ -14,7 +14,7 @@ from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, Fields, is_mapping, i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Maximum depth of tool-call arguments in a response; the arguments themselves can add MAX_DEPTH levels.
+# The maximum nesting depth of a response, not counting the levels inside its tool-call arguments.
 _ENVELOPE_DEPTH = 20
 _ALREADY_PLAIN = frozenset((str, bool, float, type(None)))
 
@@ -54,7 +54,7 @@ def json_or_text(value: object) -> str:
     if isinstance(value, str):
         text = str.__str__(value)
         return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    # Python's backslash escape for a lone surrogate is also valid in JSON.
+    # Python's escape for a lone surrogate, such as \ud800, is also valid JSON.
     written = json.dumps(plain(value, _ENVELOPE_DEPTH), ensure_ascii=False)
     return written.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -73,7 +73,7 @@ def standard_base64(value: object) -> str:
 
 def plain(value: object, depth: int = 0) -> object:
     """Convert a value to plain JSON data."""
-    # Handle the most common types first, because the remaining checks take ten times as long.
+    # Handle the most common types first, because the checks below are ten times slower.
     kind = type(value)
     if kind in _ALREADY_PLAIN:
         return value
@@ -88,7 +88,7 @@ def _plain_value(value: object, depth: int) -> object:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
-        return inf  # Python can't convert an integer this large to text, so write Infinity instead
+        return inf  # Python can't convert an integer this large to text
     if value is None or isinstance(value, str | int | float):
         return value
     return _plain_whole(value, depth)
@@ -119,7 +119,7 @@ def members_of(value: object) -> dict[str, object] | None:
         extra: object = getattr(value, "model_extra", None)
         fields = {**vars(value), **fields_of(extra)} if extra else vars(value)
         present = {key: item for key, item in fields.items() if item is not None and key[:1] != "_"}
-        # Mistral's client represents a missing value by an Unset object.
+        # Mistral's client represents a missing value with an Unset object.
         return {key: item for key, item in present.items() if type(item).__name__ != "Unset"}
     if not _has_any_keys(value):
         return None

@@ -85,7 +85,6 @@ def _in_order(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Change]
             if match is None:
                 yield Change(old.name, "removed", old.text)
                 continue
-            # The new parts before the match have no counterpart in the old prompt.
             at = new.index(match)
             yield from (Change(part.name, "added", "", part.text) for part in new[:at])
             del new[: at + 1]

@@ -71,7 +71,7 @@ def open_regular(path: str | os.PathLike[str], root: str | None = None) -> int:
     """
     if root is not None:
         return _checked(open_nofollow(root, os.fspath(path)), _check_regular)
-    # Check before opening, because opening a device can change its state.
+    # Check the file type before opening the file, because opening a device can change the device's state.
     _check_regular(os.stat(path))  # noqa: PTH116 - creating a Path takes as long as the call
     return _checked(os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY")), _check_regular)
 
@@ -136,7 +136,7 @@ def open_own(path: Path, flags: int = 0) -> int:
     Raises:
         OSError: The file can't be opened, is not a regular file, or has additional hard links.
     """
-    own_status(path)  # systems without O_NOFOLLOW rely on this check
+    own_status(path)  # needed on systems without O_NOFOLLOW
     flags |= os.O_RDWR | os.O_CREAT | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY")
     return _checked(os.open(path, flags, 0o666), _check_own)
 
@@ -229,12 +229,12 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     temporary = path.with_name(f".lazyprompt-{os.urandom(16).hex()}.tmp")
     try:
         with os.fdopen(open_new(temporary, mode), "wb") as file:
-            # Set the permissions before writing private content; on Windows, a mode can only make a file read-only.
+            # Set the permissions before writing, so that other users can't read private content.
             if status is not None and os.name == "posix":
                 temporary.chmod(S_IMODE(status.st_mode))
             file.write(data)
             file.flush()
-            # Without fsync, a system crash could leave an empty file under the final name.
+            # Without fsync, a system crash could leave an empty file at the final path.
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
@@ -342,7 +342,7 @@ def _claimed(path: Path) -> int:
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # If the previous holder removed the file before it was locked here, other processes could lock a new file.
+            # The previous holder may have deleted this file, and another process may have created and locked a new one.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor

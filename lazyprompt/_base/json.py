@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
-# A mapping whose values are unchecked.
+# A mapping whose values have not been validated.
 Fields: TypeAlias = "Mapping[str, object]"
 
-# Maximum nesting depth, which is deeper than any real schema and well below the interpreter's recursion limit.
+# The maximum nesting depth, which is deeper than real schemas but well below Python's recursion limit.
 MAX_DEPTH = 200
-# Maximum bits of an integer, because Python by default can't convert more than 4,300 digits to text.
+# The maximum size of an integer in bits; Python by default converts at most 4,300 digits to text.
 MAX_INT_BITS = 14_000
-# Length below which encoding text as UTF-8 is faster than encoding it as UTF-32.
+# The text length, in characters, below which encoding as UTF-8 is faster than encoding as UTF-32.
 _SHORT = 1_000
 
 
@@ -35,7 +35,7 @@ def is_dict(value: object) -> TypeGuard[dict[str, object]]:
 
 def is_mapping(value: object) -> TypeGuard[Fields]:
     """Return True for a mapping; its keys and values are unchecked."""
-    # An isinstance check with Mapping takes ten times as long as comparing the type.
+    # Compare the type first, because isinstance() with an abstract base class is ten times slower.
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -55,7 +55,7 @@ class JsonText(str):
     __slots__ = ()
 
 
-# Checked values contain no circular references.
+# The values are checked before encoding, so they contain no circular references.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
@@ -122,7 +122,7 @@ def _copied(value: object, depth: int) -> Json:  # noqa: C901 - one branch for e
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
             raise _NoJsonError(f"is an integer of {value.bit_length()} bits; the limit is {MAX_INT_BITS} bits")
-        # Convert members of an IntEnum, which may have their own methods, to plain integers.
+        # Convert an IntEnum member, whose class may override methods, to a plain int.
         return value if type(value) is int else int.__int__(value)
     if isinstance(value, float):
         if not isfinite(value):
@@ -148,7 +148,7 @@ def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:
     copy: JsonObject = {}
     for key, item in value.items():
         name = key if type(key) is str and key.isascii() else _key(key)
-        # Skip the function call for ASCII text, the most common value.
+        # ASCII text is the most common value, so handle it without a function call.
         if type(item) is str and item.isascii():
             copy[name] = item
             continue

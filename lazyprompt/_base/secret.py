@@ -11,14 +11,14 @@ from typing import Any, NoReturn, Self
 from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 
 SHOWN = "***"
-# Minimum length of a value to mask; shorter values occur in many texts by chance.
+# The minimum length of a value to mask; shorter values would match ordinary text by chance.
 _SHORTEST = 4
-# Minimum length of a value whose escaped and encoded variants are also masked.
+# The minimum length of a value for which escaped and encoded variants are masked too.
 _SHORTEST_ECHO = 8
-# Percent-encodings of whitespace, and a pattern for any whitespace that a server inserts to wrap a quoted value.
+# Whitespace, raw or escaped, can follow any character of a value, because a server may wrap the value.
 _WRAP_CODES = "09|0a|0d|20"
 _WRAP = rf"(?>(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*)"
-# Maps each base64 character that differs in URL-safe base64 to both variants.
+# Maps each base64 character that has a URL-safe variant to a character class of the two variants.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}
 _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
@@ -97,13 +97,13 @@ def _string(value: object) -> str:
 
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns that match a value when it is wrapped, escaped or base64-encoded at any alignment."""
-    # Don't treat a literal "%09" in the value ("%2509" when percent-encoded) as a wrapped line.
+    # If the value contains "%09" literally, that text must not match as wrapping whitespace.
     codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
     wrap = _WRAP.replace(_WRAP_CODES, codes)
     yield wrap.join(_forms(each) for each in value if not each.isspace())
     for shift in range(3):
         encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
-        # A base64 character encodes six bits, so the first and last characters can include bits of neighbouring bytes.
+        # Each base64 character encodes six bits, so the first and last characters can contain bits of adjacent bytes.
         begin, shared = (0, 2, 3)[shift], bool((shift + len(value.encode())) % 3)
         inner = encoded[begin : len(encoded) - shared]
         any_one = "(?:[A-Za-z0-9+/_-])?"
@@ -123,7 +123,7 @@ def _forms(character: str) -> str:
     unicode = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     entity = f"&(?:amp;){{0,3}}(?:#(?:0{{0,4}}{code}|x0{{0,4}}{code:x})|{_NAMED.get(character, '#')});"
     slashed = "" if character.isalnum() else rf"|\\{{1,4}}{escaped}"
-    # The plain character must be the last alternative, because "&" also starts its own entity.
+    # The character "&" also starts its HTML entity, so the plain character must be the last alternative.
     return rf"(?:(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}){slashed}|{escaped})"
 
 

@@ -31,8 +31,7 @@ _NAMES = (
     *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
     *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),
 )
-# Matches a secret field's name and value; the value is a YAML block, a quoted string or the rest of the line.
-# Doesn't match a field that contains a nested mapping, such as ``password: {kind: string}``.
+# Matches a secret field whose value is a YAML block, a quoted string or the rest of the line, but not a nested mapping.
 _FIELD = re.compile(
     rf"(?<![\w-])[\"']?(?P<name>{'|'.join(_NAMES)})[\"']?[ \t]*:[ \t]+"
     r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
@@ -41,7 +40,7 @@ _FIELD = re.compile(
     r"|(?P<plain>[^\s\"'{\[|>#&*!](?:\{[^{}\r\n]*\}|[^\r\n,}\]#])*))",
     re.IGNORECASE,
 )
-# Matches the text before a field name, which must start its line or be in a flow mapping.
+# Matches text that can precede a field name: the start of a line, or the inside of a YAML flow mapping.
 _KEY_BEHIND = re.compile(r"(?:^|[\r\n])[ \t]*(?:-[ \t]+)*\Z|\{(?:[^\r\n]*,)?[ \t]*\Z")
 _BEFORE = 1000
 # Matches values that are not secrets, such as references and placeholders.
@@ -95,10 +94,10 @@ def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         if group == "plain":
-            # If the field is inside a quoted string, exclude the string's closing quote from the value.
+            # A field inside a quoted string ends with the string's closing quote, which is not part of the value.
             value = value.rstrip("\"'")
         end = begin + len(value)
-        # Only the last secret found by a pattern before this value's end can overlap the value.
+        # The known secrets are sorted, so only the last one that begins before this value's end can overlap this value.
         before = bisect_left(begins, end)
         is_known = before > 0 and known[before - 1].end > begin
         if not is_known and not _NO_SECRET.fullmatch(value):
@@ -114,7 +113,6 @@ def _known(text: str) -> Iterator[FoundSecret]:
 
 
 def _secret(text: str, begin: int, end: int, what: str, field: str) -> FoundSecret:
-    # Show at most a third of a short secret.
     shown = text[begin : begin + min(_SHOWN, (end - begin) // 3)]
     return FoundSecret(begin, end, what, field, shown)
 
@@ -130,7 +128,7 @@ def masked(text: str, secrets: Sequence[FoundSecret]) -> str:
     at = 0
     for each in secrets:
         begin = each.begin + len(each.shown)
-        # Mask with a letter, because an asterisk starts an alias in YAML.
+        # Mask with the letter x, because an asterisk starts an alias in YAML.
         pieces += (text[at:begin], re.sub(r"[^\s\\]", "x", text[begin : each.end]))
         at = each.end
     return "".join([*pieces, text[at:]])
