@@ -31,7 +31,7 @@ NEW_COLUMNS = ("line", "error")
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _NewColumns: TypeAlias = "dict[str, list[str | None]]"
-# A pyarrow table or record batch; its type is Any because this module doesn't import pyarrow.
+# A pyarrow table or record batch, typed as Any because this module doesn't import pyarrow.
 _Frame: TypeAlias = Any
 
 

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.trainable import TrainableModule
 
-# Values of `ModuleError.kind` for errors that affect all rows.
+# Kinds of module errors that affect every row.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))
-# Values of `ModuleError.kind` for errors that may affect all rows; any other error affects only its own row.
+# Kinds of module errors that may affect every row. Errors of all other kinds affect only one row.
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
-# Error kinds that may affect all rows until the first response arrives, because the model may reject a parameter.
+# Kinds of module errors that may affect every row until one row succeeds, because the model may reject a parameter.
 _UNSURE_AT_FIRST = frozenset(("request",))
-# The run stops when this many failed rows (or twice the concurrency, if larger) wait for another row to succeed.
+# The run stops after this many failed rows, or twice the concurrency if that is larger, without a success.
 _WAITING = 10
 _POLL = 0.1
 
@@ -86,7 +86,7 @@ class CallJob:
         except (TypeError, ValueError) as error:
             raise BatchError(f"call parameters are not valid JSON: {error}", setting="params") from error
         module = self.module
-        # Exclude a local model's URL, which may change between runs.
+        # Exclude a local model's URL, because the URL may change between runs.
         model = f"{module.source.name} {module.model}" if isinstance(module, OnlineChatModule) else module.base_model
         settings = {name: value for name, value in self.job.settings().items() if name != "--tokens"}
         return {**settings, "the model": model, "the parameters of calls": params}
@@ -232,7 +232,7 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        self._waiting: list[tuple[Line, str, str]] = []  # for each waiting row: its reject line, error kind and reason
+        self._waiting: list[tuple[Line, str, str]] = []  # reject line, error kind and reason of each waiting row
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._cancelled = 0
@@ -261,7 +261,7 @@ class _CallRun:
         watching = asyncio.create_task(self._watch())
         try:
             await asyncio.wait((self._feeding,))
-        finally:  # this block also runs after Ctrl-C
+        finally:
             watching.cancel()
             self._feeding.cancel()
             await self._end()
@@ -284,7 +284,7 @@ class _CallRun:
             call = self._row_call(raw, row)
             if isinstance(call, RowFault):
                 await self._refuse(call.reason, raw, row)
-                await asyncio.sleep(0)  # yield control, so that another task can stop the run
+                await asyncio.sleep(0)  # let another task stop the run
                 continue
             await self._places.acquire()
             taken = await self._pace.turn(self._tokens(call))
@@ -296,7 +296,7 @@ class _CallRun:
                 is_first = False
         for _ in range(self._calls.rates.concurrency):
             await self._places.acquire()
-        # All requests have ended, because every concurrency slot is free.
+        # Every concurrency slot is free, so all requests have ended.
         if self._waiting and (not self._log.state.written or any(kind == "connection" for _, kind, _ in self._waiting)):
             raise self._no_answers()
         await self._reject_waiting()
@@ -396,7 +396,7 @@ class _CallRun:
             payload = self._calls.module.prompter.generate_prompt(*call.given, format="openai")
             return self._counter.count(payload["messages"], payload.get("tools"))
         except LazyPromptError:
-            return 0  # the model call will raise the same error
+            return 0  # the model call will raise this error again
 
 
 def _answer(reply: Reply) -> JsonObject:

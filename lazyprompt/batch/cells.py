@@ -26,12 +26,12 @@ _INPUT = "input"
 # The parts of a row other than slot values and the user's text.
 _ROLES = ("history", "tools", "label", "id")
 _NO_SLOTS = "the prompt has no slots, so each row needs an input"
-# Column names for conversations in common training datasets.
+# Common names of the conversation column in training datasets.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
-# The types of prompt file inputs whose values are never text.
+# Prompt file input types whose values are never text.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
-# The type names of pandas.NA and pandas.NaT, pandas' missing values other than NaN.
+# The types of pandas.NA and pandas.NaT, which mark missing values.
 _MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 
@@ -100,7 +100,7 @@ class Cells:
             frozenset(each.name for each in inputs if each.kind in _TYPED),
             {**columns.input, **{role: column for role, column in roles.items() if column != role}},
             tuple(each.name for each in inputs if each.is_needed) if has_defaults else slots,
-            # A hook can add user text.
+            # A hook may add text to the user turn.
             bool(instruction.templates[-1].text.strip()) or prompter.made_of.has_functions,
         )
 
@@ -114,7 +114,7 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                # Keep invalid JSON as text; the prompt file then rejects it with its own error.
+                # Keep invalid JSON as text, so that the prompt file raises the error.
                 with suppress(ValueError, RecursionError):
                     value = _json(value)
             if value is not None:
@@ -141,7 +141,7 @@ class Cells:
             columns: A mapping with the table's column names as keys; its values are ignored.
         """
         needed = dict(self.named)
-        # Slots and user text are optional in a row whose history ends with a tool result.
+        # A row whose history ends with a tool result needs no slot values or user text.
         if self.history not in columns:
             needed |= {slot: self.slots[slot] for slot in self.needed}
             if self.input is not None and not self.slots:

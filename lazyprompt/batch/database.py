@@ -33,7 +33,7 @@ _TABLES = [
     b"CREATE TABLE run (state BLOB, checksum INTEGER)",
     b"CREATE TABLE lines (row INTEGER PRIMARY KEY, line BLOB, rejected INTEGER, tokens INTEGER, checksum INTEGER)",
 ]
-# Errors that a damaged database raises, including a UnicodeDecodeError if SQLite's message is not valid UTF-8.
+# A damaged database can also raise UnicodeDecodeError, if SQLite's error message is not valid UTF-8.
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
@@ -120,7 +120,7 @@ class RunDatabase:
         self.saved: State | None = None
         self._output = output
         if restart:
-            with suppress(*_DAMAGE):  # another run can't have locked a file that isn't a database
+            with suppress(*_DAMAGE):  # a file that isn't a database can't be locked by another run
                 self._lock().close()
             self._unlink()
         with self._reporting_damage(), ExitStack() as opened:
@@ -141,7 +141,7 @@ class RunDatabase:
 
     def remove(self) -> None:
         """Delete the database files and unlock the database."""
-        # Windows can't delete an open file. On POSIX, delete it before closing, or another run could lock it first.
+        # On POSIX, delete the files before unlocking them. Windows can only delete closed files.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()
@@ -239,13 +239,13 @@ class RunDatabase:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                     connection.execute("BEGIN EXCLUSIVE")
-                    connection.rollback()  # the rollback keeps the file locked
+                    connection.rollback()  # in exclusive locking mode, a rollback keeps the lock
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                         message = f"another run is writing {self._output}; wait until it ends, or use another output"
                         raise BatchError(message) from error
                     failure = error
-                # Try again if an earlier run deleted the file after it was opened here but before it was locked.
+                # Retry if an earlier run deleted the file after this run opened it but before this run locked it.
                 after = self._status()
                 if before is not None and after is not None and samestat(before, after):
                     if failure is not None:
@@ -256,7 +256,7 @@ class RunDatabase:
     def _status(self) -> os.stat_result | None:
         """Check that the database files are regular, and return the main file's status."""
         first = own_database_status(self.path)
-        if first is not None and first.st_size == 1:  # SQLite treats a one-byte file as an empty database
+        if first is not None and first.st_size == 1:  # SQLite accepts a one-byte file as an empty database
             raise sqlite3.DatabaseError("file is not a database")
         return first
 
@@ -295,14 +295,14 @@ def _parse_state(text: bytes, checksum: int) -> State:
     return State(**found, rejects_to=rejects_to)
 
 
-# The columns of the table `lines` except the checksum: row, line, rejected and tokens.
+# The row, line, rejected and tokens columns of the `lines` table.
 _LineColumns: TypeAlias = tuple[int, bytes, int, int]
 
 
 def _is_whole(checksum: int, *line: *_LineColumns) -> bool:
     try:
         return _checksum(line) == checksum
-    except TypeError:  # a damaged row can contain values of other types
+    except TypeError:  # a damaged row can contain values of the wrong type
         return False
 
 

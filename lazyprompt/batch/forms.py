@@ -157,11 +157,11 @@ _BATCHES = (
         "key",
         body_key="request",
         api="chat",
-        # Google documents only a size limit.
+        # Google documents a limit on the file size, but not on the number of requests.
         limits=FileLimits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
         change=_to_gemini_file,
     ),
-    # Alibaba's batch service expects OpenAI's format instead of DashScope's, so requests are written as for vLLM.
+    # Alibaba's batch service expects requests in OpenAI's format, not in DashScope's.
     replace(
         _openai_batch(
             "dashscope-batch",
@@ -177,7 +177,7 @@ _BATCHES = (
         "/v4/chat/completions",
         FileLimits(50_000, 100 * _MB, source="https://docs.bigmodel.cn/cn/guide/tools/batch"),
     ),
-    # vLLM runs locally and has no file limits.
+    # vLLM runs locally, so its batch files have no size limit.
     _openai_batch(
         "vllm-batch",
         "vllm",
@@ -217,8 +217,7 @@ def form_of(name: object) -> BatchForm:
     return form
 
 
-# Encodes a JSON value for a JSON Lines file, without spaces or unneeded escapes; newlines in text are escaped.
-# Unicode's other line separators (U+0085, U+2028, U+2029) are not escaped: JSON Lines readers split only at newlines.
+# Line separators such as U+2028 need no escape, because JSON Lines readers split only at newlines.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -238,9 +237,9 @@ instead of ``1e+16``). Because only values without numbers use it, the output is
 """
 
 
-# The keys whose value in a line can be the prompt; a line with none of these keys is itself the prompt.
+# The keys under which a line can contain its prompt. A line with none of the keys is itself a prompt.
 _BODIES = ("body", "payload", "params", "request")
-# The keys whose value in a prompt, in any format, can be messages, system text or other text, respectively.
+# The keys for messages, system text and other text in the supported formats.
 _MESSAGES = ("messages", "input", "contents")
 _SYSTEM = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")

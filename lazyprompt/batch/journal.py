@@ -104,7 +104,7 @@ class Journal:
         self._failed = False
         with ExitStack() as held:
             self.database = self._lock(files.output, held, restart=restart)
-            # The rejects file's database serves only as a lock.
+            # The rejects file's database is used only for locking.
             if files.rejects is not None and self._lock(files.rejects, held).saved is not None:
                 message = f"{files.rejects} is the output of an unfinished run; use another rejects file"
                 raise BatchError(message, setting="rejects")
@@ -165,7 +165,7 @@ class Journal:
             for index in range(len(self._safe.files) - 1, len(self.state.files)):
                 with os.fdopen(open_own(self.files.part(index)), "rb") as part:
                     os.fsync(part.fileno())
-            _sync_directories([self.files.output])  # saves the names of new part files to disk
+            _sync_directories([self.files.output])  # without this sync, a crash could lose the new part files' names
             self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
@@ -190,7 +190,7 @@ class Journal:
         with self._reporting_failures(self.files.output):
             for part, final in moved:
                 _move(part, final)
-            # Sync the new names before deleting the database, which is needed to repeat an interrupted renaming.
+            # Sync the renamed files before deleting the database, which is needed to resume an interrupted rename.
             _sync_directories(final for _, final in moved)
             self.database.remove()
             _sync_directories([self.files.output])
@@ -245,7 +245,7 @@ class Journal:
     def _write(self, index: int, size: int, data: bytes) -> int:
         """Write data after the first ``size`` bytes of a part file, and return the number of bytes written."""
         path = self.files.part(index)
-        # Disable buffering: closing a buffered file would retry a failed write.
+        # Disable buffering, because closing a buffered file retries a failed write.
         with self._reporting_failures(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
             found = os.fstat(part.fileno()).st_size
             if found < size:
@@ -298,7 +298,7 @@ def _continue(begun: State, new: State, files: RunFiles) -> State:
         BatchError: Settings have changed; the message lists them.
     """
     changed = [*_changes(begun.settings, new.settings)]
-    # The rejects file may be replaced by another one until a row is rejected.
+    # The --rejects option may change between runs until the first row is rejected.
     if begun.rejects_to != new.rejects_to and (begun.rejected or begun.done):
         changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": new.rejects_to})
     if changed:
@@ -331,7 +331,7 @@ def _move(part: Path, final: Path) -> None:
         if final.exists():
             copymode(final, part)
         part.replace(final)
-    elif not final.exists():  # an existing final file was renamed before the run was killed
+    elif not final.exists():  # a final file exists if it was renamed before the run was killed
         raise BatchError(f"{part}, which the earlier run wrote, is missing; {RESTART_ADVICE}")
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.safety.find import Controls
 
-# Prompter classes that insert values unchanged; subclasses may modify values.
+# Prompter classes that insert values unchanged. Subclasses are excluded because they may modify values.
 _PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
 _INSTRUCTIONS = (InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate)
 
@@ -74,7 +74,7 @@ class PlainLine(NamedTuple):
             if row.get(column) is not None:
                 return None
         name = row.get(self.name)
-        # A str subclass may behave differently: Markup, for example, escapes text that is added to it.
+        # A str subclass can override methods. Markup, for example, escapes text that is added to it.
         if (name is not None and type(name) is not str) or not (self.only is None or self.only.issuperset(row)):
             return None
         try:
@@ -86,10 +86,10 @@ class PlainLine(NamedTuple):
                     return None
                 line += (text_bytes(value)[1:-1], after)
         except (KeyError, TypeError, ValueError):
-            # A value is missing or contains a lone surrogate; rendering the row individually raises the error.
+            # A value is missing or invalid, so rendering this row by itself raises the error.
             return None
         texts = cast("Mapping[str, str]", row)
-        # Render the row individually if a turn is blank, because providers have special rules for blank turns.
+        # A blank turn needs provider-specific handling, so render the row by itself.
         if any(not "".join(texts[column] for column in columns).strip() for columns in self.bare):
             return None
         return b"".join(line) if self.controls is None or self._is_clean(texts, self.controls) else None
@@ -125,7 +125,7 @@ def plain_line(
     columns = {*cells.slots.values(), *((cells.input,) if with_input and cells.input is not None else ())}
     if not columns or (with_input and cells.input is None):
         return None
-    # Each string is a new object, so that a value can be found in the line by its identity.
+    # Create a new string object for each column, because the line is searched for values by identity.
     values = {column: f"value {at}" for at, column in enumerate(columns)}
     name = f"name {len(values)}"
     try:
@@ -134,12 +134,12 @@ def plain_line(
         messages = conversation.messages
         line = form.line(name, body_with(target.write(conversation, prompt)))
     except LazyPromptError:
-        return None  # rendering a row will raise the same error
+        return None  # rendering a row will raise this error again
     system, user = (() if text is None else text.parts for text in target.texts(prompt))
     holes: dict[int, list[bytes | str]] = {id(name): [cells.id]}
     bare: list[tuple[str, ...]] = []
     texts: list[tuple[tuple[str, bool], ...]] = []
-    # The system text is in the first message, and the user's text is in the last one.
+    # The first message contains the system text, and the last message contains the user's text.
     for parts, message in ((system, messages[0]), (user, messages[-1])):
         if len(parts) > 1:
             hole = [_column(part, values) or _escape(part) for part in parts]
@@ -148,7 +148,7 @@ def plain_line(
             texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
-    # The first pair contains the bytes before the name; each later pair, a column and the bytes after its value.
+    # Each pair contains a column name and the bytes after its value. The first pair has no column.
     pieces = [("", b"")]
     for piece in (*_write_json(line, holes), b"\n"):
         if isinstance(piece, str):
@@ -161,7 +161,7 @@ def plain_line(
         return None  # the line format changed a trial value
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
-    # A row with unused columns is rejected if the prompt has no user text.
+    # If the prompt has no user text, a row with unused columns is an error.
     only = None if with_input or cells.input is None or cells.has_user_text else cells.used
     fixed = form.checked_id, cells.id, columns_left, only, head, start
     return PlainLine(*fixed, tuple(found), tuple(bare), target.controls, tuple(texts))
@@ -172,7 +172,7 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
     if form.sample or form.provider == "flat" or type(prompter) not in _PROMPTERS:
         return False
     if not profile_of(form.provider).turns:
-        # The provider's format merges all turns into one text, and escapes values so that they can't forge a turn.
+        # A format without turns renders one text, in which values need escaping.
         return False
     made_of = prompter.made_of
     return (

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Train: TypeAlias = Literal["last", "all"]
 
-# Fields that the prompt sets in at least one format; additional request fields must not replace them.
+# Request fields that the prompt sets in at least one format, and that extra parameters must not replace.
 _PROMPT_KEYS = frozenset(
     ("model", "messages", "tools", "system", "contents", "system_instruction", "input", "instructions", "prompt")
 )
@@ -119,7 +119,7 @@ class RowPlan:
 
     def rendered_line(self, number: int, row: Row) -> bytes:
         """Render a row's prompt and return the output line, without the faster method for plain rows."""
-        # A flat line contains only text, which orjson and json serialize alike.
+        # A flat line contains only text, which orjson and json serialize identically.
         write = text_bytes if self.form.provider == "flat" else json_bytes
         return write(self.line_object(number, row)) + b"\n"
 
@@ -171,7 +171,7 @@ class RowPlan:
 
     @property
     def _prompt_model(self) -> str | None:
-        # In OpenAI's format, the prompter accepts only local model families, so the request's model is added later.
+        # In OpenAI's format, a prompter's model is a local model family, so the request's model is added later.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
@@ -263,7 +263,7 @@ class RowPlan:
         Lost content is an error because nobody would read a separate report for each row of a large run.
         """
         report = payload.report if isinstance(payload, Payload) else ()
-        # A missing model is not lost content: `_check` reports it if the format requires a model.
+        # `_check` already reports a missing model if the format requires one.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(
@@ -275,7 +275,7 @@ class RowPlan:
         """Return a hash of the prompter's texts that is the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
-        # Render a trial row only without hooks, because a hook could fail on the placeholder values.
+        # Hooks could fail on a trial row's placeholder values.
         if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MINUTE = 60.0
-# The maximum number of seconds of unused capacity that can be used after a timer fires late.
-# This limit is small because providers also enforce rate limits within parts of a minute.
+# The maximum unused capacity, in seconds, that carries over when a timer fires late.
 _CATCH_UP = 0.1
-# The assumed number of tokens per response until the first response arrives.
+# The estimated number of tokens in a response before the first response arrives.
 _FIRST_GUESS = 500
 
 
@@ -107,13 +106,13 @@ class Pace:
         clock = asyncio.get_running_loop().time
         buckets = [bucket for bucket in (self._requests, self._tokens) if bucket is not None]
         while (wait := max((bucket.wait(clock()) for bucket in buckets), default=0.0)) > 0:
-            # Stop waiting early if a response arrives, because its token count corrects the estimate.
+            # The next response corrects the token estimate, which may end the wait early.
             self._corrected.clear()
             try:
                 await asyncio.wait_for(self._corrected.wait(), wait)
             except TimeoutError:
                 continue
-        # The estimate for a response is the average of all earlier responses.
+        # Estimate the response's tokens as the average of the earlier responses.
         taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:

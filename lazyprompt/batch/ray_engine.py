@@ -87,7 +87,7 @@ def _connected() -> Generator[Any]:
     except (OSError, RuntimeError, ValueError) as error:
         raise WorkerEndedError(f"cannot connect to a Ray cluster: {error}") from error
     if handler is not None and current_thread() is main_thread():
-        # Ray replaces the SIGTERM handler, so restore the one that stops a run cleanly.
+        # Ray replaces the SIGTERM handler, so restore the handler that stops a run cleanly.
         signal(SIGTERM, handler)
     try:
         yield ray

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
-# The number of rows that are converted to Python objects at a time.
+# The number of rows to convert to Python objects at a time.
 _STEP = 1000
-# A pyarrow table or a DataFrame; its type is Any because this module imports no table library.
+# A pyarrow table or a DataFrame, typed as Any because this module imports no table library.
 _Frame: TypeAlias = Any
 
 
@@ -180,7 +180,7 @@ def _rows_of_columns(columns: Mapping[str, object]) -> Iterator[Row]:
     if len({*map(len, found.values())}) > 1:
         lengths = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items())
         raise BatchError(f"columns must have equal length, but {lengths}")
-    # NumPy arrays contain NumPy's number types, which are converted to Python numbers.
+    # NumPy arrays contain NumPy scalars, which must be converted to Python numbers.
     plain: Iterator[Iterable[object]] = (
         column if is_sequence(column) else map(_to_python, column) for column in found.values()
     )
@@ -197,7 +197,7 @@ def _checked_column(column: object, name: object) -> _Column:
 
 
 def _is_column(column: object) -> TypeGuard[_Column]:
-    # A text or a mapping is the value in a single row, not a column.
+    # A string or a mapping is a single value, not a column of values.
     return not isinstance(column, str | bytes | Mapping) and isinstance(column, Sized) and hasattr(column, "__iter__")
 
 
@@ -272,8 +272,7 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
             )
 
 
-# Table readers, keyed by a method that identifies the table's type.
-# The Arrow stream method is last, because other table types have it too.
+# Readers by identifying method. The Arrow stream method must be last, because other table types also define it.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
     "iter_rows": _rows_of_polars,
     "itertuples": _rows_of_pandas,

@@ -36,7 +36,7 @@ class RowNames:
     def __init__(self, column: str) -> None:
         self._column = column
         self._is_empty = True
-        # An unnamed temporary database, which SQLite moves to disk when it grows.
+        # An empty path creates a temporary database, which SQLite moves to disk when the data grows.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT UNIQUE)")
 
@@ -96,7 +96,7 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
     mark = json.dumps(cells.id, ensure_ascii=False).encode()
     with closing(RowNames(cells.id)) as names:
         for raw in rows:
-            # Skip parsing if the raw bytes show that the row has no explicit name.
+            # If the raw bytes don't contain the name column, the row needs no parsing.
             if isinstance(raw.text, bytes) and mark not in raw.text and b"\\" not in raw.text:
                 names.add(raw.number, None)
                 continue
@@ -106,5 +106,5 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
             try:
                 name = cells.name_of(row)
             except LazyPromptError:
-                continue  # this error is reported when the row is rendered
+                continue  # rendering the row reports this error
             names.add(raw.number, name)

@@ -28,12 +28,12 @@ from lazyprompt.prompters.rows import RowFault
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 NumberedRows: TypeAlias = Iterator[tuple[int, Row | RowFault]]
-# The number of Parquet rows that are converted to Python objects at a time.
+# The number of Parquet rows to convert to Python objects at a time.
 _STEP = 1000
-# A CSV record: its fields or an error, the numbers of its first and last line, and the text of its lines.
+# A CSV record: the fields or an error, the first and last line numbers, and the raw text.
 _Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
 _BOM = b"\xef\xbb\xbf"
-# The maximum field size for csv (128 KiB by default), and the lock for changing this process-wide setting.
+# The csv module's field size limit is process-wide, so a lock guards changes to the limit.
 _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
 _A_ROW = 'expected a JSON object such as {"question": "..."}'
@@ -257,7 +257,7 @@ def _read_raw(file: RowFile, start: int = 0) -> Iterator[RawRow]:
 
 
 def _unreadable(path: Path, error: Exception) -> BatchError:
-    # Join the message into one line, because pyarrow's messages can have several lines.
+    # Join the lines of the message, because pyarrow's messages can span several lines.
     reason = " ".join(str(getattr(error, "strerror", None) or error).split())
     return BatchError(f"{path} cannot be read: {reason}", setting="rows")
 
@@ -271,7 +271,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _decode: Callable[[str], Json] = JSONDecoder(parse_constant=_refuse_constant).decode
-# Types for which orjson and json agree; float is excluded because orjson also returns it for integers beyond 64 bits.
+# Types that orjson and json decode alike; orjson decodes integers beyond 64 bits as floats, so float is excluded.
 _ALIKE = frozenset({str, int, bool, type(None)})
 
 
@@ -364,7 +364,7 @@ def _parse_object(line: bytes) -> Row:
     except RecursionError as error:
         raise _InvalidRowError("nested too deeply") from error
     except ValueError as error:
-        # Only Python's limit on the number of digits raises a plain ValueError here.
+        # The only other ValueError comes from Python's limit on the number of digits.
         raise _InvalidRowError("contains an integer with more than 4,300 digits") from error
     if not isinstance(found, dict):
         raise _InvalidRowError(f"the line contains a {type(found).__name__}; {_A_ROW}")
@@ -372,7 +372,7 @@ def _parse_object(line: bytes) -> Row:
 
 
 def _read_csv(file: RowFile, start: int) -> Iterator[RawRow]:
-    # Invalid UTF-8 becomes lone surrogates, which are detected row by row.
+    # The surrogateescape handler turns invalid UTF-8 into lone surrogates, so each row can be checked separately.
     with os.fdopen(_open(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
         records = _records(_Lines(_lines(file.path, data)))
         first = next(records, None)
@@ -456,7 +456,7 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     if not header:
         raise BatchError(f"{path} is empty; its first line must contain the column names")
     for at, name in enumerate(header):
-        # Columns without a name are skipped, because pandas writes its index as a column without a name.
+        # Skip unnamed columns, because pandas writes its index as a column without a name.
         if name and name in header[:at]:
             what = f"has the same name as an earlier column, {name!r}"
             raise BatchError(f"{path}:1: column {at + 1} {what}; column names must be unique")

@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from lazyprompt.batch.forms import LineCounter
     from lazyprompt.batch.plan import RowPlan
 
-# The target size of a chunk, in bytes of output lines.
-# Smaller chunks would cost more time to send to workers; larger chunks would lose more work if the run is killed.
+# The target chunk size in bytes. Small chunks add overhead, and large chunks lose more work when a run is killed.
 _CHUNK_BYTES = 1 << 19
 # The maximum number of rows in a chunk.
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
-# The number of pending chunks per process; the second chunk keeps the process from waiting for work.
+# The number of pending chunks per process. With two chunks, a process never waits for work.
 _AHEAD = 2
 
 
@@ -81,7 +80,7 @@ class BatchJob:
             **self.choice.settings,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # Convert the settings to JSON types, so that they can be compared with the settings that the database stores.
+        # Convert the settings to JSON types, because the database's settings were read from JSON.
         read: JsonObject = json.loads(json.dumps(settings))
         return read
 
@@ -224,7 +223,7 @@ def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
         written = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # NaN is not valid JSON
         written = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
-    # "backslashreplace" turns a lone surrogate into its JSON escape.
+    # The backslashreplace handler writes a lone surrogate as a valid JSON escape.
     return Line(raw.number, written.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 
 
@@ -300,7 +299,7 @@ def _render_rows(
             if reason := stopped():
                 raise BatchStoppedError(f"{place()}: {reason}")
     except WorkerEndedError as error:
-        # A signal that stops a run often ends its worker processes too; report the signal as the reason.
+        # The signal that stops a run can also kill its workers, so report the signal as the reason.
         raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
@@ -345,9 +344,9 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
         return
     try:
         pickle.dumps(work)
-    except Exception as error:  # pickling can raise many types of errors
+    except Exception as error:  # pickle can raise any exception
         raise BatchError(f"the prompter cannot be sent to other processes ({error}); use one worker") from error
-    # Spawn the processes: forking would copy the locks that threads have acquired, and the lock on this output.
+    # Spawn the processes, because forked processes would inherit locks that other threads hold.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker, (work,)) as pool:
 
         def submit(chunk: Chunk) -> Callable[[], ChunkResult]:
@@ -397,7 +396,7 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# The renderer of this worker process, kept between chunks because its plan caches values on first use.
+# The worker process's renderer, which is reused between chunks because its plan caches values.
 _WORK: ContextVar[Work] = ContextVar("work")
 
 
