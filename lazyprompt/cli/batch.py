@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# Names that --column accepts in addition to the prompt's slots.
+# The names other than slots that --column accepts.
 _NO_SLOTS = ("history", "tools", "label", "id")
-# The retries and the timeout in seconds, large enough that a slow response or a minute of downtime doesn't end a run.
+# Allow many retries and a long timeout (in seconds), so that a brief outage doesn't end the run.
 _RETRIES, _TIMEOUT = 8, 600.0
-# The option or argument for each value of `BatchError.setting`.
+# Maps each `BatchError.setting` to its command-line option or argument.
 _OPTIONS = {
     "rows": "ROWS",
     "columns": "--column",
@@ -50,7 +50,7 @@ _OPTIONS = {
     "output": "--output",
     "rejects": "--rejects",
 }
-# The token counters that work without calling a provider.
+# Token counters that don't call a provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
@@ -216,7 +216,7 @@ def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
             return call_batch(CallJob(job, module, limits, _fields(options)), **how)
         except BatchError as error:
             failure = error
-    # Raise the error outside the `with` block, which would attribute it to a model option.
+    # Raise the error outside the `with` block, because that block attributes errors to a model option.
     raise failure
 
 
@@ -259,7 +259,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
     """Create the row plan from the options."""
     slots = dict(options["columns"])
     others = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
-    request = cast("PromptRequest", open_file(options))  # PROMPT_FILE is required, so this is not None
+    request = cast("PromptRequest", open_file(options))  # not None, because PROMPT_FILE is required
     try:
         return RowPlan.of(
             request.file or request.prompter,

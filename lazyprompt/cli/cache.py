@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 _BELOW = 1
-# The providers' names are repeated here because importing the table of cache rules takes 100 ms.
+# The provider names are repeated here, because importing the cache rules takes 100 ms.
 _PROVIDERS = ("openai", "anthropic", "gemini", "deepseek", "vllm", "llama.cpp")
-# The maximum number of cache breaks that the table lists.
+# The maximum number of cache breaks in the table.
 _SHOWN = 10
-# The maximum number of characters of each excerpt in the table.
+# The maximum length of an excerpt in the table.
 _WIDTH = 50
 
 

@@ -82,7 +82,7 @@ def _open(options: Options) -> _Turns:
         where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
         raise WrongUseError(where, "the Alpaca format doesn't support chats; use a prompt of type chat")
     if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
-        # Without a prompt, omit the default system text too.
+        # If no prompt is given, omit the default system text.
         request = request.with_system("")
     history, tools = read_history(options) or [], read_tools(options)
     values = request.read_values(options["values"], Stdin())
@@ -247,7 +247,7 @@ class _Talk:
         self._over = True
 
 
-# For each command: the name of its argument (empty if it has none), its description in /help, and its method.
+# Maps each chat command to its argument name (empty if none), its description in /help, and its method.
 _COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
     "/tokens": ("", "show the token counts of the last response, all responses and the history", _Talk.tokens),
     "/save": ("FILE", "save the chat to a file", _Talk.save),
@@ -265,7 +265,7 @@ def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
     results = list(takewhile(lambda message: message.role == "tool", reversed(history)))
     asking = history[: len(history) - len(results)][-1:]
     calls = [block for message in asking for block in message.blocks if isinstance(block, ToolUseBlock)]
-    return calls[len(results) :]  # results are added in call order
+    return calls[len(results) :]  # tool results are added in call order
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:

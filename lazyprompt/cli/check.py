@@ -145,7 +145,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     tokens = {token: text for token, text in given.items() if text is not None}
     with blaming("PATH"):
         template = ChatTemplate.load(Path(path), name=name, **tokens)
-        # Use placeholder tokens if there is no tokenizer, because a template file does not define the special tokens.
+        # A template file alone doesn't define special tokens, so render the template with placeholder tokens.
         used = {token: text for token, text in _PLACEHOLDERS.items() if token in template.text}
         template = ChatTemplate.load(Path(path), name=name, **{**used, **template.special_tokens})
         report = template.check(_tokenizer_beside(Path(path)))

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# The file suffixes of saved payloads, and the suffix of files of which only the first line is read.
+# The suffixes of saved payload files. Only the first line of a .jsonl file is read.
 _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
-# The command's parameters that apply to saved payloads.
+# The command-line parameters that apply to saved payloads.
 _OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
 
 _NAME = r"[^\W\d]\w*"
@@ -118,7 +118,7 @@ def command(
             if opened is None:
                 looks.append(_look_at_saved(given, counts, window, stdin))
                 continue
-            # Pass all values to each prompt except values for slots that exist only in the other prompt.
+            # Skip values for slots that exist only in the other prompt.
             foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
             values = {name: text for name, text in options["values"].items() if name not in foreign}
             looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
@@ -279,7 +279,7 @@ def _import(place: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
         return import_module(place)
     path = Path(place).resolve()
-    # Use a module name that cannot clash with a module that the user's file imports.
+    # Prefix the module's name, so that the name can't clash with a module that the user's file imports.
     spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{place} is not a Python file")
@@ -302,7 +302,7 @@ def _user_code(what: str) -> Generator[None]:
 def _line_of(error: BaseException) -> str:
     """Return the file and line number in the user's code that raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
-        return ""  # the error message already contains the line
+        return ""  # a SyntaxError's message already contains the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     last = frames[-1] if frames else None
     if last is None or last.filename == __file__:

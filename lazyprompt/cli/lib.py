@@ -106,7 +106,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
             prompt = library.get(*wanted)
             facts |= {"dialect": prompt.dialect, **prompt.spec.to_dict()}
             if isinstance(model := facts.get("model"), dict):
-                model.pop("connection", None)  # connection settings may contain keys
+                model.pop("connection", None)  # connection settings may contain API keys
             text = prompt.instructions
     if as_json:
         return write_json({**facts, "template": text})

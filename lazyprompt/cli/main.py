@@ -16,8 +16,8 @@ from lazyprompt._version import __version__
 from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# The commands and their summaries, which are repeated here so that --help doesn't import the commands.
-# To add a command, define it as `command` in a module named after it, and add its summary here.
+# The summaries are repeated here, so that --help doesn't import the commands.
+# To add a command, define it as `command` in a module of that name, and add its summary here.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except click.ClickException as error:
-        # A bad parameter's formatted message repeats its name; a missing parameter has only a formatted message.
+        # A BadParameter's formatted message repeats the parameter's name, so prefer the raw message if there is one.
         message = (isinstance(error, click.BadParameter) and error.message) or error.format_message()
         _complain(_blame(error), message)
         return error.exit_code if isinstance(error, CommandError) else _WRONG_USE
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _complain(where: str, what: str) -> None:
     """Print an error on one line."""
-    # Drop the caret that marks a column in a YAML error, because it is meaningless once the lines are joined.
+    # Drop the caret under a YAML error, because the caret is meaningless after the lines are joined.
     lines = [line.strip() for line in what.splitlines()]
     message = "; ".join(line for line in lines if line not in ("", "^")).replace(":; ", ": ").replace(",; ", ", ")
     note(f"error: {where}: {message}")
@@ -101,7 +101,7 @@ class _Commands(CommandGroup):
         module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
         command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
         for each in (command, *getattr(command, "commands", {}).values()):
-            # Click doesn't wrap text after the character \b, which a raw docstring contains as two characters.
+            # Click's no-wrap marker is a backspace character, which a raw docstring spells as a backslash and a "b".
             each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 

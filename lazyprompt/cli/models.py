@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lazyprompt.modules.trainable import TrainableModule
 
 
-# The source for each provider in a prompt file whose name differs from the source's name.
+# Maps provider names in prompt files to source names, where the names differ.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
-# The parameter for each prompt file option whose parameter has the same name in all clients and engines.
+# Maps prompt file options to the parameter names that all clients and engines share.
 _COMMON = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -38,10 +38,10 @@ _COMMON = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-# The request field that wraps the options; it is removed because clients accept the options without the wrapper.
+# The request field that wraps the options. Clients expect the options without this wrapper.
 _HOLDER = "generation_config"
-# Clients that accept options beyond the common ones, with True if they also accept arbitrary request fields.
-# Other clients must not receive arbitrary fields, because a field could be the URL to which the API key is sent.
+# Clients with options beyond the common ones. True means that the client also accepts arbitrary request fields.
+# Other clients receive no arbitrary fields, because a field could be the URL to which the client sends the API key.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
@@ -51,7 +51,7 @@ def sources_help() -> str:
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    # The character \b keeps click from wrapping the table.
+    # Click's no-wrap marker \b preserves the table's line breaks.
     return "\b\n" + "\n".join(table(rows))
 
 
@@ -112,7 +112,7 @@ def _open(
 
         with blaming("--source"):
             module = OnlineChatModule(found.source, model=found.model, base_url=options["base_url"], **params)
-            module.source.key(None)  # report a missing key before anything else
+            module.source.key(None)  # raise an error early if the API key is missing
         return "--source", closing(module)
     from lazyprompt.modules.engines import engine_named
     from lazyprompt.modules.trainable import TrainableModule
@@ -122,7 +122,7 @@ def _open(
             engine_named(options["engine"])
     with blaming("--model"):
         local = TrainableModule(found.model or "", engine=options["engine"], url=options["url"], **params)
-        _ = local.layout  # an unknown prompt format raises an error here, before the engine starts
+        _ = local.layout  # raise an error for an unknown prompt format before the engine starts
     return "--model", local
 
 
@@ -158,7 +158,7 @@ def file_model(options: Options, prompt: Prompty) -> FileModel:
         raise WrongUseError("PROMPT_FILE", f"model.apiType is {task!r}; only chat models can be called")
     provider, name = (str(revealed(declared.get(field)) or "") or None for field in ("provider", "id"))
     source = options["source"] or _source(options, provider, name)
-    # The file's model applies only to the file's provider.
+    # A prompt file's model name is valid only for the file's provider.
     same_provider = provider is None or (source is not None and _source_name(provider) in (None, _source_name(source)))
     places = _places(source, fields=same_provider)
     params: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # An unknown source raises an error later, when the model is opened.
+    # Opening the model later raises an error for an unknown source.
     if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
@@ -226,7 +226,7 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
 
     try:
         source_named(source).client(ClientSettings(None, None, 1.0, 0, {})).params(params)
-    except MissingExtraError:  # a missing package is reported when the model is called
+    except MissingExtraError:  # calling the model later reports the missing package
         return True
     except ModuleError:
         return False

@@ -80,7 +80,7 @@ def stop_signals() -> Generator[Callable[[], str | None]]:
         asked.append(_SIGNALS[known])
         signal.signal(known, before[known])
 
-    # Leave ignored signals alone: a background job, for example, ignores SIGINT.
+    # Keep ignored signals ignored; a background job, for example, ignores SIGINT.
     found = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:

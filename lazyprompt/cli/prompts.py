@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 
-# The option that causes each kind of error; any other error is attributed to the option that set the input.
+# Maps error types to the option that caused the error.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
     HistoryError: "--history",
     ToolsError: "--tools",
@@ -52,7 +52,7 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
     TokenizerError: "--counter",
     MissingExtraError: "--counter",
 }
-# Matches the scheme of a URL, but not a single letter, which is the drive in a Windows path.
+# Matches a URL scheme of two or more letters, because a single letter is a Windows drive.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -129,7 +129,7 @@ class PromptRequest:
         try:
             return medium.from_file(text[1:])
         except (MediaError, ValueError) as error:  # a path with a NUL character raises a ValueError
-            # The rest of the message contains advice for Python code.
+            # Omit the rest of the message, which contains advice for Python code.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
 
     def value(self, name: str, text: str) -> object:
@@ -138,7 +138,7 @@ class PromptRequest:
         if kind == "string" or kind in _media_kinds():
             return text
         value = json_or_text(text)
-        if kind == "union":  # convert JSON only if the value has one of the union's types
+        if kind == "union":  # keep the text unless the JSON value has one of the union's types
             try:
                 self._check({name: value}, name)
             except SlotError:
@@ -227,7 +227,7 @@ def read_prompt(
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # In these formats, the model is a family, which changes the markers; other formats only contain its name.
+    # In the flat and openai formats, the model is a family that determines the markers.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -319,10 +319,10 @@ def open_file(options: Options) -> PromptRequest | None:
             from lazyprompt.files.references import References
 
             place, env = Path(name), options.get("env")
-            # Commands without --env only display the prompt, so environment values stay hidden.
+            # Commands without --env only display the prompt, so hide the environment values.
             environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
             allowed = tuple(map(Path, roots))
-            # No command uses the connection settings, so their references need not be resolved.
+            # References in connection settings stay unresolved, because no command uses the settings.
             references = References(place.parent, allowed, dict(params), environment, named, connects_later=True)
             file = Prompty.of_file(place, references, undefined or "error")
             return PromptRequest(file.prompter, file)
@@ -349,7 +349,7 @@ def _read_input(
             raise WrongUseError("--input", "--set also sets a value for 'input'; use one of the two")
         where = "--input"
     else:
-        # A text given without a name becomes a slot's value or the user's turn.
+        # A text without a name becomes a slot's value or the user turn.
         takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
         piped = stdin.read_if_piped() if takes_text and not values else ""
         if not piped:
@@ -361,9 +361,9 @@ def _read_input(
         text = piped.removesuffix("\n")
     with request.blaming(where):
         name = request.prompter.name_of_text(values)
-        # Piped text that starts with @ does not refer to a file.
+        # Unlike option values, piped text that starts with @ is not a file name.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # Return the text without a name, because the prompter's own error message then shows the expected dict.
+            # Return the text without a name, so that the prompter's error message shows the expected dict.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None

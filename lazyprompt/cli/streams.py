@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
 
 
-# The maximum size, in bytes, of a file that an option names.
+# The maximum size, in bytes, of a file passed as an option.
 _MOST = 268_435_456
-# Prefixes of paths that refer to the process's own streams, which may be pipes.
+# Path prefixes of the process's own streams, which may be pipes.
 _OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 
@@ -215,7 +215,7 @@ def write_text(text: str, path: str | None = None) -> None:
         if stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         binary: BinaryIO | None = getattr(stdout, "buffer", None)
-        if binary is None:  # a text stream set by the program that calls main(), such as io.StringIO
+        if binary is None:  # the calling program set a text-only stream such as io.StringIO
             stdout.write(text)
             return
         binary.write(data)
@@ -274,7 +274,7 @@ class Screen:
         self._within_line = False
         if self.interactive:
             if find_spec("readline") is not None:
-                import_module("readline")  # adds line editing and a history to input()
+                import_module("readline")  # enables line editing and history in input()
             cast("TextIOWrapper", self._stdin).reconfigure(encoding="utf-8", errors="replace")
 
     def write(self, text: str, style: str = "") -> None:
@@ -290,7 +290,7 @@ class Screen:
         if not text:
             return
         self._within_line = not text.endswith("\n")
-        shown = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
+        shown = text.encode("utf-8", "replace").decode()  # replace lone surrogates, which can't be encoded
         if self.terminal:
             shown = visible(shown)
         if self._colored and style:
@@ -340,7 +340,7 @@ class Screen:
         try:
             return input(visible(prompt))
         except EOFError:
-            write_text("\n")  # so that the shell's prompt starts on a new line
+            write_text("\n")  # start the shell's prompt on a new line
             return None
 
     def _piped_line(self) -> str | None:

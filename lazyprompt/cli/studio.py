@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
-# The number of seconds that pending requests may take to finish at shutdown.
+# The time limit, in seconds, for pending requests at shutdown.
 _GRACE_S: Final = 1
 
 
@@ -61,17 +61,17 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     with blaming("DIR"):
         workspace = Workspace.of(Path(place or "."))
     looking = Looking(workspace, params, tuple(map(Path, roots)))
-    # Ignore KeyboardInterrupt, because uvicorn has already shut down when it raises the exception.
+    # Ignore the KeyboardInterrupt that uvicorn raises again after its shutdown.
     with suppress(KeyboardInterrupt), _listening(port) as listener:
         actual: int = listener.getsockname()[1]
         tokens = PageTokens.create()
-        # The socket is already listening, so early requests wait for the server.
+        # The socket is already listening, so the URL works before the server starts.
         click.echo(f"http://{_HOST}:{actual}/?token={tokens.token}")
         taken = port is None and actual != DEFAULT_PORT
         elsewhere = f"port {DEFAULT_PORT} is in use, so another port was chosen; " if taken else ""
         click.echo(f"{elsewhere}{visible(str(workspace.root))}; press Ctrl-C to stop", err=True)
         if browser:
-            # Open the browser in a thread, because a browser in the terminal blocks until it is closed.
+            # Use a thread, because webbrowser.open() blocks until a text-mode browser is closed.
             address = f"http://{_HOST}:{actual}/?ticket={tokens.ticket}"
             Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _serve(studio_app(looking, tokens, actual), listener)
@@ -84,7 +84,7 @@ def _listening(port: int | None) -> socket.socket:
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
             return _listening(0)
-        # Use the system's message, without the address that Python appends.
+        # Python appends the address to the error message, so use the system's message instead.
         why = os.strerror(error.errno) if error.errno else str(error)
         advice = "" if port is None else "; omit this option to use a free port"
         raise WrongUseError("--port", f"{DEFAULT_PORT if port is None else port}: {why}{advice}") from error

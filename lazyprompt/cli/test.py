@@ -194,7 +194,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
         return file_model(chosen, prompt.file).params
 
     module = opened.enter_context(open_model(asked))
-    if options["allow_code"]:  # checks can import modules from the current directory, as in pytest
+    if options["allow_code"]:  # let checks import modules from the current directory, as in pytest
         sys.path.insert(0, str(Path.cwd()))
     with blaming("--answers"):
         answers = Answers(Path(options["answers"]), module, name, params_of)

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
 
 
-# The rows of the report that are not slots.
+# Report rows that don't belong to a slot.
 _NO_SLOTS = ("tools", "framing")
-# The maximum width of a message's excerpt on a terminal.
+# The maximum width of a message excerpt on a terminal.
 _BEGINNING = 60
-# The maximum number of characters of each text that are read to build an excerpt.
+# The maximum number of characters to read from each text for an excerpt.
 _LOOKED_AT = 1_000
 
 
@@ -107,7 +107,7 @@ def _rows(
         ]
     given, history, tools, _ = request.call
     messages = request.prompter.fill(given, history, tools).history.messages
-    # The first message that a budget can drop: a prompter's own history is kept unless it comes from a .prompty file.
+    # A budget never drops a prompter's own history, unless the history comes from a .prompty file.
     first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
     gone = {first + at for at in report.dropped}
     rows: list[_Row] = []
@@ -158,7 +158,7 @@ def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) ->
     about = "about " if counter == "approximate" else ""
     unit = "characters" if counter == "chars" else "tokens"
     numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
-    # Place tools and framing below the messages, just above the total.
+    # Show tools and framing just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)
