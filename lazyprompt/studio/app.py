@@ -97,7 +97,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
-        if scope["type"] == "lifespan":  # startup and shutdown
+        if scope["type"] == "lifespan":  # startup or shutdown of the server
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
@@ -154,7 +154,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """The media types for the page's files, by suffix."""
 
-# The HTTP status for each kind of error.
+# Maps error types to HTTP status codes.
 _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     WrongRequestError: HTTPStatus.BAD_REQUEST,
     PromptFileMissingError: HTTPStatus.NOT_FOUND,
@@ -190,7 +190,7 @@ def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
         *(Route(f"/api/{name}", partial(_post, work=work), methods=["POST"]) for name, work in posts.items()),
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _error_response))
-    app.router.redirect_slashes = False  # so that an unknown path returns status 404, not a redirect
+    app.router.redirect_slashes = False  # return status 404 for an unknown path instead of a redirect
     return Guard(app, tokens, port)
 
 
@@ -209,12 +209,12 @@ async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Respon
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"request is too large; the limit is {MAX_BODY} bytes"
             )
         pieces.append(piece)
-    # Run the work in a thread, so that the server can accept other requests in the meantime.
+    # Run the work in a thread, so that the server can accept other requests.
     return await run_in_threadpool(lambda: _response(work(b"".join(pieces))))
 
 
 def _response(body: JsonObject, status: int = HTTPStatus.OK) -> Response:
-    # json.dumps escapes surrogates, which represent undecodable bytes in file names and are not valid UTF-8.
+    # File names can contain lone surrogates, which json.dumps escapes.
     return Response(json.dumps(body), status, media_type=TYPES["json"])
 
 

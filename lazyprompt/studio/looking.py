@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.tokens.counter import TokenCounter
 
-# The maximum number of parsed texts in the cache, which speeds up requests in which only the inputs change.
+# The maximum number of parsed texts to cache.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
@@ -69,7 +69,7 @@ class Looking:
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        # Resolve references as Prompty.load does for a single file, and as PromptLibrary does for a directory.
+        # Resolve references like Prompty.load for a single file, and like PromptLibrary for a directory.
         layers = () if workspace.only is not None else (workspace.root,)
         self._references = References(
             None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
@@ -258,7 +258,7 @@ class Looking:
                 for side in sides
             ]
         except LazyPromptError:
-            # Report no error here, because the prompt view already shows errors in the inputs.
+            # Ignore the error, because the prompt view already shows errors in the inputs.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         prefix = None if isinstance(looks[1].sent, str) else check_prefix(looks[0].sent, looks[1].sent)
@@ -277,7 +277,7 @@ class Looking:
         """
         try:
             done = self.workspace.save(asked.path, asked.text, asked.hash)
-        except LazyPromptError:  # some of these errors are also OSErrors
+        except LazyPromptError:  # some LazyPromptError subclasses are also OSErrors
             raise
         except OSError as error:
             raise NotSavedError(f"{asked.path} cannot be written: {error.strerror or error}") from error
@@ -346,10 +346,9 @@ def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], 
         raise WrongRequestError(f"unknown attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
     kind = next((each.kind for each in draft.inputs if each.name == asked.attack.slot), None)
     if kind is None:
-        # The slot that the user chose is no longer in the text.
+        # The text no longer contains the slot that the user chose.
         return asked.inputs, None
     family = asked.model if asked.form in OWN_FORMS else None
-    # Use the default markers if no model family is chosen.
     markers = DEFAULT_MARKERS if family is None else Markers.for_model(family)
     value = attack.make(markers, asked.text)
     return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
@@ -358,7 +357,7 @@ def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], 
 @lru_cache(maxsize=8)
 def _counter(name: str) -> TokenCounter:
     """Return the token counter with the given name; it is cached because loading a vocabulary is slow."""
-    # Reject all other counters, because they call a provider or read a file.
+    # Only local counters are allowed, because other counters call a provider or read a file.
     if name not in _PLAIN_COUNTERS and not name.startswith(_TIKTOKEN):
         raise TokenizerError(f"unknown counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
     return counter_named(name)

@@ -56,7 +56,7 @@ def _values(markers: Markers, template: str) -> dict[str, str]:
         "result": f"{markers.soe}paid{markers.eoe}" if markers.soe else "<tool_response>paid</tool_response>",
         "header": header[1] if header else "### Instruction:",
         "order": _ORDER,
-        # Letters in Unicode's Tags block, such as U+E0041 for A, are invisible almost everywhere.
+        # Letters in Unicode's Tags block, such as U+E0041 for A, are invisible in most fonts.
         "tags": "".join(chr(0xE0000 + ord(letter)) for letter in _ORDER),
     }
 
@@ -245,7 +245,7 @@ def parse_request(kind: type[_RequestT], body: bytes) -> _RequestT:
         WrongRequestError: The body is not valid JSON, or is not a request of this class.
     """
     try:
-        # Don't use model_validate_json, which would accept NaN and Infinity inside values.
+        # Avoid model_validate_json(), which would accept NaN and Infinity inside values.
         return kind.model_validate(from_json(body, allow_inf_nan=False))
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_url=False))

@@ -28,7 +28,7 @@ MOST_FILES: Final = 2000
 """The maximum number of prompt files that the page can list."""
 
 _MOST_DIRECTORIES: Final = 4000
-# Characters that a file name must not contain: separators, NUL, and surrogates (bytes that are not UTF-8).
+# Matches characters that are not allowed in a file name: separators, NUL and lone surrogates.
 _ODD: Final = re.compile("[\\\\:\0\ud800-\udfff]")
 
 
@@ -130,7 +130,7 @@ class Workspace:
     def _scan(self, directory: str) -> Iterator[WorkspaceFile]:
         try:
             entries = [*os.scandir(self.root / directory)]
-        except OSError as error:  # the directory was deleted in the meantime or is not readable
+        except OSError as error:  # the directory was deleted or is not readable
             raise PromptFileError(f"{self.root / directory}: cannot be read: {error.strerror or error}") from error
         for each in entries:
             if _is_prompt(each.name) and each.is_file() and self._leads_within(f"{directory}{each.name}"):
@@ -144,7 +144,7 @@ class Workspace:
         try:
             entry = entry_of(name, directory, self.root)
         except PromptFileError:
-            # List a file whose name contains an invalid version, although a library would reject it.
+            # A library rejects a file name with an invalid version, but the studio lists the file.
             entry = None
         if entry is None:
             return WorkspaceFile(path, path, "", None)
@@ -180,7 +180,7 @@ class Workspace:
         """
         place = self.place(path)
         try:
-            # Resolve links first, so that a link created after this point is not followed.
+            # Resolve links before reading, so that links created later are not followed.
             data = read_resolved(Path(os.path.realpath(place)))
         except FileNotFoundError as error:
             raise PromptFileMissingError(f"{path}: no such file") from error
@@ -209,7 +209,7 @@ class Workspace:
         if len(data) > MAX_BYTES:
             raise PromptFileError(f"{path}:1:1: {TOO_LARGE}")
         try:
-            # The directory of a new file may not exist yet.
+            # A new file's directory may not exist yet.
             if known is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
             with locked(place.with_name(f".{_hash(place.name.encode())[:16]}.lock")):
