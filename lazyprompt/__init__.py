@@ -214,7 +214,7 @@ __all__ = [
     "restore",
 ]
 
-# The module that defines each public name. Names are imported on first access, so importing the package is fast.
+# Maps each module to its public names, which are imported on first access so that importing the package is fast.
 _HOMES = {
     "_version": "__version__",
     "answers.parser": "Delta ResponseParser ResponseStream",

@@ -36,7 +36,7 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
-    # A prompter's own history contains examples, but a prompt file's own turns may end with the response.
+    # A prompter's history contains only examples, but a prompt file's turns may end with the response.
     has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages

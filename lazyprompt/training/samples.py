@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.backends import Encoded
     from lazyprompt.messages.encoding import TokenizerLike
 
-# Label that PyTorch's losses, and therefore all trainers, ignore.
+# The label that PyTorch's loss functions ignore by default.
 IGNORED = -100
-# Character that represents a space in byte-level tokens.
+# The character that represents a space in byte-level tokens.
 _SPACE = "\u0120"
 
 
-# Responses to train on. A function receives a message's index and the message, and returns True to include it.
+# A callable receives the index and the message, and returns True if the message is trained on.
 Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
@@ -140,7 +140,7 @@ class TrainingSample:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The character ranges of the trained text, with adjacent ranges merged."""
-        # Masked ranges lie within responses, so the sorted boundaries alternate between start and end.
+        # Masked ranges lie inside response ranges, so the sorted boundaries alternate between start and end.
         borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
         return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
 
@@ -291,11 +291,11 @@ def _places(encoded: Encoded, text: str, tokenizer: TokenizerLike) -> Iterator[S
         done = max(done, end)
 
 
-# Alternatives that error messages suggest if a format can't express a sample.
+# Advice for error messages when a format can't represent a sample.
 _TRAIN_ALL = 'pass train="all"; with mask_history set, LLaMA-Factory then trains on the last response only'
 _SHAREGPT = "export it as sharegpt"
 _OPENAI = "export it as openai; with assistant_only_loss=True, TRL trains on the assistant messages in this format"
-# Message keys that LLaMA-Factory's formats can express or, like tool_call_id, don't need.
+# Message keys that LLaMA-Factory's formats support, or that the export can ignore.
 _KEYS = {"role", "content", "weight", "tool_calls", "tool_call_id"}
 _SPEAKERS = {"user": "human", "assistant": "gpt", "tool": "observation"}
 
@@ -336,7 +336,7 @@ def _alpaca(sample: TrainingSample) -> JsonObject:
     values: list[Json] = [turn.value for turn in turns]
     *history, (instruction, output) = zip(values[0::2], values[1::2], strict=True)
     if not instruction and not history:
-        # In AlpacaPrompter's documented output, the user turn is empty and the instruction is the system text.
+        # AlpacaPrompter's documented output has no user text, so the system text is the instruction.
         system, instruction = "", system
     pairs: list[Json] = [[*pair] for pair in history]
     return {"instruction": instruction, "input": "", "output": output, "system": system, "history": pairs}
@@ -368,14 +368,14 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
     for index, (message, trained) in enumerate(zip(sample.messages, sample.trained_messages, strict=True)):
         where = f"messages[{index}]"
         role = message["role"]
-        # A tool message's name can be ignored, because its call contains the same name.
+        # Ignore a tool message's name, because the matching tool call contains the name too.
         if other := [key for key in message if key not in _KEYS and not (key == "name" and role == "tool")]:
             _refuse(form, f"the {other[0]} of {where}", "remove this key")
         if role in SYSTEM_ROLES and not index:
             system = _text(message, form, where)
             continue
         if role == "assistant" and not turns and index + 1 == len(sample.messages):
-            # If only a system message precedes the response, the system text becomes the user turn.
+            # If only a system message precedes the response, use the system text as the user turn.
             system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
             _refuse(form, f"the role {role!r} of {where} in this position", "alternate between user and assistant")
@@ -444,7 +444,7 @@ def _trl_text(sample: TrainingSample) -> JsonObject:
     if not spans:
         _refuse(form, "a conversation without trained text", "omit this sample")
     (start, end), *others = spans
-    # Omit whitespace after the response; otherwise, TRL wouldn't recognise the end-of-text token before it.
+    # Omit trailing whitespace, which would keep TRL from recognising the preceding end-of-text token.
     if others or text[end:].strip():
         _refuse(form, "untrained text after trained text", "use features()")
     return {"prompt": text[:start], "completion": text[start:end]}
@@ -481,7 +481,7 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
     if train == "last":
         return (*[False] * (len(messages) - 1), True)
     return tuple(
-        # Copy the message, because the function may modify it.
+        # Copy the message, because the function may modify its argument.
         message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
         for index, message in enumerate(messages)
     )
