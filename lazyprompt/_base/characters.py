@@ -22,7 +22,7 @@ _HIDDEN = re.compile(
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
 # Variation selectors that request the text or emoji style of the preceding character.
 _STYLES = ("\ufe0e", "\ufe0f")
-# England, Scotland and Wales have the only recommended emoji flags that are encoded with tag characters.
+# The flags of England, Scotland and Wales are the only standard emoji that contain tag characters.
 _BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000
 _FLAGS = tuple(
     _BLACK_FLAG + "".join(chr(_TAGS + ord(letter)) for letter in f"{region}\x7f")

@@ -342,7 +342,7 @@ def _claimed(path: Path) -> int:
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # The previous holder may have deleted this file, and another process may have created and locked a new one.
+            # Return only if the path still refers to this file, because the previous holder may have deleted the file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor

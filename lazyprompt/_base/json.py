@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
-# A mapping whose values have not been validated.
 Fields: TypeAlias = "Mapping[str, object]"
 
 # The maximum nesting depth, which is deeper than real schemas but well below Python's recursion limit.

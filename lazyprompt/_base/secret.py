@@ -97,7 +97,7 @@ def _string(value: object) -> str:
 
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns that match a value when it is wrapped, escaped or base64-encoded at any alignment."""
-    # If the value contains "%09" literally, that text must not match as wrapping whitespace.
+    # If the value contains "%09" literally, don't accept "%09" as wrapping whitespace.
     codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
     wrap = _WRAP.replace(_WRAP_CODES, codes)
     yield wrap.join(_forms(each) for each in value if not each.isspace())

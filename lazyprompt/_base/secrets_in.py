@@ -94,7 +94,7 @@ def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         if group == "plain":
-            # A field inside a quoted string ends with the string's closing quote, which is not part of the value.
+            # If a quoted string contains the field, the value's last character can be the string's closing quote.
             value = value.rstrip("\"'")
         end = begin + len(value)
         # The known secrets are sorted, so only the last one that begins before this value's end can overlap this value.

@@ -50,7 +50,7 @@ _OF_ALL = frozenset(("key", "not found", "rate limit"))
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
 # Kinds of module errors that may affect every row until one row succeeds, because the model may reject a parameter.
 _UNSURE_AT_FIRST = frozenset(("request",))
-# The run stops after this many failed rows, or twice the concurrency if that is larger, without a success.
+# The run stops after this many failed rows without a success, or after twice the concurrency if that is larger.
 _WAITING = 10
 _POLL = 0.1
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
-# The parts of a row other than slot values and the user's text.
 _ROLES = ("history", "tools", "label", "id")
 _NO_SLOTS = "the prompt has no slots, so each row needs an input"
 # Common names of the conversation column in training datasets.
@@ -31,7 +30,7 @@ _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
 # Prompt file input types whose values are never text.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
-# The types of pandas.NA and pandas.NaT, which mark missing values.
+# The type names of pandas.NA and pandas.NaT, which mark missing values.
 _MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 

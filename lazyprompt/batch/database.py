@@ -141,7 +141,7 @@ class RunDatabase:
 
     def remove(self) -> None:
         """Delete the database files and unlock the database."""
-        # On POSIX, delete the files before unlocking them. Windows can only delete closed files.
+        # Delete the files while they are locked, so that no other run can lock them; Windows can't delete open files.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()

@@ -239,7 +239,6 @@ instead of ``1e+16``). Because only values without numbers use it, the output is
 
 # The keys under which a line can contain its prompt. A line with none of the keys is itself a prompt.
 _BODIES = ("body", "payload", "params", "request")
-# The keys for messages, system text and other text in the supported formats.
 _MESSAGES = ("messages", "input", "contents")
 _SYSTEM = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")

@@ -172,7 +172,7 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
     if form.sample or form.provider == "flat" or type(prompter) not in _PROMPTERS:
         return False
     if not profile_of(form.provider).turns:
-        # A format without turns renders one text, in which values need escaping.
+        # A provider format without turns merges the messages into one text and escapes the values.
         return False
     made_of = prompter.made_of
     return (

@@ -112,7 +112,6 @@ class Pace:
                 await asyncio.wait_for(self._corrected.wait(), wait)
             except TimeoutError:
                 continue
-        # Estimate the response's tokens as the average of the earlier responses.
         taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:

@@ -272,7 +272,7 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
             )
 
 
-# Readers by identifying method. The Arrow stream method must be last, because other table types also define it.
+# Maps an identifying method to a table reader. Other tables also have the Arrow stream method, so it is last.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
     "iter_rows": _rows_of_polars,
     "itertuples": _rows_of_pandas,

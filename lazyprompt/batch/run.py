@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # The target chunk size in bytes. Small chunks add overhead, and large chunks lose more work when a run is killed.
 _CHUNK_BYTES = 1 << 19
-# The maximum number of rows in a chunk.
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
 # The number of pending chunks per process. With two chunks, a process never waits for work.
@@ -80,7 +79,7 @@ class BatchJob:
             **self.choice.settings,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # Convert the settings to JSON types, because the database's settings were read from JSON.
+        # Convert the settings to JSON types, because the settings in the database were parsed from JSON.
         read: JsonObject = json.loads(json.dumps(settings))
         return read
 

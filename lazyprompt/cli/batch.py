@@ -37,11 +37,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# The names other than slots that --column accepts.
 _NO_SLOTS = ("history", "tools", "label", "id")
 # Allow many retries and a long timeout (in seconds), so that a brief outage doesn't end the run.
 _RETRIES, _TIMEOUT = 8, 600.0
-# Maps each `BatchError.setting` to its command-line option or argument.
 _OPTIONS = {
     "rows": "ROWS",
     "columns": "--column",

@@ -17,7 +17,7 @@ from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
 # The summaries are repeated here, so that --help doesn't import the commands.
-# To add a command, define it as `command` in a module of that name, and add its summary here.
+# To add a command, define `command` in a module named after the command, and add a summary here.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",

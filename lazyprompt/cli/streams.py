@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The maximum size, in bytes, of a file passed as an option.
 _MOST = 268_435_456
-# Path prefixes of the process's own streams, which may be pipes.
+# Prefixes of paths to the process's own streams, which may be pipes.
 _OWN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
 

@@ -61,7 +61,7 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     with blaming("DIR"):
         workspace = Workspace.of(Path(place or "."))
     looking = Looking(workspace, params, tuple(map(Path, roots)))
-    # Ignore the KeyboardInterrupt that uvicorn raises again after its shutdown.
+    # Ignore KeyboardInterrupt, because uvicorn raises the exception again after a clean shutdown.
     with suppress(KeyboardInterrupt), _listening(port) as listener:
         actual: int = listener.getsockname()[1]
         tokens = PageTokens.create()

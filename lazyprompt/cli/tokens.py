@@ -158,7 +158,6 @@ def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) ->
     about = "about " if counter == "approximate" else ""
     unit = "characters" if counter == "chars" else "tokens"
     numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
-    # Show tools and framing just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)

@@ -97,7 +97,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
-        if scope["type"] == "lifespan":  # startup or shutdown of the server
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
@@ -154,7 +154,6 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """The media types for the page's files, by suffix."""
 
-# Maps error types to HTTP status codes.
 _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     WrongRequestError: HTTPStatus.BAD_REQUEST,
     PromptFileMissingError: HTTPStatus.NOT_FOUND,

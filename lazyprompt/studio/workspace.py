@@ -209,7 +209,6 @@ class Workspace:
         if len(data) > MAX_BYTES:
             raise PromptFileError(f"{path}:1:1: {TOO_LARGE}")
         try:
-            # A new file's directory may not exist yet.
             if known is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
             with locked(place.with_name(f".{_hash(place.name.encode())[:16]}.lock")):
