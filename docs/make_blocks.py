@@ -12,13 +12,14 @@ from lazyprompt.formatters.providers import HEADERS, profile_of, rows
 ROOT = Path(__file__).parents[1]
 HEAD = """# Provider support
 
-These tables list which content each provider accepts, and its rules for messages. `lazyprompt list providers` prints
-them. Unsupported content is left out and named in the payload's [report](providers.md#repairs-and-the-report).
+These tables list the content that each provider accepts, and the provider's message rules. `lazyprompt list providers`
+prints the tables. Unsupported content is omitted and listed in the payload's
+[report](providers.md#repairs-and-the-report).
 
 - *image* to *file*: `url` means by URL, `data` as base64, *also in results* inside a tool result, and *after results*
-  in a user turn after all results. With `media=MediaResolver(...)`, URLs and files are loaded as data.
-- *thinking*: which thoughts are sent back: signed ones, those with an id, or all of them as text.
-- *system*: where system text is allowed: anywhere, first, or apart from the messages.
+  in a user turn after all results. `media=MediaResolver(...)` loads URLs and files as data.
+- *thinking*: the thinking blocks sent back: signed blocks, blocks with an id, or all blocks as text.
+- *system*: where system text is allowed: anywhere, first, or separate from the messages.
 - *cache*: the positions of explicit cache breakpoints.
 """
 

@@ -18,8 +18,8 @@ TESTS = ROOT / "tests"
 HEAD = """# Model families
 
 Pass the name, repository or path of a local model as `model=`. lazyprompt looks up its family and renders the prompt
-byte for byte as the family's own chat template would. A model without a known family needs `Markers` of your own, the
-texts around each message:
+byte for byte like the family's chat template. For a model without a known family, define `Markers`, the texts around
+each message:
 
 ```python
 from lazyprompt import ChatPrompter, Markers
@@ -52,30 +52,30 @@ An unknown name raises a `TemplateError`; the family is never guessed.
 ## System messages in the history
 
 A system message at the start of the history becomes the system text if the prompter has neither a system text nor an
-instruction. Otherwise it becomes a second system turn; in families without system turns, the two texts are joined with
-an empty line. Text from the history is never trusted.
+instruction. Otherwise, the message becomes a second system turn; in families without system turns, an empty line joins
+the two texts. Text from the history is never trusted.
 
 ## Supported families
 
 - *tested with*: the chat templates that the tests render and compare, from the
   [packages below](#sources-of-the-templates).
-  A family without an entry is inferred from a similar one.
-- *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default
-  text, which `from_messages` omits; *left out*, that lazyprompt omits the template's default, which usually contains
-  the date.
-- *tools*: *own form* means that tools, calls and results are written as in the template; *calls*, that only calls and
-  results are. All other families use the [general form](#families-with-the-general-form-for-tools).
+  A family without an entry is inferred from a similar family.
+- *system text*: the position of the system text, if not a separate turn. *its own* means that the family has a default
+  text, which `from_messages` omits; *left out* means that lazyprompt omits the template's default, which usually
+  contains the date.
+- *tools*: *own form* means that tools, calls and results match the template; *calls* means that only calls and results
+  match. All other families use the [general form](#families-with-the-general-form-for-tools).
 - *stop*: the strings at which generation ends.
 
 Some templates have special cases that lazyprompt does not reproduce:
 
 - QwQ's line breaks before earlier answers and before tools without system text, Llama 2's trimming between system text
   and first user message, and Kimi K2's line break after its own system text.
-- Llama 3 refuses two calls in one message and drops the message's text. lazyprompt writes the text and all calls, a
-  line each.
-- Mistral drops the text of a message that calls, refuses ids of other than nine letters or digits, and omits the
-  system text while results wait for an answer. lazyprompt keeps them, and escapes descriptions of tools as JSON.
-- DeepSeek V3 and R1 lose markers in a second round of calls. lazyprompt writes each round as the first.
+- Llama 3 rejects two calls in one message and drops the message's text. lazyprompt writes the text and all calls on
+  separate lines.
+- Mistral drops the text of messages with calls, rejects ids unless they have nine letters or digits, and omits the
+  system text while results await an answer. lazyprompt keeps all three, and escapes tool descriptions as JSON.
+- DeepSeek V3 and R1 lose markers in a second round of calls. lazyprompt writes every round like the first.
 
 | family | tested with | system text | tools | stop |
 |---|---|---|---|---|
@@ -83,8 +83,8 @@ Some templates have special cases that lazyprompt does not reproduce:
 GENERAL_HEAD = """
 ## Families with the general form for tools
 
-Tools are described as JSON under a header, and calls and results have the form of Hermes. A `ToolFormWarning` says so
-once a prompt has tools. [`ChatTemplate`](chat-templates.md) renders the template's own form.
+Tools are described as JSON under a header; calls and results use the Hermes format. A `ToolFormWarning` reports this
+when a prompt has tools. [`ChatTemplate`](chat-templates.md) renders the template's own form.
 
 | families | why |
 |---|---|
