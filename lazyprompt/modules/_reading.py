@@ -104,7 +104,7 @@ class AnswerSchema(NamedTuple):
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # Validate the JSON text, because strict models reject parsed dates, and parsed floats lose digits.
+        # Validate the JSON text: after parsing, strict models reject date strings, and floats have lost digits.
         return json.loads(found) if self.model is None else self.model.model_validate_json(found)
 
 

@@ -120,7 +120,7 @@ class Controls:
         # The lookup table for non-ASCII text, or None if ``DISGUISES`` lacks a first character.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
-        # Add one character, to check that a header ends at a word boundary.
+        # Include one more character to check that a header ends at a word boundary.
         self._longest = max(map(len, (*self.texts, LONGEST_RESERVED))) + 1
 
     def find(self, parts: Sequence[str], is_exempt: Callable[[int], bool] = lambda _: False) -> list[ControlMatch]:

@@ -151,7 +151,7 @@ class YamlWriter:
 
 def _key(text: str) -> _Tree:
     """Return a one-line scalar, in quotes if a parser could read the text as another type."""
-    # ruamel.yaml gives a plain str the quotes of the replaced scalar, so use explicit scalar classes.
+    # ruamel.yaml writes a plain str with the quotes of the scalar that it replaces, so use explicit scalar classes.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 

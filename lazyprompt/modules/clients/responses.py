@@ -30,7 +30,7 @@ _TEXTS: dict[object, Kind] = {
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
-# The final event types, each with the complete response.
+# The types of the final events, each of which contains the complete response.
 _ENDS = ("response.completed", "response.incomplete")
 _FAULTS = ("error", "response.failed")
 
