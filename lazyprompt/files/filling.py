@@ -58,7 +58,8 @@ class FilledFile:
     Args:
         steps: The turns and threads of the conversation.
         tools: The tools defined in the template's text.
-        missing: The inputs omitted in a tool loop. Only the last user turn uses these inputs.
+        missing: The names of inputs without a value, which are allowed after a tool result. Only the last user turn
+            uses these inputs.
     """
 
     steps: tuple[Step, ...]
@@ -83,13 +84,13 @@ class Filling:
     called: str
 
     def inputs_of(self, given: object) -> Mapping[str, object]:
-        """Return the inputs by name.
+        """Return the inputs as a mapping from names to values.
 
         Args:
             given: A mapping of inputs, a bare value for the input that :meth:`open_input` returns, or None.
 
         Raises:
-            SlotError: A bare value fits several inputs or none, or no user turn uses the input that it fits.
+            SlotError: A bare value fits no input or several inputs, or fits an input that no user turn uses.
         """
         if given is None:
             return {}
@@ -106,7 +107,7 @@ class Filling:
             text: The value to add.
 
         Raises:
-            SlotError: The input isn't named ``input``, and no user turn uses it.
+            SlotError: No user turn uses the input, and the input isn't named ``input``.
         """
         given = {**values, name: text}
         if name != INPUT and not self._is_of_user(name, given):
@@ -119,8 +120,8 @@ class Filling:
     def open_input(self, given: Container[str] = ()) -> str:
         """Return the input that a bare value is assigned to.
 
-        Required inputs are considered first, then undeclared inputs, then all others except threads. If several inputs
-        remain, the only input that accepts text is chosen.
+        Required inputs are considered first, then undeclared inputs, then all others except threads. In the first group
+        with inputs that lack a value, the only such input is returned, or the only one that accepts text.
 
         Args:
             given: The names of the inputs that already have a value.
@@ -146,7 +147,7 @@ class Filling:
         raise SlotError(f"{self.called} {why}, so it doesn't accept bare text")
 
     def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
-        """Return True if a user turn contains the input, or an expression that may use the input."""
+        """Return True if a user turn contains the input's value, or an expression that may use the input."""
         others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
         sections = self._sections(self.template.fill(self._ready(checked_inputs(given, declared))))
@@ -158,7 +159,7 @@ class Filling:
         )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """Fill the template, and return its text and the values in order.
+        """Fill the template, and return its literal text and the inserted values, in order.
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
@@ -174,9 +175,10 @@ class Filling:
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
-            history: Earlier messages, which replace the first thread without a value or the template's history section.
-                If the file has neither, the messages are placed before the final user turn.
-            in_loop: True if inputs that only the last user turn uses may be omitted after a tool result.
+            history: Earlier messages, which replace the first thread input without a value, or else the template's
+                history section. If the file has no such thread and no history section, the messages are placed before
+                the final user turn.
+            in_loop: True to allow missing inputs after a tool result if only the last user turn uses them.
 
         Raises:
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
@@ -212,7 +214,7 @@ class Filling:
         return FilledFile(tuple(steps), tools, missing)
 
     def _awaits_answer(self, given: Mapping[str, object], history: HistoryLike | None) -> bool:
-        """Return True if the history or a thread ends with a tool result."""
+        """Return True if the passed history or a thread input ends with a tool result."""
         threads = (given.get(name) for name in self._threads)
         pasts = (thread_messages(each) for each in threads if is_sequence(each))
         return any(map(_ends_with_result, (history, *pasts)))
@@ -286,7 +288,7 @@ _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """A stand-in for the instruction of a prompt file, which the file's own template renders."""
+    """A placeholder instruction for a prompt file's prompter; the file's own template renders the messages."""
 
     accepts_input: bool = False
 
@@ -298,12 +300,12 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The template's own text, split at values because adjacent values could complete a control sequence."""
+        """The template's literal text, split at values because a value could complete a control sequence."""
         return self._literals
 
     @property
     def constant(self) -> frozenset[str]:
-        """Always empty, because values can change every part."""
+        """Always empty, because input values can change every part of a prompt file."""
         return frozenset()
 
 
@@ -318,11 +320,11 @@ class FilePrompter(Prompter):
 
     An initial system turn becomes the system text. A final user turn that contains only text becomes the user text. All
     other turns become history. A history passed by the caller replaces the file's thread or is placed before the final
-    user turn. If that history ends with a tool result, the final user turn is dropped unless that turn contains a new
+    user turn. If the passed history ends with a tool result, the final user turn is dropped unless it contains a new
     question.
 
     Args:
-        filling: The object that fills the prompt file.
+        filling: The :class:`Filling` that fills the prompt file's template.
         file: The prompt file, which provides the prompter for display.
     """
 
@@ -487,7 +489,7 @@ class FilePrompter(Prompter):
 
 
 class _FileTexts(NamedTuple):
-    """The parts of a filled file: system text, user text, the messages between them, and tools from the text."""
+    """A filled file's system text, user text, the messages between these texts, and the tools in the template."""
 
     system: Text
     user: Text
@@ -512,7 +514,7 @@ class _FileSource:
     """A :class:`lazyprompt.messages.prompt.PromptFiller` for a prompt file and its inputs.
 
     Args:
-        filling: The object that fills the prompt file.
+        filling: The :class:`Filling` that fills the prompt file's template.
         inputs: The values of the file's inputs.
         history: The history passed by the caller.
     """
@@ -523,13 +525,13 @@ class _FileSource:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The inputs that are lists, except threads and media, which become messages and blocks."""
+        """The inputs whose values are lists, without thread and media inputs."""
         rich = {each.name for each in self.filling.spec.inputs if each.kind in RICH}
         return lists_in(self.inputs, [name for name in self.filling.names if name not in rich])
 
     @property
     def fills_turns(self) -> bool:
-        """Always True, because values can fill any turn, and a loop variable has a different name than its input."""
+        """Always True, because an input's value can appear in any turn, also under a loop variable's name."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
@@ -540,13 +542,16 @@ class _FileSource:
 
 
 def _is_empty_user_turn(step: Step) -> bool:
-    """Return True if a step is a user turn without text, for example because its only input is empty."""
+    """Return True if a step is a user turn with empty text, for example because its input is empty."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
 
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
-    """Return the system text, the final user text and the other turns. Both texts alternate own text and values."""
+    """Return the system text, the final user text and the other turns.
+
+    In both texts, literal text alternates with values.
+    """
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
@@ -573,5 +578,5 @@ def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return the input name of each part, or ``own`` for template text and for expressions without an input."""
+    """Return each part's input name, or ``own`` for literal text and for expressions without an input."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

@@ -1,7 +1,8 @@
 """File inclusion with ``{% include "shared/tone.md" %}`` in Jinja and ``{{> shared/tone.md}}`` in Mustache.
 
 Included text is the developer's own and is inserted before the template is parsed, so it can contain slots and role
-lines. The path must therefore be a constant. The newline at the end of an included file is dropped.
+lines. Because the template isn't rendered yet, the path in an include tag must be a constant. The newline at the end of
+an included file is dropped.
 
 A path is resolved against the directory of the including file, then the prompt's directory, then the allowed roots. In
 a library, a path is resolved against the including file's directory in each layer, then against the root of each layer.
@@ -46,9 +47,9 @@ class _Tag(NamedTuple):
     """A tag that includes a file in a template.
 
     Attributes:
-        begin: The start of the text to replace: the tag and the white space that the tag strips.
-        end: The end of the text to replace.
-        at: The start of the tag itself.
+        begin: The index where the replaced text starts; the text includes white space that the tag strips.
+        end: The index where the replaced text ends.
+        at: The index where the tag itself starts.
         path: The path in the tag, or None if the path isn't a constant.
         indent: The indentation to add to each line of the file.
     """
@@ -68,10 +69,10 @@ class _Syntax:
         sign: A substring that every include tag contains.
         usage: An example tag for error messages.
         opens: The pattern for the start of any tag.
-        tag: The pattern for a tag, comment or raw block. The group ``what`` matches only in include tags.
+        tag: The pattern for a tag, comment or raw block, with a group ``what`` that matches only in include tags.
         path: The pattern for a constant path in the group ``what``.
-        marks: The white space control characters. The first character strips white space.
-        indents: True if a tag on its own line indents all lines of the included file.
+        marks: The white space control characters. The first of these characters strips white space around the tag.
+        indents: True if an include tag on its own line passes its indentation to all lines of the included file.
     """
 
     sign: str
@@ -130,7 +131,7 @@ class IncludedFile(NamedTuple):
 
     Attributes:
         name: The path as written in the tag.
-        own: The file's own text, with includes replaced by blank lines so that line numbers match.
+        own: The file's own text. Each include tag is replaced by its line breaks, so that line numbers stay correct.
         at: The index of the tag in the prompt's template.
     """
 
@@ -145,7 +146,8 @@ class Expanded:
 
     Args:
         text: The template with all files inserted.
-        own: The template's own text, with includes replaced by blank lines so that line numbers match.
+        own: The template's own text. Each include tag is replaced by its line breaks, so that line numbers stay
+            correct.
         pieces: The included files, without duplicates and with nested files first.
     """
 
@@ -154,15 +156,15 @@ class Expanded:
     pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Find the file that causes an error. Line numbers in the expanded text don't match the lines of any file.
+        """Find the file that causes an error. The error's line number counts lines of inserted files too.
 
         Args:
             error: The error raised for the expanded text.
             parse: The template parser.
 
         Returns:
-            The error with a line number in the file that causes it, and the index of the include tag that inserts the
-            file (None if the prompt itself causes the error).
+            The error with the line number in the faulty file, and the index of the tag that includes this file. The
+            index is None if the prompt file itself is faulty.
         """
         for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:
@@ -199,7 +201,7 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
 
 @dataclass
 class _Including:
-    """The state of inserting files into one template, including how much of each limit remains."""
+    """The state of one template's expansion: the files inserted so far and the remaining number of bytes."""
 
     references: References
     syntax: _Syntax
@@ -210,7 +212,7 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return the text with all files inserted, and the text with include tags replaced by blank lines."""
+        """Return the text twice: with all files inserted, and with each include tag replaced by its line breaks."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
@@ -228,7 +230,7 @@ class _Including:
         return "".join([*parts, text[end:]]), "".join([*bare, text[end:]])
 
     def _of(self, tag: _Tag, chain: list[tuple[Path, str]], directory: Path | None) -> str:
-        """Return the text that replaces a tag."""
+        """Return the text that replaces an include tag."""
         self.count += 1
         if self.count > MAX_INCLUDES:
             raise ValueError(f"more than {MAX_INCLUDES} files are included")

@@ -1,9 +1,8 @@
-"""The sections of a prompt file, which begin with role lines such as ``user[name="Ada"]:``.
+"""Sections of a prompt file, each of which begins with a role line such as ``user[name="Ada"]:``.
 
-Role lines are searched for in the filled template after each value is replaced by a placeholder. A value therefore
+Role lines are searched for in the filled template after each value is replaced by a placeholder. An inserted value
 can't begin a section or add an attribute. A template can still use a value as a role (``{{ turn.role }}:``) or as an
-attribute's value.
-Lines inside a closed code fence (``` or ~~~) aren't role lines.
+attribute's value. Lines inside a closed code fence (``` or ~~~) aren't role lines.
 
 Source: the Prompty specification, section 6. Agent definitions have additional roles.
 """
@@ -36,10 +35,10 @@ class Scanned:
     """A filled template as searchable text.
 
     Args:
-        parts: The template's own text and the values, in order.
+        parts: The template's literal text and the inserted values, in order.
 
     Attributes:
-        text: The text, in which :data:`PLACE` replaces each value.
+        text: The filled template's text, with :data:`PLACE` in place of each value.
     """
 
     __slots__ = ("_begins", "_parts", "text")
@@ -60,7 +59,7 @@ class Scanned:
         return part if isinstance(part, Value) else Value(part)
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the parts between two indexes of the text."""
+        """Return the literal text and the values between two indexes of the text."""
         found: list[str] = []
         index = bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -89,7 +88,7 @@ class Section(NamedTuple):
     Attributes:
         role: The role in lower case, or ``""`` for the part before the first role line.
         attributes: The attributes of the role line.
-        parts: The template's own text and the values in the section, in order.
+        parts: The literal text and the inserted values in the section, in order.
     """
 
     role: str
@@ -138,7 +137,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
     """Split a filled template into sections, ignoring blank text before the first section.
 
     Args:
-        parts: The template's own text and the values, in order.
+        parts: The template's literal text and the inserted values, in order.
         roles: The role names.
 
     Raises:
@@ -169,7 +168,8 @@ class SectionLayout(NamedTuple):
     """The sections of a template in which values can't begin, end or change a section.
 
     Attributes:
-        sections: The role, attributes and parts of each section. Each part is text or the index of a value.
+        sections: The role, attributes and parts of each section. Each part is literal text or the index of a value in
+            the outline.
     """
 
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
@@ -178,7 +178,8 @@ class SectionLayout(NamedTuple):
         """Return the sections of a filled template.
 
         Args:
-            parts: The template's own text and the values, with as many parts as the outline.
+            parts: The filled template's literal text and values, with one item for each item of the outline given to
+                :func:`layout_of`.
         """
         return [
             Section(role, {**attributes}, tuple([parts[each] if isinstance(each, int) else each for each in pieces]))
@@ -187,10 +188,11 @@ class SectionLayout(NamedTuple):
 
 
 def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLayout | None:
-    """Return the sections of a template, or None if a value in a role line could change them.
+    """Return the section layout of a template, or None if a role line contains a value.
 
     Args:
-        outline: The template's parts, in which the text of each value is the value's index among the parts.
+        outline: The template's literal text and values; the text of each value is the value's own index in this
+            sequence.
         roles: The role names.
     """
     if any(PLACE in match[0] for match in role_lines(Scanned(outline), roles)):
@@ -211,7 +213,8 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
     Args:
         filled: The filled template.
         roles: The role names.
-        fenced: True to yield only the role lines inside code fences, which are treated as text.
+        fenced: True to yield only the role lines inside code fences; False to yield only the role lines outside code
+            fences.
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     begins = [begin for begin, _ in fences]
@@ -224,7 +227,7 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
 
 
 def names_role(source: str) -> bool:
-    """Return True if a variable's name ends in ``role``. Any other variable, as in ``{{ title }}:``, is text."""
+    """Return True if a variable's name ends in ``role``. A line such as ``{{ title }}:`` is text."""
     return source.rpartition(".")[2].lower().endswith("role")
 
 
@@ -241,7 +244,7 @@ def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """Parse the attributes between two indexes. Only unquoted values can be numbers or booleans."""
+    """Parse the attributes between two indexes. Only unquoted attribute values can be numbers or booleans."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -290,7 +293,7 @@ class TemplateSegment:
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
-        source: The input or variable if the expression is only its name, or else None.
+        source: The name of the input or variable if the expression consists of only this name, or else None.
         strict: True if the value comes from a strict input, which must not contain role lines.
     """
 
@@ -323,13 +326,13 @@ def segments_of(
     """Convert a filled template to segments.
 
     Args:
-        parts: The template's own text and the values, in order.
+        parts: The template's literal text and the inserted values, in order.
         strict: The names of the strict inputs.
         inputs: The names of all inputs.
         marked: The function that returns a placeholder for a thread or media input.
 
     Raises:
-        SafetyError: A strict value forms a role line with the surrounding text.
+        SafetyError: The value of a strict input forms a role line with the surrounding text, or changes the sections.
     """
     found: list[TemplateSegment] = []
     # ``spans`` locates the values to check, and ``calm`` is the whole text with harmless words instead of the values.

@@ -32,14 +32,14 @@ class TextItem:
     """Text in a turn.
 
     Args:
-        parts: The template's own text and the values, in order.
+        parts: The template's literal text and the inserted values, in order.
     """
 
     parts: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """The whole text."""
+        """The text with all values inserted."""
         return "".join(self.parts)
 
 
@@ -49,7 +49,7 @@ class MediaItem:
 
     Args:
         block: The media block.
-        attributes: The attributes written in the template.
+        attributes: The attributes in the label of the media link.
     """
 
     block: MediaBlock
@@ -61,7 +61,7 @@ class CallItem:
     """A tool call in a turn.
 
     Args:
-        call: The call as written, with ``id``, ``type`` and ``function``, which contains ``name`` and ``arguments``.
+        call: The tool call as written: a mapping with ``id``, ``type`` and ``function: {name, arguments}``.
     """
 
     call: JsonObject
@@ -101,7 +101,7 @@ class Turn:
 
     @property
     def only_text(self) -> TextItem | None:
-        """The turn's text, or None if the turn has other contents."""
+        """The turn's text, or None if the turn contains anything other than one text item."""
         first = self.items[0] if self.items else TextItem(())
         return first if len(self.items) <= 1 and isinstance(first, TextItem) else None
 
@@ -117,7 +117,7 @@ def steps_of(section: Section) -> Iterator[Step]:
         section: The section to convert.
 
     Yields:
-        The threads, and one turn for each run of text and media around the threads.
+        The section's threads, and a turn for the text and media before, between and after the threads.
     """
     role = section.role or "system"
     run: list[str] = []
@@ -146,10 +146,10 @@ def steps_of(section: Section) -> Iterator[Step]:
 
 
 def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
-    """Strip the template's line breaks around parts, and return a list of one text item, or an empty list.
+    """Strip both ends of some text, and return the text as a list of one item, or an empty list if no text remains.
 
     Args:
-        parts: The template's own text and the values, in order.
+        parts: The template's literal text and the inserted values, in order.
         before: The characters to strip from the start, or None to strip all white space.
         behind: The characters to strip from the end, or None to strip all white space.
     """
@@ -158,7 +158,7 @@ def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str |
 
 
 def _strip_parts(parts: Iterable[str], before: str | None, behind: str | None) -> list[str]:
-    """Strip characters from the template's own text at both ends, and leave values unchanged."""
+    """Strip characters from the literal text at both ends of the parts, and leave values unchanged."""
     left = [part for part in parts if part]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
         while left and not isinstance(end := left[at], Value):
@@ -186,7 +186,7 @@ _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 def steps_with_media(
     section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
 ) -> Iterator[Step]:
-    """Yield the turns and threads in a section, with Markdown media links outside values converted to blocks.
+    """Yield the turns and threads in a section, and convert Markdown media links outside values to blocks.
 
     Args:
         section: The section to convert.
@@ -215,7 +215,7 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
-    """Return the index of the unnamed thread that marks the position of the history, or None."""
+    """Return the index of the unnamed thread, which marks the history's position, or None without such a thread."""
     return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
 
 
@@ -225,7 +225,7 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
     Args:
         steps: The turns and threads.
         history: The messages of the history, which replace the unnamed thread. If there is no unnamed thread, the
-            messages are placed before the final user turn, or at the end.
+            messages are placed before a final user turn, or at the end if the last turn isn't a user turn.
     """
     made = [*steps]
     at = place_of_history(made)
@@ -332,7 +332,7 @@ def _note_tool(where: str, kind: str, name: str, notes: Notes) -> None:
 
 
 def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
-    """Return steps without the attributes that messages can't represent.
+    """Return the turns and threads without the attributes that messages can't represent.
 
     Args:
         steps: The turns and threads.
