@@ -92,7 +92,7 @@ class Prompty(LoadedPrompty):
         dialect: str | None = None,
         undefined: Undefined = "error",
     ) -> Self:
-        """Async version of :meth:`load`, which reads files in a thread."""
+        """Async version of :meth:`load` that reads files in a thread."""
         return await asyncio.to_thread(cls.load, path, params, allowed_roots, dialect=dialect, undefined=undefined)
 
     @classmethod
@@ -137,7 +137,8 @@ class Prompty(LoadedPrompty):
             path: The path of the file.
             references: The values and directories used to resolve references.
             undefined: ``error`` or ``empty``; see :meth:`load`.
-            text: Text to parse instead of the file's contents, such as unsaved changes. If None, the file is read.
+            text: Text to parse instead of the file's contents, such as unsaved changes. If None, the file's contents
+                are parsed.
 
         Raises:
             PromptFileError: The file can't be read or is invalid.
@@ -179,8 +180,8 @@ class Prompty(LoadedPrompty):
     def hash(self) -> str:
         """The SHA-256 hash of the contents, in hexadecimal. In logs, the first 12 characters are enough.
 
-        The hash is the same in every process. It covers the front matter except ``model.connection``, the template and
-        the included files, but not the path or the modification time.
+        The hash is the same in every process. The hash covers the front matter except ``model.connection``, the
+        template and the included files, but not the path or the modification time.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -202,7 +203,7 @@ class Prompty(LoadedPrompty):
             text: The value to add.
 
         Raises:
-            SlotError: The input isn't named ``input``, and no user turn uses it.
+            SlotError: No user turn uses the input, and the input isn't named ``input``.
         """
         return self._filling.with_text(values, name, text)
 
@@ -221,7 +222,7 @@ class Prompty(LoadedPrompty):
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """Fill the template and return its text and the values (:class:`~lazyprompt.templates.slots.Value`).
+        """Fill the template, and return its literal text and values (:class:`~lazyprompt.templates.slots.Value`).
 
         Args:
             inputs: The inputs; see :meth:`validate`.
@@ -262,8 +263,9 @@ class Prompty(LoadedPrompty):
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            history: Earlier messages, which replace the first thread without a value or the template's history section.
-                If the file has neither, the messages are placed before the final user turn.
+            history: Earlier messages, which replace the first thread input without a value, or else the template's
+                history section. If the file has no such thread and no history section, the messages are placed before
+                the final user turn.
 
         Raises:
             SlotError: An input is missing or has the wrong kind, or a variable is undefined.
@@ -435,7 +437,7 @@ class Prompty(LoadedPrompty):
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
         """Render one prompt per row, one row at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
-        In a line format of complete requests, each request includes the file's model and options.
+        If each output line is a complete request, the request includes the file's model and options.
 
         Args:
             rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
@@ -483,7 +485,7 @@ class Prompty(LoadedPrompty):
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
     def with_fields(self, **changes: Unpack[Changes]) -> Self:
-        """Return a copy with changed fields. The rest of the text is unchanged.
+        """Return a copy with changed fields. Text outside the changed fields is unchanged.
 
         Args:
             changes: New values for ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``;

@@ -70,10 +70,11 @@ class Property:
 
     Args:
         name: The property's name, or ``""`` for the items of an array and the choices of a union.
-        kind: One of :data:`KINDS_OF_PROPERTY`.
+        kind: The property's kind, one of :data:`KINDS_OF_PROPERTY`.
         description: The property's description.
         required: True if a value is required.
-        default: The default value, or None. Don't modify this value; :meth:`own_default` returns a copy.
+        default: The default value, or None if the property has no default. Don't modify the default;
+            :meth:`own_default` returns a copy.
         example: An example value, which is never used as input.
         enum_values: The allowed values. If empty, all values are allowed.
         nullable: True if the value may be null.
@@ -183,8 +184,8 @@ def read_named(
         source: The file that contains the items.
         node: The list or mapping.
         where: The field's name in error messages.
-        read: The parser for list items. Its third argument is the item's name in errors; its last argument is ``""``.
-        of_name: The parser for mapping items. Its third argument is the item's name in errors; its last is the key.
+        read: The parser for list items, called with the file, the item, the item's name in errors, and ``""``.
+        of_name: The parser for mapping items, called with the file, the item, the item's name in errors, and the key.
 
     Raises:
         PromptFileError: The node isn't a list or mapping, an item has no name, or two items have the same name.
@@ -305,7 +306,7 @@ _HEAD = 120
 
 
 class Thread(list[dict[str, str]], Opaque):
-    """A thread in a template: a list that templates can loop over, and the messages that replace it in the prompt.
+    """A thread, as a list that templates can loop over; in the prompt, the thread's messages replace the list.
 
     Args:
         name: The name of the input.
@@ -366,7 +367,7 @@ def rich_value(name: str, kind: str, value: object) -> Thread | MediaInput:
 
     Args:
         name: The name of the input.
-        kind: One of :data:`RICH`.
+        kind: The kind of the input, one of :data:`RICH`.
         value: The value, which :func:`checked_inputs` has already validated.
 
     Raises:

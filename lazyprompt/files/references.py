@@ -123,7 +123,7 @@ class References:
 
 
 def is_connection(path: Sequence[str]) -> bool:
-    """Return True if a path leads to connection settings, which are never sent to a model.
+    """Return True if a path of field names leads to connection settings; these settings are never sent to a model.
 
     Args:
         path: The field names, outermost first.

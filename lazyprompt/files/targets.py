@@ -49,9 +49,9 @@ def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
     """Return the request path for each option.
 
     Args:
-        same: The options, separated by spaces, whose request field has the same name in snake_case.
+        same: The names of options, separated by spaces. Each option's request field is its name in snake_case.
         holder: The request field that contains the options; ``""`` for the request itself.
-        **names: The provider's names for all other options. A name may be a dotted path.
+        **names: The provider's names for all other options. A dotted name is a path in the request.
     """
     within = (holder,) if holder else ()
     return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
@@ -65,14 +65,14 @@ _CHAT = partial(
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """An API of a provider, as the target of requests.
+    """A description of one API of a provider, used to build requests.
 
     Args:
         profile: The name of the formatter profile for the messages.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
         options: The request path for each option of a prompt file; other options can't be sent.
         defaults: Required request fields, with the values to use if the file doesn't set them.
-        changes: The rules that replace the profile's own rules for prompt files.
+        changes: The profile's rules that are different in requests for prompt files, with their values.
         structured: The request field for an output schema, or ``""`` if the API supports no output schema.
         text_content: True if content with only text is sent as a string, False if content is always a list of blocks.
         strict_tools: True if the setting ``strict`` is sent for tools.
@@ -88,7 +88,7 @@ class RequestTarget:
     strict_tools: bool = True
 
     def own_profile(self) -> Profile:
-        """Return the profile with the changes for prompt files."""
+        """Return the formatter profile with the rules in ``changes`` applied."""
         return profile_of(self.profile).but(**self.changes)
 
     def passes_on(self, block: Block) -> bool:
@@ -99,7 +99,7 @@ class RequestTarget:
 
 
 class _FilePart(UrlPart):
-    """A writer for file parts that also accepts URLs, which Prompty allows but OpenAI doesn't."""
+    """A writer for file parts that accepts file URLs; Prompty allows file URLs, but OpenAI doesn't."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class _FilePart(UrlPart):
 
 
 class _InstructedForm(ResponsesForm):
-    """The format of the Responses API with the system text as ``instructions``, as in Prompty's test vectors."""
+    """The Responses API format, with the system text in the field ``instructions`` as in Prompty's test vectors."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class _InstructedForm(ResponsesForm):
 
 
 def _close_schema(schema: Json) -> Json:
-    """Return a copy of a schema whose objects forbid additional properties."""
+    """Copy a schema, and forbid additional properties in each of its objects."""
     if isinstance(schema, list):
         return [_close_schema(each) for each in schema]
     if not isinstance(schema, dict):
@@ -256,7 +256,8 @@ def request(
         api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
         tools: Additional functions, in OpenAI's format.
         report: Report entries for parts of the file that the messages and tools don't include.
-        guard: The neutralizer for control sequences in messages and tools. If None, they are sent unchanged.
+        guard: The neutralizer for control sequences in messages and tools. Without a neutralizer, messages and tools
+            are sent unchanged.
 
     Raises:
         FormatError: The provider or API is unknown, or the messages can't be sent to it.
@@ -300,7 +301,7 @@ class _RequestBuilder(NamedTuple):
     guard: MessageGuard | None
 
     def chat(self) -> dict[str, Any]:
-        """Return the messages, the tools and the output schema."""
+        """Return the request fields for the messages, the tools and the output schema."""
         spec, target = self.spec, self.target
         _note_addresses(self.messages, target, self.notes)
         made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions(), self.guard)
@@ -335,13 +336,13 @@ class _RequestBuilder(NamedTuple):
         return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
     def embed(self) -> dict[str, Any]:
-        """Return the text to embed, or a list with the text of each message."""
+        """Return the field ``input``: the text of the only message, or a list with the text of each message."""
         self._note_unused()
         texts = self._texts(range(len(self.messages)))
         return {"input": texts[0] if len(texts) == 1 else texts}
 
     def image(self) -> dict[str, Any]:
-        """Return the image prompt: the last user message, or the last message if there is no user message."""
+        """Return the field ``prompt``: the text of the last user message, or else of the last message."""
         users = [at for at, message in enumerate(self.messages) if message.role == "user"]
         last = users[-1] if users else len(self.messages) - 1
         self._note_unused()
@@ -357,7 +358,7 @@ class _RequestBuilder(NamedTuple):
                 self.notes.add(name, name, "left out", f"the {self.target.api!r} API supports no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """Return the text of each given message, for an API that accepts only text."""
+        """Return the text of the messages at some indexes, and report other content as left out."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
@@ -429,8 +430,9 @@ def read_answer(
 
     Returns:
         If the response contains tool calls, a list of ``{id, name, arguments}``, with the arguments as JSON text.
-        Otherwise, the text or refusal; if ``structured`` is true, text that is valid JSON is parsed. For embeddings, a
-        vector or a list of vectors. For images, a URL, base64 data, or a list with one of these per image.
+        Otherwise, the text or refusal; if ``structured`` is true, text that is valid JSON is parsed. From an embedding
+        API, a vector, or a list of vectors if the response contains several. From an image API, an image's URL or
+        base64 data, or a list of these if the response contains several images.
 
     Raises:
         FormatError: The response isn't in the provider's format, or contains no vector or image.
@@ -475,7 +477,7 @@ def _written_arguments(answer: Fields) -> list[object]:
 
 
 def _items(answer: Fields, target: RequestTarget) -> Json:
-    """Return a list of the vectors or images in a response, or the item itself if there is only one."""
+    """Return the only vector or image in a response, or a list if the response contains several."""
     fault = answer.get("error")
     if fault:
         raise FormatError(f"{target.profile} returned an error: {fields_of(fault).get('message') or fault}")

@@ -378,7 +378,7 @@ def to_node(value: Plain, place: Node) -> Node:
 
     Args:
         value: The value to convert; nodes inside it keep their positions.
-        place: The node whose position new nodes get.
+        place: The node whose position is copied to new nodes.
     """
     if isinstance(value, Node):
         return value

@@ -80,9 +80,9 @@ def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
 
 
 def _threads(section: Section) -> Iterator[Thread]:
-    """Yield the threads in a ``thread`` section. A section without a slot marks the position of the history.
+    """Yield the threads in a ``thread`` section. A ``thread`` section without a slot marks the position of the history.
 
-    Text in the section isn't sent, but the report lists it.
+    Text in a ``thread`` section isn't sent, but the report lists it.
     """
     steps = [*steps_of(section)]
     items = (item for step in steps if isinstance(step, Turn) for item in step.items)

@@ -266,7 +266,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
 
 
 def _with_items(node: Node, reading: DialectFile) -> Node:
-    """Add ``items`` that accept any kind to an array input without ``items``, which Prompty v2 requires."""
+    """Add ``items`` that accept any kind to an array input without ``items``; Prompty v2 requires the field."""
     fields = reading.mapping(node, "an input")
     if "kind" in fields and fields["kind"].value == "array":
         return to_node({"items": {"kind": "union"}, **fields}, node)

@@ -94,11 +94,11 @@ class FileCache(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Trace], Made]) -> Made:
-        """Return the cached value for a key, or create the value if it isn't cached or has changed.
+        """Return the cached value for a key, or create the value if it is missing or out of date.
 
         Args:
             key: The key of the value.
-            make: The function that creates the value, and records each file in the trace before reading it.
+            make: The function that creates the value. It must record each file in the trace before reading the file.
         """
         kept = self._kept.get(key)
         if kept is not None and kept[1].is_current():

@@ -1,9 +1,9 @@
 """Prompt libraries: trees of files that are found by key, language and version.
 
 A key's file is selected first by language (zh-CN, zh, then the default), then by layer, then by version, newest first.
-A team's file therefore replaces every version of a package's file with the same key and language. If the team replaced
-only the default language, Chinese readers still get the package's Chinese prompt.
-A file without a version in its name is treated as older than all versions.
+A file in a team's layer replaces every version of a package's file with the same key and language. If a team's layer
+overrides only the default language, Chinese readers still get the package's Chinese prompt. A file without a version in
+its name is treated as older than all versions.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PromptLibrary:
                 match. If None, the newest release or the file without a version is used.
 
         Returns:
-            The prompt, which is the same object until one of its files changes.
+            The prompt. Repeated calls return the same object until one of the prompt's files changes.
 
         Raises:
             PromptFileError: The prompt doesn't exist, two files have the same name, the file is invalid, or the file is
@@ -121,7 +121,7 @@ class PromptLibrary:
         return made
 
     async def aget(self, key: str, lang: str | None = None, version: str | None = None) -> Prompty:
-        """Async version of :meth:`get`, which reads files in a thread."""
+        """Async version of :meth:`get` that reads files in a thread."""
         return await asyncio.to_thread(self.get, key, lang, version)
 
     def prompter(self, key: str, lang: str | None = None, version: str | None = None) -> Prompter:

@@ -101,7 +101,8 @@ class Range:
 
     Args:
         text: The text of the range as written.
-        choices: The alternatives. A version must satisfy all bounds of one alternative.
+        choices: The alternatives. A version is in the range if the version satisfies all bounds of at least one
+            alternative.
     """
 
     text: str
@@ -156,7 +157,7 @@ def _choice(text: str, whole: str) -> tuple[_Bound, ...]:
 
 
 def _bounds(found: re.Match[str]) -> list[_Bound]:
-    """Convert one part of a range to bounds."""
+    """Convert one term of a range, such as ``^1.2``, to bounds."""
     given: list[int] = []
     for number in found.group(2, 3, 4):
         if number is None or number in "xX*":
@@ -342,7 +343,7 @@ def directories(layer: Path) -> Iterator[str]:
 
 
 def visible_files(directory: Path) -> Iterator[Path]:
-    """Yield the files in a directory tree that aren't hidden, sorted by path."""
+    """Yield the visible files in a directory tree, sorted by path."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
             yield path

@@ -158,7 +158,7 @@ _TEXTS: Final = ("instruction", "system")
 
 
 def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
-    """Return the parts of a YAML prompt file that a diff compares, with texts as sections and slots as inputs.
+    """Return the parts of a YAML prompt file for a diff: its texts as sections, and its slots as inputs.
 
     Args:
         text: The text of the file.
