@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
-    """Yield each rule code in an ``ignore`` comment, the code's index, and the line number (0 for the whole file)."""
+    """Yield each rule code in ``ignore`` comments, the code's index, and the affected line (0 for the whole file)."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
         alone = subject.excerpt(line).strip() == comment[0].strip()
@@ -174,12 +174,13 @@ def check(
 
     Args:
         path_or_text: The file's path, or the file's text if the ``str`` spans several lines or ``name`` is passed.
-        name: The text's name in findings. The suffix of this name, ``.prompty`` or ``.yaml``, selects the file format.
+        name: The name of the text in findings. The suffix of this name, ``.prompty`` or ``.yaml``, selects the file
+            format.
         base_dir: The directory that references and includes in the text are relative to.
         allowed_roots: Additional directories that the file may refer to.
         dialect: The file's dialect; by default, the dialect is detected.
         found_in: The directory that symbolic links must stay in, unless they lead into ``allowed_roots``. If None,
-            every link is followed.
+            every symbolic link is followed.
 
     Returns:
         The findings, in file order. An unreadable file is also reported as a finding.

@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:
-    """Return a node's named items, as defined by :attr:`Node.named`."""
+    """Return a node's named items (see :attr:`Node.named`), or an empty list if the node is None."""
     return [] if node is None else node.named
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:
-    """Return the fields of a mapping node, or an empty dict for any other node."""
+    """Return the fields of a mapping node, or an empty dict if the node is None or another kind of node."""
     return {} if node is None else node.fields
 
 
 def failing(node: Node, references: References, source: SourceText) -> Node:
-    """Return the innermost part of a field in which a reference can't be resolved.
+    """Return the innermost node within a field that contains an unresolvable reference.
 
     Args:
-        node: A field in which a reference can't be resolved.
+        node: The field with an unresolvable reference.
         references: The resolver for references.
         source: The file that contains the field.
     """
@@ -64,7 +64,7 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 class OwnText:
-    """A template's own text, in which spaces replace tags and one character replaces each value.
+    """A template's literal text, with one character in place of each value tag, and spaces in place of other tags.
 
     Args:
         body: The template.
@@ -88,7 +88,7 @@ class OwnText:
         self.scanned = Scanned([*parts, body[end:]])
 
     def _scan(self, match: re.Match[str]) -> str:
-        """Return the text that replaces a tag."""
+        """Return the replacement for a tag: a value, spaces, or the text of a raw block with spaces around it."""
         groups = match.groupdict()
         if groups.get("raw") is not None:
             begin, end = (at - match.start() for at in match.span("raw"))
@@ -100,7 +100,7 @@ class OwnText:
         return Value("", name[1] if name else "")
 
     def in_body(self, at: int) -> int:
-        """Convert an index in the scanned text to an index in the template."""
+        """Convert an index in ``scanned.text`` to an index in the template."""
         return at + self._shifts[bisect_right(self._starts, at) - 1]
 
 
@@ -149,9 +149,10 @@ class Hit(NamedTuple):
 
 
 class _ReferenceValues(dict[str, str]):
-    """A mapping that returns a reference to each name instead of the name's value.
+    """A stand-in for environment variables or params that maps each name to a reference, such as ``${env:NAME}``.
 
-    Findings therefore don't depend on the machine's environment. A reference with a default resolves to the default.
+    With this mapping, findings don't depend on the machine's environment. A reference with a default resolves to the
+    default.
 
     Args:
         protocol: The prefix of the references, such as ``env``.
@@ -291,7 +292,7 @@ class Subject:
             self.faults.append(hit)
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
-        """Convert a template error to a rule violation. Most template errors state only a line number."""
+        """Convert a template error to a rule violation. If the error states no column, guess one."""
         its, at = whole.fault(error, ENGINES[self.engine])
         what = str(its).splitlines()[0]
         named = _LINE.match(what)
@@ -313,7 +314,7 @@ class Subject:
 
     @cached_property
     def _nodes(self) -> tuple[nodes.Node, ...] | None:
-        """The nodes of the template itself, without included files, or None if the template isn't valid Jinja."""
+        """The Jinja nodes of the template without included files, or None if the template isn't valid Jinja."""
         return nodes_in(self.template) if self.engine == "jinja2" else None
 
     def found(self, *kinds: type[_N]) -> Iterator[_N]:
@@ -322,7 +323,7 @@ class Subject:
 
     @cached_property
     def own(self) -> OwnText | None:
-        """The template's own text, or None if the template doesn't parse."""
+        """The template's literal text, or None if the template doesn't parse."""
         if self.prompt is None and self._nodes is None:
             return None
         return OwnText(self.template, self.engine)
@@ -355,7 +356,7 @@ class Subject:
         return self.place(node.at if node else 0)
 
     def of(self, node: Node) -> Place:
-        """Return the position of a node."""
+        """Return the line and column of a YAML node."""
         return self.place(node.at)
 
     def excerpt(self, line: int) -> str:
@@ -368,7 +369,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
     Args:
         error: The error to convert.
-        name: The file's name, which error messages start with.
+        name: The checked file's name. Messages of errors in this file start with the name.
         otherwise: The position to report if the error is in another file.
     """
     what = str(error).splitlines()[0]
@@ -377,7 +378,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
 
 def _column_of_fault(line: str, what: str, engine: str) -> int:
-    """Guess an error's column from the tag in its message, the tag that doesn't parse, or the line's only tag."""
+    """Guess an error's column: the tag quoted in its message, the first invalid tag, or the line's only tag."""
     begin = line[:_LOOKED_AT]
     named = _TAG.search(what)
     if named is not None and named[0] in begin:
@@ -390,7 +391,7 @@ def _column_of_fault(line: str, what: str, engine: str) -> int:
 
 
 def _fields_end(text: str) -> int:
-    """Guess where the front matter ends, because even files that can't be parsed may contain secrets."""
+    """Guess the end of the front matter without parsing, so that secrets are found even in invalid files."""
     lines = _CLOSING.finditer(text)
     opening = next(lines, None)
     if opening is None or text[: opening.start()].strip():

@@ -73,7 +73,7 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The file with its front matter translated to Prompty v2. The sections in the body aren't converted yet.
+        """The file with its front matter translated to Prompty v2. The body's sections are unchanged.
 
         Raises:
             FormatError: The translation requires the value of a reference.
@@ -90,7 +90,7 @@ class Original:
             ) from error
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """Convert an index in the body, or in a changed body with the same lines, to a line and column in the file."""
+        """Convert an index in the body to a line and column in the file; an edited body must have the same lines."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
@@ -107,7 +107,7 @@ class Original:
         """Return the file's text with new fields and a new body; unchanged parts are kept as written.
 
         Args:
-            fields: The complete set of new fields.
+            fields: All fields of the new front matter, by name.
             body: The new body, with LF line endings.
         """
         raw = self.parts.fields or {}
@@ -133,7 +133,7 @@ class Original:
 
 
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
-    """Return the kind and attributes of a Markdown media link, or None if the Markdown is text.
+    """Return the kind and attributes of a Markdown media link, or None if the link stays text.
 
     Args:
         match: A match of :data:`MEDIUM`.

@@ -1,7 +1,7 @@
 """Conversion of a prompter to a prompt file that renders the same messages.
 
-Slots become inputs, texts become the template's own text, and the initial history becomes turns. Characters with a
-special meaning in a prompt file are escaped.
+Slots become inputs, the prompter's texts become literal template text, and the initial history becomes turns.
+Characters with a special meaning in a prompt file are escaped.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ _FUNCTION: Final = {"name", "description", "parameters", "strict"}
 
 
 class _Part(NamedTuple):
-    """A template of an instruction, converted for a prompt file.
+    """One of an instruction's templates, converted to pieces of a prompt file.
 
     Attributes:
-        pieces: The text and the slots, in order.
-        unless_empty: A Jinja condition that is true if the part contains text, or ``""`` if the part always does.
+        pieces: The template's text and slots, in order.
+        unless_empty: A Jinja condition that is true unless the part renders empty, or ``""`` if the part never renders
+            empty.
         setting: Jinja code that assigns the part to a variable before the turn.
     """
 

@@ -1,4 +1,4 @@
-"""Field editing for prompt files. The rest of the text is kept as written, including comments and references."""
+"""Field editing for prompt files. All other text is kept as written, including comments and references."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def edit_fields(
 
     Args:
         text: The text of the YAML mapping.
-        at: The index in the file at which the YAML starts. The positions of fields are relative to the file.
+        at: The index in the file at which the YAML starts. Positions in ``fields`` are counted from the start of the
+            file.
         fields: The current fields, by name.
         changes: The new values of fields, by name; None removes a field.
         safe: The function that replaces secrets in new text with references.
@@ -114,7 +115,7 @@ def _is_between(line: str, column: int) -> bool:
 
 
 def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
-    """Return the index in ``pieces`` at which to insert a new field, in the conventional order of fields."""
+    """Return the index in ``pieces`` where a new field belongs according to the conventional field order."""
     order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
     before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
     return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
@@ -188,7 +189,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
         changes: The requested values of fields, by name.
 
     Raises:
-        PromptFileError: A field differs from its requested value, which the dialect can't express.
+        PromptFileError: The dialect can't express a requested value, so the field has a different value.
     """
     got = made.to_dict()
     raw = split(SourceText(made.text, "")).fields or {}
@@ -246,7 +247,7 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the changes for new metadata, in which unknown top-level fields stay at the top level."""
+    """Return the field changes for new metadata; unknown top-level fields of the file stay at the top level."""
     checked_value = _json(value, "metadata")
     given = checked_value if isinstance(checked_value, dict) else {}
     own = fields["metadata"].seen.value if "metadata" in fields else None
@@ -256,7 +257,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the changes for new inputs, as a list or mapping (as in the file), with unchanged inputs as written."""
+    """Return the field changes for new inputs, as a list or mapping like the file's; keep unchanged inputs."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None

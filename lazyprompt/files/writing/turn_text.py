@@ -1,7 +1,7 @@
 """The rendering of turns in a prompt file, with escaped text.
 
-Special characters are written as variables that the template sets, because a value can't begin a section or a code
-fence and keeps its line breaks.
+Special characters are written as variables that the template sets. A variable's value can't begin a section or a code
+fence, and keeps its line breaks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
 
     Args:
         role: The role, followed by its attributes.
-        runs: The contents as sequences of pieces, in which text is escaped by :func:`safe`.
+        runs: The turn's contents as sequences of pieces. The text must already be escaped with :func:`safe`.
     """
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
 
@@ -110,7 +110,7 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Escape a line break at the start or end, even beside slots (which may be empty), because a file strips it."""
+    """Escape a line break at the start or end of the text, ignoring slots, because a prompt file strips it."""
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
@@ -142,7 +142,7 @@ def _written(piece: TurnPiece, names: Mapping[str, str]) -> str:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Append underscores to a name until it occurs in none of the texts."""
+    """Append underscores to a name until no string in ``taken`` contains the name."""
     texts = [*taken]
     while any(name in text for text in texts):
         name += "_"
@@ -150,7 +150,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def is_input(name: str) -> bool:
-    """Return True if a name has no other meaning in Jinja, so that an input can have this name."""
+    """Return True if Jinja reads a name as a plain variable, so that an input can have this name."""
     try:
         return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
     except TemplateError:
@@ -165,7 +165,7 @@ def check_references(value: Json, where: str) -> None:
         where: The field's name in error messages.
 
     Raises:
-        FormatError: The value contains a reference.
+        FormatError: A string in the value contains a reference, such as ``${env:NAME}``.
     """
     if isinstance(value, str) and (found := _REFERENCE.search(value)):
         raise FormatError(f"{where} contains {found[0]}…, which a prompt file would resolve; change the text")

@@ -46,7 +46,7 @@ _Tree: TypeAlias = Any
 
 
 class _AsWritten(VersionedResolver):
-    """A resolver that treats all scalars as text, because prompt files and YAML 1.2 differ on what is a number."""
+    """A resolver that treats all scalars as text, because prompt files and YAML 1.2 define numbers differently."""
 
     def resolve(self, kind: object, value: object, implicit: object) -> object:
         own: Any = super()
@@ -99,7 +99,7 @@ class YamlWriter:
         return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
 
     def _changed(self, tree: _Tree, field: Field, new: Json) -> _Tree:
-        """Return the node for a changed value, keeping unchanged parts with their comments."""
+        """Return the node for a changed value; unchanged items inside the value keep their comments."""
         seen = plain(field.seen)
         if is_same(seen, new):
             return tree
@@ -156,7 +156,7 @@ def _key(text: str) -> _Tree:
 
 
 def _is_odd(text: str) -> bool:
-    """Return True if other parsers read an unquoted text as a date, a boolean or a key."""
+    """Return True if another YAML parser could read the unquoted text as a date, a boolean or a key."""
     readings = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
     return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
 
