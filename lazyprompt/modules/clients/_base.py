@@ -90,7 +90,7 @@ class Request(NamedTuple):
         payload: The formatter's payload, or ``{"prompt": ...}`` with text or token ids for an engine.
         params: The other arguments of the call, as returned by :meth:`OfficialClient.params`.
         origin: The name and version of the prompt, if it comes from a file or library.
-        secrets: The prompt's values from the environment, which logs must mask.
+        secrets: The values in the prompt that come from environment variables; logs must mask them.
     """
 
     model: str
@@ -106,8 +106,8 @@ class Collector(Protocol):
     def feed(self, event: object) -> list[Delta]:
         """Return the new deltas in an event from the client's stream. Unknown events and fields are ignored.
 
-        The delta of a tool call contains the call's index in the message. The call's id and name appear in the delta in
-        which they first arrive.
+        The delta of a tool call contains the call's index in the message. The id
+        and the name of a tool call each appear in only one delta, when they first arrive.
         """
         ...
 
@@ -292,7 +292,7 @@ class OfficialClient(ABC):
         return {self.names.get(name, name): value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters that request a JSON schema, or None if some of the API's models support none."""
+        """Return the parameters that request a JSON schema, or None if not every model of the API supports schemas."""
         return None
 
     def send(self, request: Request) -> object:
@@ -352,7 +352,7 @@ class OfficialClient(ABC):
 
 
 def _check_begun(*, begun: bool) -> None:
-    """Raise an error for a stream without events, which results from a web page at a wrong URL."""
+    """Raise an error for a stream without events; a wrong URL that returns a web page causes such a stream."""
     if not begun:
         raise MalformedError("the server's stream contains no events; check that the URL is an API endpoint")
 

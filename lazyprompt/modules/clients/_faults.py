@@ -154,7 +154,7 @@ def fault_of(
         kind: The fault kind of the exception's class. The kinds "request" and "server" are refined by the status and
             message.
         error: The exception.
-        refusal: The server's response, whose fields are None if there was no response.
+        refusal: The server's response; without a response, its fields are None.
         words: The fault kinds, keyed by phrases in the server's messages.
         key: The API key to mask.
     """
@@ -188,8 +188,8 @@ def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles
 
     Args:
         error: The exception.
-        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. The classes of httpx2 are treated as
-            httpx's.
+        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. Exceptions from httpx2 are
+            classified like the httpx exceptions with the same names.
         stumbles: The client's package, in which a ``TypeError`` or similar exception indicates a malformed response.
     """
     names = classes_of(error)

@@ -1,7 +1,7 @@
 """Limits on the size and duration of responses and stream events, for every client.
 
-The official clients don't limit responses. Event hooks of the HTTP client therefore replace each response body with a
-body that counts decompressed bytes.
+The official clients don't limit responses. To limit responses, event hooks of the HTTP client replace each response
+body with a body that counts the decompressed bytes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Meter:
     """Decompresses the body of one response and counts its bytes.
 
     Args:
-        response: The response. Its ``content-encoding`` header is removed, so that the HTTP client doesn't decompress
-            the body again.
+        response: The response. Its ``content-encoding`` header is removed, so that the HTTP client doesn't also
+            decompress the body.
         limits: The limits.
         library: The HTTP library that defines the exceptions to raise.
         oversize: The exception class for oversize responses.

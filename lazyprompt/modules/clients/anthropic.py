@@ -188,7 +188,7 @@ class AnthropicClient(OwnHttpClient):
         return {"max_tokens": DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0), **params}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return an ``output_config`` with the schema as converted by the client's ``transform_schema``.
+        """Return an ``output_config`` that contains the schema after conversion by the client's ``transform_schema``.
 
         The conversion turns bounds and patterns into descriptions, so responses must be validated.
 

@@ -106,7 +106,7 @@ def _can_join(last: Fields, part: Fields) -> bool:
 class GeminiClient(OfficialClient):
     """A client for Gemini's ``generateContent`` API.
 
-    The official client ignores the server's ``Retry-After``, so the module performs the retries.
+    The official client ignores the server's ``Retry-After``, so lazyprompt performs the retries.
 
     Args:
         settings: The client's settings. The ``options`` are additional arguments for ``google.genai.Client``, such as
@@ -221,7 +221,7 @@ class GeminiClient(OfficialClient):
 
 
 class _OnHttp(NamedTuple):
-    """The official client, and its HTTP client, which the official client doesn't close."""
+    """The official client and its HTTP client. The official client doesn't close its HTTP client."""
 
     sdk: Any
     http: Any
@@ -245,7 +245,7 @@ _RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None
 
 @contextmanager
 def _collect_responses(responses: list[Any]) -> Generator[None]:
-    """Collect the HTTP responses that a step of a stream opens."""
+    """Collect the HTTP responses that the ``with`` block opens."""
     token = _RESPONSES.set(responses)
     try:
         yield
@@ -263,7 +263,7 @@ async def _acollect_response(response: Any) -> None:
 
 
 class _ClosingStream:
-    """An iterator over the chunks of a stream that can also close the stream's HTTP responses.
+    """An iterator over a stream's chunks, with methods that close the stream's HTTP responses.
 
     Closing only the outermost of the client's nested generators would leave the connection open until garbage
     collection.
@@ -296,7 +296,7 @@ class _ClosingStream:
 
 
 async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
-    """Begin a stream, and close its HTTP responses on cancellation, because the official client doesn't."""
+    """Begin a stream, and close its HTTP responses on cancellation. The official client leaves them open."""
     responses: list[Any] = []
     try:
         with _collect_responses(responses):

@@ -33,7 +33,7 @@ _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
 class OllamaCollector(ChatCollector):
-    """Collects Ollama's stream events, whose fields differ from OpenAI's.
+    """Collects Ollama's stream events.
 
     Args:
         chat: True for events from ``chat``, and False for events from ``generate``.
@@ -130,7 +130,9 @@ class OllamaClient(OfficialClient):
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for a call, with common parameters in ``options``. Explicit options take precedence.
+        """Return the arguments for a call, with common parameters in ``options``.
+
+        Options that the caller passes in ``options`` take precedence over common parameters.
 
         Raises:
             ModuleError: The method does not accept a parameter.

@@ -44,8 +44,8 @@ _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 class _ChoiceCollector(ABC):
     """Collects the metadata, finish reason and token usage of a stream with one choice.
 
-    The finish reason marks the end of the stream. A final ``[DONE]`` event can't, because some servers don't send it
-    and most clients hide it.
+    The finish reason marks the end of the stream. A final ``[DONE]`` event is not required, because some servers
+    don't send it and most clients hide it.
     """
 
     __slots__ = ("_finish", "_head", "_usage")
@@ -202,8 +202,8 @@ class _Call:
         """Return True if a piece begins another tool call, even if its index is the same or missing.
 
         Some servers send complete calls that all have index 0 or no index. A new id without a name doesn't mark another
-        call, because LMDeploy sends a new id with each piece. A repeated name with the same id doesn't either, because
-        some servers repeat the name.
+        call, because LMDeploy sends a new id with each piece. A repeated name with the same id doesn't mark another
+        call either, because some servers repeat the name.
         """
         if not name or not self.name:
             return False
@@ -306,8 +306,8 @@ class Server(NamedTuple):
         hosts: The suffixes of the server's host names.
         limit: The server's name for ``max_tokens``.
         seed: The server's name for ``seed``.
-        usage: True to request token usage in streams with ``stream_options``, which some servers reject and others
-            don't need.
+        usage: True to request token usage in streams with ``stream_options``. Some servers reject this field, and
+            others don't need it.
         structured: A function that returns the parameters for a JSON schema, or None if the server supports no schemas.
     """
 
@@ -364,7 +364,7 @@ class OpenAIClient(OwnHttpClient):
 
     Args:
         settings: The client's settings.
-        server: The properties of the server.
+        server: The server's parameter names and supported features, from :data:`SERVERS`.
     """
 
     package = ("openai", "openai", "httpx", "httpx2")
@@ -420,7 +420,7 @@ class OpenAIClient(OwnHttpClient):
         return attrgetter(self.called)(client)(**call)
 
     def _event(self, event: Any) -> object:
-        """Return an event, or raise an error if the event reports one outside an ``error`` field."""
+        """Return an event, or raise an error if the event has ``code`` and ``message`` fields instead of choices."""
         more = fields_of(None if getattr(event, "choices", None) else getattr(event, "model_extra", None))
         if "code" in more and more.get("message"):
             raise StreamedError(more)
