@@ -175,7 +175,7 @@ def scheme_of(url: str) -> str:
 
 
 def checked_host(entry: object) -> str:
-    """Normalize an entry of ``hosts``.
+    """Normalize an entry of a resolver's ``hosts`` argument.
 
     Raises:
         MediaError: The entry is not a valid host.
@@ -197,7 +197,8 @@ def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
     Args:
         url: The URL.
         where: The location of the URL to show in error messages, such as ``messages[2].content[1]``.
-        hosts: The allowed hosts, as in :class:`lazyprompt.MediaResolver`. If empty, all public hosts are allowed.
+        hosts: The allowed hosts, as in :class:`lazyprompt.MediaResolver`. An empty list allows all
+            public hosts.
 
     Raises:
         MediaError: The URL is not http(s), contains credentials, or refers to a private or unlisted host.
@@ -325,7 +326,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Return True if an IP address is public. If an IPv6 address embeds an IPv4 address, check the latter."""
+    """Return True if an IP address is public. For an IPv6 address, check any IPv4 address that it embeds."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):

@@ -1,4 +1,4 @@
-"""Detects media types, and loads media from files and URLs. No other module in the package loads media."""
+"""Detects media types, and loads media from files and URLs within a resolver's limits."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def is_local(url: str) -> bool:
         url: A URL, a path, or a provider's own identifier.
 
     Returns:
-        True for a ``file:`` URL. Text without a scheme is a local path if it contains a slash or backslash, ends with
-        an extension (``a.png``), or begins with a dot or tilde.
+        True for a ``file:`` URL or a local path. Text without a scheme is a local path if it contains a slash or
+        backslash, ends with an extension (``a.png``), or begins with a dot or tilde.
     """
     scheme = scheme_of(url)
     return scheme == "file" if scheme else bool(_BARE.search(url))
@@ -139,9 +139,9 @@ def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
         where: The location of the source to show in error messages, such as ``messages[2].content[1]``.
 
     Returns:
-        The source itself if it needs no correction. Otherwise, a source whose data is standard base64 without white
-        space, and whose MIME type is the canonical name of the detected type. If no type is detected, the declared type
-        is kept.
+        The given source if it needs no correction. Otherwise, a new source with standard base64 data without white
+        space and with the canonical name of the detected MIME type. If no type is detected, the source keeps its
+        declared type.
 
     Raises:
         MediaError: The data is empty or not base64, or the content doesn't match ``kind``.

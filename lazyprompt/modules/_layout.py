@@ -67,7 +67,7 @@ class PromptLayout(NamedTuple):
 
 
 class LayoutSettings(NamedTuple):
-    """The caller's layout settings, each of which is None to use the model's default.
+    """The caller's layout settings. For a setting that is None, the model's default is used.
 
     Attributes:
         template: The chat template, its path, or its text.

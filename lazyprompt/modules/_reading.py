@@ -97,7 +97,7 @@ class AnswerSchema(NamedTuple):
         """Parse the JSON value in a response, which may be inside a code fence or surrounded by other text.
 
         Returns:
-            An instance of the pydantic model. If there is no model, the JSON value, which is not validated.
+            An instance of the pydantic model or, if the caller passed a JSON schema, the JSON value without validation.
 
         Raises:
             ValueError: The response contains no JSON, or the JSON fails the pydantic model's validation.
@@ -367,7 +367,7 @@ class _End:
 
 
 class _Stream:
-    """The base class for streams, whose complete response is available after the last event."""
+    """The base class for streams. A stream's complete response is available after its last event."""
 
     def __init__(self) -> None:
         self._end = _End()

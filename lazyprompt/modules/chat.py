@@ -92,7 +92,7 @@ class ChatModule(ABC):
         self._history = EMPTY_HISTORY
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or pickle, which excludes the connection. A pickle also excludes the API key."""
+        """Return the state for a copy or pickle, without the connection. A pickle also excludes the API key."""
         return {name: value for name, value in vars(self).items() if name not in self._unshared}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Prepare a connection. Each copy of the module prepares its own."""
+        """Prepare a connection. Each copy of the module prepares a separate connection."""
 
     def close(self) -> None:
         """Close the connections used by threads; later calls open new ones.
@@ -182,7 +182,7 @@ class ChatModule(ABC):
             history: The earlier messages.
             tools: The tools that the model may call. Functions are described to the model but never run. The reply
                 contains the model's tool calls.
-            response_format: A pydantic model or JSON schema for structured output, which is parsed into
+            response_format: A pydantic model or JSON schema for structured output. The parsed output is in
                 ``reply.parsed``.
             params: Other parameters for this call.
 
@@ -288,7 +288,7 @@ class ChatModule(ABC):
         return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
-        """Return a module for one conversation. Subclasses can return one that reuses an engine's cached tokens."""
+        """Return a module for one conversation. A subclass can return a module that reuses the engine's cache."""
         return self
 
     def chat(
@@ -317,7 +317,7 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _exchange(self, call: CallOptions) -> Exchange:
-        """Return the request for a call, and its response reader."""
+        """Return the request for a call, and the reader for its response."""
 
     def _fill(self, prompter: Prompter, call: CallOptions) -> Prompt:
         """Return the prompt for a call."""
@@ -396,7 +396,7 @@ class Chat:
             params: Other parameters for this call.
 
         Raises:
-            ModuleError: The call failed. The history is unchanged.
+            ModuleError: The call failed. A failed call leaves the history unchanged.
         """
         return self._ask(input, self._runner, response_format, params)
 
@@ -621,7 +621,7 @@ class Chat:
         return reply
 
     def _input_or_values(self, input: object) -> object:
-        """Return the input of a call, or the values of the last turn if there is no input."""
+        """Return the input of a call, or the last turn's slot values if the input is None."""
         return input if input is not None else self._values or None
 
     def _keeper(self, input: object) -> Callable[[Reply], None]:
@@ -711,7 +711,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
 
 
 def _dump_message(message: Msg) -> Mapping[str, Any]:
-    """Convert a message to a dict for a JSON file, which :func:`_load_message` can read."""
+    """Convert a message to a JSON-serializable dict that :func:`_load_message` can read."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,

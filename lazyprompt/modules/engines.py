@@ -62,10 +62,11 @@ class Engine(NamedTuple):
         package: The Python package that the program requires.
         server: The details of the engine's completions API (``/v1/completions``), or None for Ollama's ``generate``.
         takes_ids: True if the engine accepts a prompt of token ids and adds no BOS token to it.
-        body: Fields for every request, which keep special tokens in the response text if the engine supports this.
-        no_bos: Fields that stop the engine from adding a BOS token to text that begins with one. If None, lazyprompt
-            removes the text's own BOS token when the engine adds another.
-        answer_ids: The location of token ids in responses. If None, conversations can't continue from token ids.
+        body: The fields to add to every request, such as the field that keeps special tokens in responses.
+        no_bos: The request fields that stop the engine from adding a BOS token to text that begins with one. If
+            ``no_bos`` is None, lazyprompt removes the text's own BOS token when the engine adds another.
+        answer_ids: The location of token ids in responses. If ``answer_ids`` is None, each prompt of a conversation
+            is encoded again.
     """
 
     name: str
@@ -128,7 +129,7 @@ class Engine(NamedTuple):
         """Return the arguments for the client's method, except the model and the prompt.
 
         Args:
-            further: Arguments from the client's ``params`` and ``structured``, whose ``extra_body`` dicts are merged.
+            further: The dicts from the client's ``params`` and ``structured``. Their ``extra_body`` dicts are merged.
             own_bos: True if the prompt is text that begins with a BOS token.
         """
         known = {key: value for more in further for key, value in more.items() if key != "extra_body"}

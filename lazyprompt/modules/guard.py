@@ -7,7 +7,8 @@ child processes in three cases:
 
 1. The guard's standard input is closed, as happens when the parent exits or is killed.
 2. The guard receives SIGTERM, SIGINT or SIGHUP.
-3. The guard's parent process changes, which detects a parent that exits while one of its children keeps the pipe open.
+3. The guard's parent process id changes. This detects a parent that exits while one of its other children keeps the
+   pipe open.
 
 When the command finishes, the guard also terminates any child processes that are still running. The guard first sends
 SIGTERM, and sends SIGKILL after `GRACE` seconds.
@@ -145,7 +146,7 @@ def _reason_to_end(wake: int, parent: int) -> _Reason:
 
 
 def _end(engine: subprocess.Popen[bytes]) -> int:
-    """Terminate the engine and its child processes, and return its exit code."""
+    """Terminate the engine and its child processes, and return the engine's exit code."""
     session = os.getpid()
     send(session, signal.SIGTERM)
     patience = time.monotonic() + GRACE

@@ -25,9 +25,9 @@ Any other option sets a field of llama.cpp's ``CommonParams``. Option names may 
 are ``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0`` and
 ``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
 
-Unlike llama.cpp, this program disables the web page, downloads and warm-up by default, and denies access to web pages
-from other origins. The list of current requests is disabled because it would reveal prompts. The log contains only
-warnings and errors.
+Unlike llama.cpp, this program disables the web page, downloads and warm-up by default, and allows cross-origin
+requests only from localhost. The list of current requests is disabled because it would reveal prompts. The log contains
+only warnings and errors.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: The command-line arguments.
 
     Returns:
-        The exit code 1 if the server did not start; otherwise, the function never returns.
+        The exit code 1 if the server did not start. If the server started, the function never returns.
     """
     try:
         fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}

@@ -40,7 +40,7 @@ class OnlineChatModule(ChatModule):
         model: The model's name; None for the provider's default model.
         base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. A self-hosted server
             tokenizes each message as part of the chat template, so control sequences in the message could take effect.
-            For these servers, control sequences in untrusted text are therefore neutralised, unless the prompter's
+            For self-hosted servers, control sequences in untrusted text are neutralised, unless the prompter's
             ``with_safety`` sets another policy.
         api_key: The API key; None to read it from the environment. The key never appears in reprs, errors or logs.
         stream: True to stream responses internally, so that long responses don't time out.
@@ -53,8 +53,7 @@ class OnlineChatModule(ChatModule):
         concurrency: The maximum number of concurrent calls, counted for all threads together and for each event loop
             separately; None for no limit.
         budget: The token budget for each prompt.
-        context: The size of the model's context window in tokens; by default, the size that is known for the model's
-            name.
+        context: The size of the model's context window in tokens. The default size is looked up by the model's name.
         counter: The token counter for prompts. If a counter is set, a prompt that exceeds the context window raises an
             error and is not sent.
         hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the

@@ -49,13 +49,13 @@ class _Run:
     """One run of an engine. A forked process can check the run, but can't stop it.
 
     Attributes:
-        guard: The guard process, whose session contains the engine.
+        guard: The guard process. The engine runs in the guard's session.
         port: The engine's port.
         log: The log file with the engine's output.
         offset: The byte offset in the log at which this run starts.
         temporary: True to delete the log when the run ends.
         ready: True once the model is loaded.
-        failed: True if the engine died or was not ready in time, in which case its log file is kept.
+        failed: True if the engine died or was not ready in time. The log file of a failed run is kept.
         stopping: True once the run is being stopped.
         owner: The id of the process that started the engine.
     """
@@ -183,7 +183,7 @@ def tail(log: Path, offset: int) -> list[str]:
 
 
 class EngineProcess:
-    """A local inference engine that runs as a child process and never outlives this process.
+    """A local inference engine that runs as a child process and never outlives its parent.
 
     The :mod:`lazyprompt.modules.guard` module terminates the engine. All methods are thread-safe. An engine that was
     stopped or died can be started again. The class works on POSIX systems only.

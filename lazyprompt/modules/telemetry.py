@@ -48,9 +48,9 @@ class CallRecord(NamedTuple):
         params: The read-only dict of other arguments for the official client.
         reply: The reply, the part received before a failure, or None if nothing was received.
         error: The exception from a failed or cancelled call, or None.
-        seconds: The duration in seconds, including retries and the wait for other calls.
+        seconds: The duration in seconds, including retries and the time spent waiting for other calls.
         streamed: True if the response was streamed.
-        secrets: The prompt's values from the environment, which logs must mask.
+        secrets: The values in the prompt that come from environment variables; logs must mask them.
     """
 
     source: str

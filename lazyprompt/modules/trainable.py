@@ -151,7 +151,7 @@ class TrainableModule(ChatModule):
             raise EngineError(f"{self.engine.name} does not accept token ids; remove safe_tokens=")
 
     def _open(self) -> None:
-        """Prepare a connection. Each copy of the module prepares its own."""
+        """Prepare a connection. Each copy of the module prepares a separate connection."""
         self._connection = self._running = _Running()
         # This client only lists parameter names, so any URL works.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
@@ -376,8 +376,8 @@ class Bridged(ChatModule):
     Rendering and encoding a response again seldom reproduces the generated ids, so the engine's cache would no longer
     match. The next prompt therefore consists of the earlier ids, followed by the text that the chat template adds (see
     :meth:`ChatTemplate.bridge`). These ids are sent only if they decode to the text of the complete prompt, ignoring
-    white space. The texts differ if a budget trims messages, the instruction changes, or the template renders earlier
-    turns differently. The class is not thread-safe.
+    white space. The decoded text differs if a budget trims messages, the instruction changes, or the template
+    renders earlier turns differently. The class is not thread-safe.
 
     Args:
         sender: A function that returns the request sender.
