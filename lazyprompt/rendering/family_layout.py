@@ -64,10 +64,10 @@ class FamilyLayout:
     def _lay_turns(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
     ) -> tuple[Run | None, int]:
-        """Add the system turn and the history.
+        """Add the system turn and the history to a part list.
 
         Returns:
-            The parts of the current user turn, and the number of messages before the system text.
+            The parts of the current user turn, and the number of history messages before the system text.
         """
         parts, slots = system
         out.add(parts, slots)
@@ -82,7 +82,7 @@ class FamilyLayout:
     def _lay_into_user_turn(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
     ) -> tuple[Run | None, int]:
-        """Add the history, with the system text in a user turn, and return the same values as :meth:`_lay_turns`."""
+        """Write the system text into a user turn of the history, and return the same values as :meth:`_lay_turns`."""
         markers = self._markers
         in_first = markers.system_place == "first_user"
         if messages and (in_first or asked is None):
@@ -125,8 +125,8 @@ class FamilyLayout:
         """Return the system messages at the beginning of the history that become part of the system turn.
 
         All system messages are returned if the family writes system text into a user turn or without a start marker,
-        because no marker would separate the messages. Otherwise, only the first message is returned, and only if the
-        prompter has no system text, as in the family's chat template.
+        because no marker would separate the messages. Otherwise, the method follows the family's chat template: it
+        returns only the first message, and only if the prompter has no system text.
         """
         if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
             return ()
@@ -194,7 +194,7 @@ def _join_runs(first: Run, second: Run) -> Run:
 
 
 def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
-    """Append the system messages at the beginning of the history to the parts of a system text."""
+    """Append the text of the history's first system messages to the parts of a system text."""
     from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only prompts with a history need it
 
     for message in leading:
@@ -219,8 +219,8 @@ def _put_into_first_turn(
 ) -> None:
     """Add a history, with the system text or the tools at the beginning of its first turn.
 
-    If the first message is not a user message, the system text or the tools become a separate user turn. If ``others``
-    is given, the turns after the first use these markers.
+    If the first message is not a user message, the system text or the tools become a separate user turn. The
+    turns after the first are written with the markers in ``others``, if given.
     """
     turns = PartList()
     own_turn = messages[0].role != "user"

@@ -1,4 +1,4 @@
-"""A function that renders a history, and imports the code for this only if the history is not empty."""
+"""A function that renders a history; it imports the rendering code only if the history is not empty."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def put_history(
     Args:
         messages: The messages of the history, which may be empty.
         markers: The model's markers.
-        out: The part list that the turns are added to.
+        out: The part list to extend with the turns.
         first: The index of the first message, for error messages.
         is_open: True if no user text follows the history.
     """

@@ -31,7 +31,7 @@ Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 class Said(str):  # don't rename this class, because pickled segments contain the class name
     """The slot of a part in an assistant turn.
 
-    An instance compares equal to the plain slot name, so only the code for training samples depends on this class.
+    A ``Said`` compares equal to the plain slot name, so only the code for training samples depends on this class.
     """
 
     __slots__ = ()
@@ -56,9 +56,9 @@ class PartList:
 
     Attributes:
         parts: The parts.
-        runs: The slots of the parts, in one sequence for each call that added parts.
+        runs: The slots of the parts; each call that adds parts appends one or more sequences of slots.
         note: The reason why the slots are unknown; empty if they are known.
-        order: The history's message indexes in the order of the text; None if the text keeps the history's order.
+        order: The message indexes, in the order in which the text contains the messages; None for the history's order.
     """
 
     __slots__ = ("note", "order", "parts", "runs")
@@ -102,7 +102,7 @@ class SampleParts(NamedTuple):
         parts: Alternating trusted and untrusted parts.
         slots: The slot of each part.
         trained: A flag for each part, True if the loss covers the part.
-        messages: The index of each part's message in the list of the history's OpenAI dicts; None outside the history.
+        messages: For each part, the index of its message among the history's OpenAI dicts; None outside the history.
     """
 
     parts: tuple[str, ...]
@@ -136,7 +136,7 @@ class TextLayout(Protocol):
         """Return the text directly before the response.
 
         Args:
-            split: The template's text before the response, with placeholders for markers. A family's layout ignores it
+            split: The template's text before the response, with placeholders for markers. A family's layout ignores this text
                 and returns the generation prompt.
         """
         ...
@@ -153,7 +153,7 @@ def last_question(messages: Sequence[Msg]) -> int:
 
 
 def turn_literals(markers: Markers) -> tuple[str, ...]:
-    """Return the fixed texts that are written around the values in a history."""
+    """Return the fixed texts that a family writes around message contents, tool calls and tool results in a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),
@@ -162,7 +162,7 @@ def turn_literals(markers: Markers) -> tuple[str, ...]:
 
 
 def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Render the tools block as parts with their slots.
+    """Render the tools block of a prompt as parts with their slots.
 
     Args:
         tools: The tools.

@@ -39,7 +39,7 @@ class Markers:
         tool_start: The text before the name in a tool call.
         tool_args: The text between the name and the JSON arguments in a tool call.
         tool_end: The text after the arguments in a tool call.
-        stop: The texts at which an engine should stop, in addition to the model's end-of-text token.
+        stop: The texts at which an engine should stop the generation, in addition to the model's end-of-text token.
         system: The family's default system text; ``""`` for none, ``None`` for the default of lazyprompt.
         bos: The beginning-of-text token.
         generation: The generation prompt, if it differs from ``soa``.
@@ -47,17 +47,18 @@ class Markers:
         tool_join: The text between two tools; ``None`` writes all tools as one JSON list.
         result_join: The text between two consecutive tool results; ``None`` writes each result as a separate turn.
         exact: True if the markers contain all the spacing of the model's own template, so that no spacing is added.
-        system_place: The turn that contains the system text in an exact layout: its own turn, or the first or last user
-            turn.
+        system_place: The turn that contains the system text in an exact layout: a system turn, or the first or last
+            user turn.
         trim: The roles whose text the model's template strips; any of ``system``, ``user``, ``assistant`` and ``tool``.
-        preamble: The text before the first system text in an exact layout. It is written even without system text.
+        preamble: The text before the first system text in an exact layout. An exact layout writes the preamble even
+            without system text.
         empty_system: True if an exact layout writes a system turn even without system text.
-        controls: Further texts that the model reads as structure.
+        controls: Further control sequences of the model.
         family: The name of the family.
-        tool_form: The features of the tool format that the other markers cannot express.
+        tool_form: The features of the model's tool format that the other markers cannot express.
 
     Raises:
-        TemplateError: A marker is not text, or a role or place is unknown.
+        TemplateError: A marker is not text, a role in ``trim`` is unknown, or ``system_place`` is unknown.
     """
 
     sos: str = ""
@@ -133,13 +134,13 @@ class Markers:
     def known_sequences(cls) -> frozenset[str]:
         """Return the control sequences of all families, for prompts whose model is unknown.
 
-        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded, because they
-        also occur in ordinary text and are structure for only one family.
+        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded: they also
+        occur in ordinary text, and only one family uses them as control sequences.
         """
         return _known_sequences()
 
     def evolve(self, **changes: object) -> Self:
-        """Return a copy with some markers changed.
+        """Return a copy of the markers with some values changed.
 
         Raises:
             TemplateError: A keyword is not the name of a marker.
@@ -170,7 +171,7 @@ class Markers:
 
     @property
     def control_sequences(self) -> frozenset[str]:
-        """The texts in turn markers, tool formats and generation prompts that this family reads as structure."""
+        """The family's control sequences, taken from its turn markers, tool format and generation prompt."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
         # A tool description can contain placeholders such as <function-name>, which are not tokens.
@@ -202,7 +203,7 @@ def check_breakable(markers: Markers) -> None:
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """Return the tokens in each marker or, if a marker contains no tokens, its lines that can be neutralised."""
+    """Return the tokens in each marker; for a marker without tokens, return the lines that can be neutralised."""
     return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
 
 

@@ -32,7 +32,8 @@ class PromptTemplate:
         text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
             prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
         split: The text directly before the response, for :meth:`Prompter.get_response`; it may contain markers.
-        optional: Sections of the text, in its order, that are omitted if the prompt contains none of their fields.
+        optional: Sections of the text, in the order of the text. A section is omitted if the prompt contains none
+            of its fields.
 
     Raises:
         TemplateError: A placeholder is unknown, or the text does not contain an optional section.
@@ -154,8 +155,8 @@ class TemplateStructure(NamedTuple):
     """The control sequences in the fixed text of a prompt template.
 
     Attributes:
-        sequences: The texts that are structure anywhere.
-        lines: The texts that are structure at the start of a line.
+        sequences: The control sequences at any position in a value.
+        lines: The texts that are control sequences only at the start of a line.
     """
 
     sequences: frozenset[str]
@@ -165,11 +166,12 @@ class TemplateStructure(NamedTuple):
 def structure_in(text: str) -> TemplateStructure:
     """Return the control sequences in the fixed text of a prompt template.
 
-    - Tokens, such as ``<human>`` and ``[/INST]``, are structure anywhere.
-    - A line of fixed text without tokens, such as ``Human:`` or ``---``, is structure at the start of a line. The line
-      must contain at least two characters.
-    - Text on the same line after a placeholder, such as ``Answer:`` in ``{input} Answer:``, is structure anywhere. The
-      text must end with punctuation and contain a letter or digit, unlike ``and`` in ``{user} and {input}``.
+    - Tokens, such as ``<human>`` and ``[/INST]``, are control sequences at any position.
+    - A line of fixed text without tokens, such as ``Human:`` or ``---``, is a control sequence at the start of a line.
+      The line must contain at least two characters.
+    - Text on the same line after a placeholder, such as ``Answer:`` in ``{input} Answer:``, is a control sequence at
+      any position. The text must end with punctuation and contain a letter or digit, so ``and`` in
+      ``{user} and {input}`` is not a control sequence.
     """
     sequences, lines = set[str](), set[str]()
     for at, literal in enumerate(_PLACE.split(text)):
@@ -190,7 +192,7 @@ class PromptWriter:
     Args:
         template: The template.
         markers: The model's markers.
-        literals: The developer's own text in the instruction, whose section headers are structure.
+        literals: The developer's own text in the instruction; its section headers count as control sequences.
         safety: The policy for control sequences in untrusted text.
     """
 
@@ -217,7 +219,7 @@ class PromptWriter:
         """Precompute the fields that are the same in every prompt of this writer.
 
         Args:
-            prompt: Any of this writer's prompts, including its system text.
+            prompt: Any of this writer's prompts, including the system text.
             constant: The names of the constant fields.
 
         Returns:
@@ -289,10 +291,10 @@ class PromptWriter:
         return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
-        """Refuse a trained history turn that is neutralised in a prompt, but would not be neutralised in a response.
+        """Refuse a trained history turn with text that only a prompt would neutralise, and a response would not.
 
-        A prompt neutralises reasoning and tool calls that a turn contains as text, and the model must not learn to
-        write neutralised text.
+        In a prompt, reasoning and tool calls inside a turn's text are neutralised. The model must not learn to write
+        neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
             # The model may learn neutralised JSON, because neutralising JSON does not change the decoded value.
@@ -313,8 +315,9 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
     """Return the control sequences for a model.
 
     Args:
-        markers: The model's markers. If they name no family, the control sequences of all known families are included.
-        headers: The section headers that are structure.
+        markers: The model's markers. If the markers name no family, the result includes the control sequences of all
+            known families.
+        headers: The section headers that count as control sequences.
         sequences: Further control sequences, such as the sequences in a prompt template.
     """
     known = markers.control_sequences | (_NONE if markers.family else Markers.known_sequences())
@@ -326,7 +329,7 @@ def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Co
 
     Args:
         model: The model's name on a server.
-        headers: The section headers that are structure.
+        headers: The section headers that count as control sequences.
     """
     try:
         markers = _markers_of(model)
@@ -352,10 +355,10 @@ def neutralize(text: str, model: str | None = None) -> str:
 
 
 def restore(text: str, model: str | None = None) -> str:
-    """Undo :func:`neutralize` to display a text.
+    """Remove the backslashes that :func:`neutralize` added, to display a text.
 
     Args:
-        text: The neutralised text. A backslash that its author wrote into a control sequence is removed, too.
+        text: The neutralised text. A backslash that the text's author wrote into a control sequence is removed, too.
         model: The model that the text was neutralised for.
 
     Raises:
@@ -369,7 +372,7 @@ def _markers_of(model: str | None) -> Markers:
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:
-    """Return the developer's system text or, if it is None, the family's or the general default."""
+    """Return the developer's system text; if it is None, return the family's default or else lazyprompt's default."""
     if system is not None:
         return system
     return DEFAULT_SYSTEM if markers.system is None else markers.system

@@ -28,7 +28,7 @@ _BEGINNING: Run = ("",), OWN[:1]
 
 
 class _FieldRun(NamedTuple):
-    """A section of a prompt template, with the names of its fields and the fixed runs between the fields."""
+    """A section of a prompt template, with the names of its fields and the fixed text between the fields."""
 
     items: tuple[str | Run, ...]
     optional: bool
@@ -43,7 +43,7 @@ class TemplateLayout:
     """The layout of a prompt template with a model's markers.
 
     Args:
-        sections: The sections of the template. The first section is not optional, and begins with a fixed run.
+        sections: The sections of the template. The first section is not optional, and begins with fixed text.
         markers: The model's markers.
     """
 
@@ -73,11 +73,11 @@ class TemplateLayout:
 
     @classmethod
     def of(cls, text: str, optional: Sequence[str], markers: Markers) -> TemplateLayout:
-        """Parse the text of a template.
+        """Parse the text of a prompt template with a model's markers.
 
         Args:
             text: The text, in which ``{name}`` is the placeholder for a prompt's field or a marker.
-            optional: Sections of the text that are omitted if the prompt contains none of their fields.
+            optional: Sections of the text. A section is omitted if the prompt contains none of its fields.
             markers: The model's markers.
 
         Raises:
@@ -184,7 +184,7 @@ def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
 
 
 def _with_markers(text: str, markers: Markers) -> str:
-    """Fill in the markers in a template's text, and keep the placeholders for fields."""
+    """Replace the markers' placeholders in a template's text, and keep the placeholders for fields."""
     known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
@@ -209,7 +209,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return a function that tests whether a prompt contains a field, where an empty input counts as contained."""
+    """Return a function that tests whether a prompt contains a field; even an empty input counts as a field."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
@@ -219,7 +219,7 @@ class _Field:
 
     Args:
         put: A function that adds the field to a part list.
-        has_text: A function that returns True if the field is not empty.
+        has_text: A function that returns a true value if the field is not empty.
         no_place: The class of the error if a template contains no placeholder for the field; None for no error.
     """
 

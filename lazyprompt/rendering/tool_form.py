@@ -1,6 +1,6 @@
 """Formats for tools, tool calls and tool results that markers alone cannot express.
 
-Patterns contain the names of values in braces, such as ``{name}``. The fixed text in a pattern is trusted, but the
+A pattern contains placeholders for values, such as ``{name}``. The fixed text in a pattern is trusted, but the
 values are not.
 """
 
@@ -34,28 +34,28 @@ class ToolForm:
     Args:
         tool: The format for a tool in the tools block: JSON, JSON with an indent of 4, the JSON of only the tool's
             function, Qwen3-Coder's XML, or Seed-OSS's Python functions.
-        place: The place of the tools block: at the end or start of the system turn, in a separate turn before the
+        place: The position of the tools block: at the end or start of the system turn, in a separate turn before the
             system turn, at the start of the first user turn, or before the last user turn.
         header: The text at the start of a system turn if the prompt has tools.
         default_system: The system text for a prompt with tools but without system text.
-        turn: The pattern for a message with calls, with ``{text}`` and ``{calls}``.
-        text_end: The text between a message's text and its calls.
-        strips_text: True if the text of a message with calls is stripped.
-        call: The pattern for a call, with ``{name}``, ``{arguments}`` and ``{id}``. If empty, the markers
+        turn: The pattern for a message with tool calls, with ``{text}`` and ``{calls}``.
+        text_end: The separator between a message's text and its tool calls.
+        strips_text: True if the text of a message with tool calls is stripped.
+        call: The pattern for a tool call, with ``{name}``, ``{arguments}`` and ``{id}``. If empty, the markers
             ``tool_start``, ``tool_args`` and ``tool_end`` are used.
-        call_join: The text between two calls.
+        call_join: The separator between two tool calls.
         call_id: The pattern for a call id, with ``{name}`` and the ``{number}`` of the call in the chat. If empty, the
-            caller's own ids are used.
-        argument: The pattern for an argument, with ``{key}`` and ``{value}``. If empty, all arguments are written as a
-            JSON object.
-        argument_join: The text between two arguments.
-        argument_format: The format for values other than text: JSON, Python, or JSON for lists and objects and Python
-            for other values. The formats ``quoted`` and ``raw_quoted`` also put text in single quotes, with and without
-            escapes.
-        result: The pattern for a result, with ``{content}`` and ``{id}``.
-        json_results: True if the content of a result is written as a JSON string.
-        opens_turn: True if calls without text are preceded by the start marker of the assistant turn.
-        same_turn: True if the response to tool results continues the turn that contains the calls.
+            original call ids are used.
+        argument: The pattern for a tool argument, with ``{key}`` and ``{value}``. If empty, all arguments are written
+            as a JSON object.
+        argument_join: The separator between two tool arguments.
+        argument_format: The format for argument values other than text: JSON, Python, or JSON for lists and objects and
+            Python for other values. The formats ``quoted`` and ``raw_quoted`` also put text in single quotes:
+            ``quoted`` with escapes, ``raw_quoted`` without.
+        result: The pattern for a tool result, with ``{content}`` and ``{id}``.
+        json_results: True if the content of a tool result is written as a JSON string.
+        opens_turn: True if an assistant turn with only tool calls begins with the start marker of the assistant turn.
+        same_turn: True if the response to tool results continues the turn that contains the tool calls.
         open_thought: The empty reasoning tags that begin each assistant turn after the last user text.
         note: The reason why this format differs from the model's own tool format; empty if the formats are equal.
     """
@@ -82,7 +82,7 @@ class ToolForm:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The fixed texts in all patterns, and the texts between values."""
+        """The fixed texts in all patterns, and the separators between values."""
         patterns = (self.turn, self.call, self.call_id, self.argument, self.result)
         fixed = (text for pattern in patterns for text in split_pattern(pattern)[::2])
         return (*fixed, self.header, self.text_end, self.call_join, self.argument_join)
@@ -231,7 +231,7 @@ def _object(value: Json) -> dict[str, Json]:
 
 
 def _function(tool: Json) -> dict[str, Json]:
-    """Return the field ``function`` of a tool, or the tool itself if the field is missing."""
+    """Return a tool's ``function`` field, or the tool itself if the field is missing."""
     fields = _object(tool)
     return _object(fields.get("function")) or fields
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part in an assistant turn whose text was filled from a template."""
+    """The slot of a part in an assistant turn; the turn's text was filled from a template."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ _LABEL = _assistants("label")
 def put_messages(
     messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0, *, is_open: bool = False
 ) -> None:
-    """Add each message as a turn; the arguments are the same as for ``put_history``."""
+    """Add each message to a part list as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
     # Templates strip system texts in the history like user texts, so check for "user" in ``trim``.
@@ -115,7 +115,7 @@ def _calls_alone(blocks: Iterable[Block]) -> bool:
 
 
 def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
-    """Return a message's text as parts that begin with an untrusted part and end with a trusted part.
+    """Split a message's text into parts; the first part is untrusted and the last part is trusted.
 
     Args:
         text: The text of the message. Text that was filled from a template contains its own parts and slots.
@@ -171,7 +171,7 @@ def _put_result(
 
 
 def _text(blocks: Iterable[Block], where: str) -> str:
-    """Return the text in blocks, or raise an error if the blocks contain media, which flat text can't represent."""
+    """Return the text in content blocks; raise an error for media blocks, because flat text can't contain media."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
@@ -184,7 +184,7 @@ def _text(blocks: Iterable[Block], where: str) -> str:
 
 
 def answers_in(history: History) -> list[Msg]:
-    """Return the assistant messages in a history, except those that are not written as a turn."""
+    """Return the assistant messages in a history that flat text writes as turns."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 
@@ -219,7 +219,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
-    """Return the part indexes of each assistant turn. The last part of a turn begins with the end marker."""
+    """Return the part indexes of each assistant turn. A turn's last part begins with the turn's end marker."""
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
@@ -244,16 +244,17 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 
 
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
-    """Split the parts so that each part is either trained on entirely or not at all.
+    """Split a sample's parts so that each part is either trained on entirely or not at all.
 
-    Trained text may also contain reasoning and tool calls. The tags around them become trusted parts, because the model
+    Trained text may also contain reasoning and tool calls. Their tags become trusted parts, because the model
     itself writes these tags.
 
     Args:
         out: The parts.
         wanted: A flag for each assistant turn, True if the turn is trained on.
         markers: The model's markers.
-        opening: The end of the assistant marker that the model itself writes. The part before each turn ends with it.
+        opening: The end of the assistant marker that the model itself writes. The part before each turn ends with this
+            text.
 
     Returns:
         The split parts. Only the parts that are trained on have slots of the class :class:`Said`.
@@ -291,7 +292,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
     Args:
         out: The parts. Parts to train on have slots of the class :class:`Said`.
         history: The history, which the text may contain more than once.
-        order: The indexes of the history's messages in the order of the text, as for :class:`PartList`.
+        order: The message indexes, in the order in which the text contains the messages, as in :class:`PartList`.
         markers: The model's markers.
     """
     slots, messages = out.slots, list[int | None]()
@@ -312,7 +313,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
 
 def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield a list for each message: the index of each of its OpenAI dicts, and the number of texts in the dict."""
+    """Yield one list per message, with the index and the text count of each OpenAI dict of the message."""
     at = 0
     form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
