@@ -46,8 +46,8 @@ class Bridge(NamedTuple):
     """The token ids of the next prompt, or the reason why the bridge can't build them.
 
     Attributes:
-        ids: The previous ids, the sampled ids and the new ids. None if the template may change earlier text; in that
-            case, render the whole chat.
+        ids: The previous ids, the sampled ids and the new ids. If the template may change earlier text, ``ids`` is
+            None, and you must render the whole chat.
         reason: The reason why ``ids`` is None; empty if the bridge built the ids.
     """
 
@@ -59,8 +59,8 @@ class _TurnEnd(NamedTuple):
     """The text that ends an assistant turn.
 
     Attributes:
-        common: The text after the response that remains when new messages follow.
-        shared: The longest end of ``common`` that is the same for all comparable responses.
+        common: The template's text after the response that remains when new messages follow.
+        shared: The longest suffix of ``common`` that all comparable responses share.
         calls: True if the response calls tools.
         strict: True if the completion must contain the end of the turn, because other text could follow its tool calls.
     """
@@ -81,8 +81,7 @@ def build_bridge(
 ) -> Bridge:
     """Build the token ids of the next prompt from the ids of the previous prompt and the response.
 
-    If the model formatted its response as the template does, rendering and encoding the whole chat would return the
-    same ids.
+    If the response has exactly the template's format, rendering and encoding the whole chat would return the same ids.
 
     Args:
         rendering: The template and the variables that the prompt was rendered with.
@@ -90,8 +89,8 @@ def build_bridge(
         completion_ids: The ids of the model's response, with or without the token that ended it.
         new_messages: The messages after the response, such as tool results and user messages, as plain data.
         tokenizer: The tokenizer that produced the ids.
-        messages: The messages of the previous prompt, which are rendered to check the bridge. If None, the check
-            renders sample chats.
+        messages: The messages of the previous prompt, which are rendered to check the bridge. If ``messages`` is
+            None, the check renders sample chats.
 
     Returns:
         The ids, or the reason why the bridge can't build them.
@@ -155,13 +154,13 @@ def bridge_refusal(
     thought: bool = False,
     **variables: object,
 ) -> str:
-    """Return the reason why a template changes earlier prompts or responses when more messages follow.
+    """Return the reason why no bridge is possible: how a template changes earlier text when more messages follow.
 
     Args:
         template: The template.
         roles: The roles of the new messages.
         tools: True if the chats contain tools.
-        thought: True if all responses contain reasoning.
+        thought: True if all assistant messages contain reasoning.
         variables: Further variables of the template.
 
     Returns:
@@ -208,7 +207,7 @@ def _shape(messages: Chat) -> Shape:
 def _find_trial(
     proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool
 ) -> tuple[Trial, _TurnEnd]:
-    """Find the trial that matches a prompt and a response."""
+    """Find the sample chat whose rendering matches a prompt and a response."""
     text = _decode_prompt(seen, tokenizer)
     ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
     prompt = next((end for end in ends if text.endswith(end)), None)
@@ -284,7 +283,7 @@ def _check_names(results: Iterable[Mapping[str, Any]], completion: str) -> None:
 def _select_added_ids(
     parts: Sequence[str], found: _TurnEnd, sampled: Sequence[int], answer: str, tokenizer: TokenizerLike
 ) -> Sequence[int]:
-    """Return the ids of the text after a response, except the ids that the completion already ends with.
+    """Return the ids of the text after a response, except the ids that already end the completion.
 
     The returned ids begin at or after a control token, because no tokenizer merges text across a control token.
     """
@@ -321,7 +320,7 @@ def _select_added_ids(
 def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
     """Return True if the end of the turn may follow the sampled ids.
 
-    If ``found.strict`` is True, the text of the ids must end with ``before``.
+    If ``found.strict`` is True, the decoded ids must end with ``before``.
 
     Raises:
         UnprovenError: The sampled ids contain no text.
@@ -333,7 +332,7 @@ def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: Token
 
 
 def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids without white space. If reasoning tags are control tokens, drop tags that are plain text."""
+    """Decode ids without white space; if reasoning tags are control tokens, drop reasoning tags in plain text."""
     text = without_space(_decode(ids, tokenizer))
     made = {tag: encode([tag], tokenizer).ids for pair in MARKS for tag in pair if tag and tag in text}
     real = {known[0]: tag for tag, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
@@ -349,7 +348,7 @@ def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
 
 
 def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
-    """Return True if an id is a control token, that is, if only trusted text is encoded as this id."""
+    """Return True if an id is a control token; only trusted text is encoded to control tokens."""
     text = _decode([made], tokenizer)
     return encode([text], tokenizer).ids == [made] != encode(["", text], tokenizer).ids
 

@@ -64,7 +64,7 @@ _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
 class UnprovenError(Exception):
-    """Raised if the check can't show that a prompt and a response stay unchanged; the message contains the reason."""
+    """Raised if the check can't show that a prompt and a response stay unchanged; the error message states why."""
 
 
 class Thought(IntEnum):
@@ -99,7 +99,7 @@ def behind_thoughts(text: str) -> str:
 
 
 def without_space(text: str) -> str:
-    """Remove white space, because some tokenizers do not decode it exactly."""
+    """Remove white space from a text, because some tokenizers do not decode white space exactly."""
     return "".join(text.split())
 
 
@@ -124,7 +124,7 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
 
 
 class RenderedAnswer(NamedTuple):
-    """A chat and its response, rendered by the template.
+    """A sample chat and its response, rendered by the template.
 
     Attributes:
         chat: The messages, ending with the response.
@@ -154,10 +154,10 @@ class RenderedAnswer(NamedTuple):
         return self.last[self.begin : self.end]
 
     def end_in(self, full: str) -> tuple[int | None, bool]:
-        """Find the end of the response in the rendered chat with more messages.
+        """Find the end of the response in a rendered chat that continues after the response.
 
         Returns:
-            A pair: the index of the end (None if the response is missing), and True if the text before it is unchanged.
+            The index of the end (None if the response is missing), and True if the text before the end is unchanged.
         """
         if not full.startswith(self.prompt):
             return None, False
@@ -173,7 +173,7 @@ class RenderedAnswer(NamedTuple):
         return end, False
 
     def difference(self, full: str) -> str:
-        """Describe the first change in the rendered chat that the new messages cause."""
+        """Describe the first change that new messages cause in the rendered chat."""
         in_answer = full.startswith(self.prompt)
         written = self.last[: self.end] if in_answer else self.prompt
         at = len(common_start(written, full))
@@ -199,7 +199,7 @@ class Setting:
 
     @classmethod
     def of(cls, template: ChatJinja, variables: Mapping[str, object], *, tools: bool) -> Setting:
-        """Create a setting in which the template sees a fixed time."""
+        """Create the setting for a template, with a fixed time in place of the current time."""
         return cls(replace(template, now=_TIMES[0]), int(tools), variables)
 
     def given(self, *, prompted: bool) -> dict[str, object]:
@@ -212,7 +212,7 @@ class Setting:
         return self.template.run(chat, self.given(prompted=prompted))
 
     def new(self, shape: Shape, calls: Sequence[Call]) -> list[dict[str, Any]]:
-        """Create sample messages with a given shape; the first messages are the results of the calls."""
+        """Create sample messages with the given roles; the first messages are the results of the given tool calls."""
         made: list[dict[str, Any]] = []
         for at, (role, in_parts) in enumerate(shape):
             text = f"novum {at}"
@@ -222,7 +222,7 @@ class Setting:
         return made
 
     def history(self, letters: str) -> list[dict[str, Any]]:
-        """Create a sample chat from the letters of its messages."""
+        """Create a sample chat from a string with one letter for each message."""
         chat: list[dict[str, Any]] = []
         calls: list[Call] = []
         for at, letter in enumerate(letters):
@@ -290,11 +290,11 @@ def _render_before(setting: Setting, history: str) -> tuple[Chat, str, int]:
 
 
 class Trial(NamedTuple):
-    """A sample chat and response, rendered with new messages after the response.
+    """A rendered sample chat, with new messages after the response.
 
     Attributes:
-        history: The letters of the messages before the response.
-        answer: The letter of the response.
+        history: The messages before the response, with one letter for each message.
+        answer: The letter for the kind of response.
         prompt: The template's own text at the end of the prompt, without white space.
         earlier: The kind of reasoning in earlier turns.
         thought: The kind of reasoning in the response.
@@ -318,11 +318,12 @@ class Trial(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The rendered sample chats for one shape of new messages.
+    """The rendered sample chats for one sequence of new messages.
 
     Attributes:
         trials: The rendered sample chats.
-        call: A pattern for the beginning of a tool call, after the reasoning. None if ordinary text would also match.
+        call: A pattern for the beginning of a tool call, after the reasoning. If ordinary text would also match,
+            ``call`` is None.
         unlike: True if an assistant turn with a tool call ends differently when no result follows.
     """
 
@@ -331,7 +332,7 @@ class Proof(NamedTuple):
     unlike: bool
 
     def trial(self, prompt: str, earlier: Thought, thought: Thought, *, calls_only: bool) -> tuple[Trial, str]:
-        """Return a trial that matches a prompt and a response, and the text that ends the turn in all matching trials.
+        """Return a trial that matches a prompt and a response, and the end of the turn that all matching trials share.
 
         Args:
             prompt: The template's own text at the end of the prompt, without white space.
@@ -363,7 +364,7 @@ class Proof(NamedTuple):
 
 
 def prove(setting: Setting, shape: Shape) -> Proof:
-    """Render the sample chats for one shape of new messages.
+    """Render the sample chats for one sequence of new messages.
 
     Raises:
         UnprovenError: The template changes all responses, or the text after a response depends on the time or tools.
@@ -408,7 +409,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield a trial for each change that the template makes to a response, and one with new messages after it."""
+    """Yield a trial for each change that the template makes to a response, and a trial for the new messages."""
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)
@@ -432,7 +433,7 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Map the possible texts after a response to the end of the turn; return None if the template refuses the chat."""
+    """Map ``tail`` to ``common`` for each trial without a reason; return None if the chat can't be rendered."""
     try:
         trials = [*_trials(setting, history, letter, calls, new)]
     except (TemplateError, UnprovenError):
@@ -442,7 +443,7 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return a pattern for the start of a response that is only a tool call; None if ordinary text always matches.
+    """Return a pattern for the start of a response with only a tool call; None if no pattern excludes ordinary text.
 
     The pattern matches text without white space.
     """

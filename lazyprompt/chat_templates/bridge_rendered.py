@@ -1,4 +1,4 @@
-"""A bridge for prompts whose messages are known, which renders the chat itself to find the text after the response.
+"""A bridge for prompts whose messages are known; the bridge renders the chat to find the text after the response.
 
 The chat is rendered with several placeholder responses and the new messages. The text before the response must equal
 the engine's prompt, and the text after the response must be the same for all placeholders, with and without reasoning.
@@ -47,8 +47,8 @@ class Behind(NamedTuple):
     Attributes:
         prompt: The prompt as alternating trusted and untrusted parts.
         parts: The text after the response as alternating trusted and untrusted parts.
-        common: The text directly after the response that the template writes with and without new messages.
-        shared: The longest end of ``common`` that is the same for all placeholder responses.
+        common: The beginning of the text after the response that is the same with and without new messages.
+        shared: The longest suffix of ``common`` that all placeholder responses share.
     """
 
     prompt: Sequence[str]

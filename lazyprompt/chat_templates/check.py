@@ -1,4 +1,4 @@
-"""A report on a chat template's abilities, which are tested by rendering sample chats."""
+"""A report on a chat template's abilities. Each ability is tested by rendering sample chats."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Subject(NamedTuple):
         return [self.template.with_content(self.template.call_form.convert(message)) for message in chat]
 
     def try_render(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
-        """Return the rendered chat, or None and the reason why the template refuses the chat."""
+        """Return the rendered chat; if the template refuses the chat, return None and the reason."""
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
         try:
             return self.template.run(self.adapt(chat), given), ""
@@ -188,7 +188,7 @@ def _prefixes(subject: _Subject) -> _Answer:
 
 
 def _broken(subject: _Subject, chat: Sequence[dict[str, Any]]) -> bool:
-    """Return True if adding a message changes earlier text, ignoring white space and the end-of-text token."""
+    """Return True if adding a message changes earlier text; white space and the end-of-text token are ignored."""
     texts = [subject.text(*chat[:most]) for most in range(1, len(chat) + 1)]
     eos = subject.template.special_tokens.get("eos_token") or "\0"
     return any(

@@ -207,7 +207,7 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> list[int] | None:
-        """Return the ids of the next prompt without rendering the history again.
+        """Return the token ids of the next prompt without rendering the history again.
 
         Args:
             previous_ids: The token ids of the previous prompt, ending with the generation prompt.
@@ -221,8 +221,8 @@ class ChatTemplate:
             variables: Further template variables of the previous prompt.
 
         Returns:
-            The previous ids, the sampled ids and the new ids. None if the template may change earlier prompts or
-            responses; in that case, render the whole chat. :meth:`bridge_or_reason` returns the reason.
+            The previous ids, the sampled ids and the new ids. If the template may change earlier prompts or responses,
+            the result is None, and you must render the whole chat. :meth:`bridge_or_reason` returns the reason.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
