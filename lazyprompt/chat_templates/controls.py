@@ -1,4 +1,4 @@
-"""Detection of control sequences in chat templates, that is, of text that a model reads as structure."""
+"""Detection of the control sequences that a chat template writes, such as the tokens around a turn."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    The sequences are the tokens in the template's own text, and the text that it writes around message contents.
+    The result contains the tokens in the template's own text, and the text that the template writes around messages.
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
@@ -102,7 +102,7 @@ def _literals(tree: nodes.Template) -> list[str]:
 
 
 def _around_words(template: ChatJinja) -> Sequence[str]:
-    """Return the template's own text around the contents of a short sample chat."""
+    """Return the template's own text around the message contents of a short sample chat."""
     roles = ("system", "user", "assistant", "user")
     chat = [{"role": role, "content": template.content(f"{_WORD}{at}")} for at, role in enumerate(roles)]
     return own_texts(template, [chat, chat[1:], chat[1:2]], add_generation_prompt=True)
@@ -139,8 +139,8 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
     Args:
         template: The template.
-        tokens: The control tokens of the model's tokenizer. If empty, the tokens are inferred from the template's
-            sequences, which reveal the model family.
+        tokens: The control tokens of the model's tokenizer. If no tokens are given, they are inferred from
+            the template's control sequences, because these reveal the model family.
     """
     sequences = sequences_in(template)
     return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)
@@ -152,10 +152,10 @@ class _Risk(NamedTuple):
     Attributes:
         always: True if the template's operations are unpredictable, so its output must always be checked.
         moves: True if the template may drop or reorder the characters of a text.
-        between: True if a text could complete a sequence together with the template's own text on both sides.
+        between: True if a text between two pieces of the template's own text could complete a control sequence.
         any_case: True if the template changes the case of letters.
-        own: The template's own texts that may adjoin a value. None if these texts are unknown, or if the template may
-            join pieces of texts.
+        own: The template's own texts that may adjoin a value. ``own`` is None if these texts are unknown, or if
+            the template may join pieces of texts.
     """
 
     always: bool
@@ -215,13 +215,13 @@ def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
 
 
 def _fills_in(tree: nodes.Template) -> bool:
-    """Return True if the template may format a text with ``%``."""
+    """Return True if the template may format text with the operator ``%``."""
     operands = [node.right for node in tree.find_all(nodes.Mod)]
     return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
 
 def _is_list(node: nodes.Node | None) -> bool:
-    """Return True if an expression is a list, judging by its operation or by names that templates commonly use."""
+    """Return True if an expression's operation or name suggests that its value is a list."""
     if isinstance(node, nodes.Filter):
         return node.name in ("dictsort", "items") or _is_list(node.node)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
@@ -255,12 +255,12 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
-    """Yield each expression whose named item or attribute a template reads, with that name."""
+    """Yield each named item or attribute that a template reads: the expression that contains it, and its name."""
     return ((asked, name) for _, asked, name in _names_got(tree))
 
 
 def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
-    """Yield each access to a named item or attribute, the expression that it reads from, and the name."""
+    """Yield each access to a named item or attribute, with the accessed expression and the name."""
     yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
@@ -369,7 +369,7 @@ class _Use(NamedTuple):
 
     @classmethod
     def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
-        """Create an instance from the name and the arguments in the template."""
+        """Create a ``_Use`` from a filter's or method's name and its arguments in the template."""
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
@@ -397,12 +397,12 @@ def _text_of(argument: nodes.Node) -> str | None:
 
 @lru_cache(maxsize=64)
 def _any_case(controls: Controls) -> Controls:
-    """Return the control sequences with case folded, for comparison with case-folded texts."""
+    """Return the control sequences with their case folded, for comparison with case-folded texts."""
     return Controls(map(caseless, controls.texts))
 
 
 def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own: Sequence[str] | None) -> bool:
-    """Return True if texts contain no control sequence, and the template can't build a control sequence from them.
+    """Return True if texts contain no control sequence, and the template can't build one from these texts.
 
     Args:
         template: The template.

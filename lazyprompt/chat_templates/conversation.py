@@ -31,7 +31,7 @@ TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm(OpenAIWriter):
-    """The variant of OpenAI's message format that templates expect, with arguments as dicts and short media types.
+    """OpenAI's message format as chat templates expect it, with arguments as dicts and with short media types.
 
     Source: transformers' guide "Writing a chat template" and ``ProcessorMixin.apply_chat_template``, which passes
     ``{"type": "image", "url": ...}`` to templates instead of ``image_url``.
@@ -69,7 +69,7 @@ def template_dicts(messages: Iterable[Msg], template: ChatJinja) -> list[dict[st
 
     Args:
         messages: The messages.
-        template: The template, which determines whether contents are text or parts, and whether arguments are dicts
+        template: The template. It determines whether contents are text or parts, and whether arguments are dicts
             or JSON.
 
     Returns:
@@ -109,7 +109,7 @@ def tool_dicts(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, 
         tools: Python functions or dicts. A dict is returned unchanged.
 
     Returns:
-        The dicts, or None if ``tools`` is None, as in transformers.
+        The tools as dicts, or None if ``tools`` is None, as in transformers.
 
     Raises:
         ToolsError: A function has no valid schema, or a tool is neither a dict nor a function.
@@ -215,7 +215,7 @@ def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[s
 
 
 def tools_of(prompt: Prompt) -> PlainData:
-    """Return a prompt's tools as plain data, or None if it has no tools, as in transformers."""
+    """Return a prompt's tools as plain data, or None if the prompt has no tools, as in transformers."""
     return plain_tools(prompt.tools.copy() if prompt.tools.names else None)
 
 
@@ -230,7 +230,7 @@ def _put_around(
     template: ChatJinja,
     joined: Callable[[Sequence[str], Sequence[str]], str],
 ) -> list[dict[str, Any]]:
-    """Put a prompt's system text before the messages of its history, and its user text after these messages.
+    """Put a prompt's system text before the history's messages, and the prompt's user text after them.
 
     Args:
         past: The messages of the history.

@@ -71,7 +71,7 @@ def _mark_generated(text: str) -> str:
 
 
 class _Dict:
-    """The ``dict`` function in templates, which creates dicts without exposing the attributes of the class."""
+    """The ``dict`` function in templates. It creates dicts and hides the attributes of Python's ``dict`` class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -82,7 +82,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """The ``namespace`` function in templates, which rejects names that begin with an underscore."""
+    """The ``namespace`` function in templates. It rejects names that begin with an underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         names = dict(*args[1:], **kwargs)
@@ -179,7 +179,7 @@ class TracingEnvironment(ChatEnvironment):
         return _to_text(value)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Evaluate an operator; text that ``%`` formats gets its origin from the operands."""
+        """Evaluate an operator; text formatted with ``%`` gets its origin from the operands."""
         return _keep_origins(super().call_binop(context, operator, left, right), (left, right, *_mark_unknown(left)))
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
@@ -200,7 +200,7 @@ class TracingEnvironment(ChatEnvironment):
 
 
 def _mark_unknown(text: object) -> tuple[object, ...]:
-    """Return a value of unknown origin, in a tuple, if a text may be a format that writes characters by code point."""
+    """Return a tuple: a value of unknown origin if a format may write characters by code point, else nothing."""
     return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 
@@ -237,7 +237,7 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
 
 
 def _join(given: Sequence[Any], options: dict[str, Any]) -> str | None:
-    """Join texts with their origins like the filter ``join``, or return None if ``join`` reads an attribute."""
+    """Join texts with their origins, as the filter ``join`` does; return None if ``join`` reads an attribute."""
     if "attribute" in options or len(given) > 2:  # noqa: PLR2004 - the items and the separator
         return None
     between = _to_text(options.get("d", given[1] if len(given) > 1 else ""))

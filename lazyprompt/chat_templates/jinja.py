@@ -88,7 +88,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     Args:
         value: A string, number, boolean or None, or a list, tuple or dict that contains only such values.
         where: The name of the value in error messages.
-        depth: The current nesting depth.
+        depth: The nesting depth of the value.
 
     Returns:
         The copy. A tuple remains a tuple, because templates render tuples and lists differently.

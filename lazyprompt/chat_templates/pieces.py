@@ -39,7 +39,7 @@ _WIDE = 8
 
 @lru_cache(maxsize=1_000)
 def may_cross(controls: Controls, literal: str) -> bool:
-    """Return True if a control sequence could span this trusted text and an adjoining value."""
+    """Return True if this trusted text and an adjoining value could form a control sequence together."""
     folded, edges = fold(literal), _edges_of(controls)
     whole = plain(literal)
     if not whole or edges.is_inside(whole) or edges.is_inside_reserved(whole):
@@ -57,14 +57,14 @@ def _first(text: str, longest: int) -> str:
 
 
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
-    """Return True if a control sequence could span one of several texts and an adjoining text.
+    """Return True if one of the texts and an adjoining text could form a control sequence together.
 
     The function looks for texts that begin or end with a piece of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
         texts: The texts, which may adjoin each other.
-        own: All other texts that may adjoin these texts; None if any text may adjoin them.
+        own: All other texts that may adjoin ``texts``; None if any text may adjoin ``texts``.
     """
     edges = _edges_of(controls)
     found = [(side, side.at_end(texts)) for side in (edges.begun, edges.ended)]
@@ -138,7 +138,7 @@ class _Beginnings:
         return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
 
     def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the plain ends of texts that are beginnings of control sequences, ignoring white space."""
+        """Return the ends of plain texts that are beginnings of control sequences, ignoring white space."""
         joined = JOINT.join(texts)
         if joined.isascii():
             firsts = {first for first in self._firsts if first in joined}
@@ -194,7 +194,7 @@ class _Beginnings:
                 yield whole[-width:] if ends else whole[:width]
 
     def _wide(self, bare: str, width: int, *, right: bool) -> str:
-        """Return the plain end or beginning of a text that folding may shorten."""
+        """Return the plain end or beginning of a text; folding may shorten the text."""
         wide = bare[-_WIDE * width :] if right else bare[: _WIDE * width]
         whole = self.plain(wide).strip()
         return whole if len(whole) >= width or len(wide) == len(bare) else self.plain(bare).strip()

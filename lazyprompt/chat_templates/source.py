@@ -72,7 +72,8 @@ class ChatSource:
         templates: The chat templates by name, such as ``default`` and ``tool_use``.
         special_tokens: The special tokens, keyed by their names in templates.
         added_tokens: The tokens that the configuration adds to the tokenizer, each with its flags.
-        whole_tokens: The texts of all special tokens. Those that the tokenizer lacks are added to it.
+        whole_tokens: The texts of all special tokens. Special tokens that the tokenizer lacks are added to
+            it.
         response_template: The ``response_template`` in the configuration, which describes the format of the model's
             responses; None if the configuration contains no such template.
     """
@@ -98,8 +99,8 @@ class ChatSource:
             with_tools: True if the chat has tools.
 
         Returns:
-            ``tool_use`` if the chat has tools and the model has that template, else ``default``. None if the model has
-            neither of these templates.
+            ``tool_use`` if the chat has tools and the model has that template, else ``default``. The result is None
+            if the model has neither of these templates.
 
         Raises:
             TemplateError: The template's syntax is invalid.
@@ -270,7 +271,7 @@ def read_gguf(path: Path) -> ChatSource:
 
 
 def _check_head(path: Path) -> None:
-    """Check the header's counts, because large counts could make the package gguf hang or run out of memory."""
+    """Check the counts in a GGUF file's header: large counts could make the package gguf hang or exhaust the memory."""
     with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(24)
     # The version number is small, so the position of zero bytes in the version reveals the byte order.

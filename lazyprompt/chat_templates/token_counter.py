@@ -1,6 +1,6 @@
 """An offline token counter that uses a model's own ``tokenizer.json`` and chat template.
 
-The rules match transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
+The counting rules match transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
 and adds no special tokens to its output. ``TokenizersBackend.__init__`` determines the added tokens.
 """
 
@@ -48,9 +48,10 @@ class HuggingFaceTokenCounter:
     whichever the template renders. For images and other media, the count includes the template's placeholder text and
     the result of :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
 
-    If a template refuses the messages, each message is rendered and counted alone. Many templates require alternating
-    roles, and some accept no system message. If the template refuses even a single message, its texts are counted, plus
-    the text around a user message. In these cases, the total is more likely to be too high than too low.
+    If a template refuses the whole chat, each message is rendered and counted alone. Many templates require alternating
+    roles, and some accept no system message. If the template refuses even a single message, the message's texts are
+    counted, plus the template's text around a user message. If a template refuses the chat, the total is more likely to
+    be too high than too low.
 
     Without a template, only texts, roles, names and tools are counted. Nothing is ever downloaded.
 

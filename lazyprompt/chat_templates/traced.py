@@ -24,7 +24,7 @@ class TextOrigin(NamedTuple):
 
     Attributes:
         slot: The name of the text's slot in a :class:`~lazyprompt.messages.prompt.Segment`.
-        message: The index of the message that contains the text; None if the text is not part of a message.
+        message: The index of the message that the text comes from; None if the text comes from no message.
         trusted: True if the developer or the template wrote the text.
         json: True if the text was dumped as JSON.
         generated: True if the template marks the text as the model's own (``{% generation %}``).
@@ -61,7 +61,7 @@ class Traced(str):
     runs: tuple[Run, ...]
 
     def __new__(cls, text: str, runs: Iterable[Run]) -> Self:
-        """Create a text from runs whose lengths add up to the length of the text."""
+        """Create a text from its characters and the runs of its origins; the runs must cover the whole text."""
         made = super().__new__(cls, text)
         made.runs = tuple(runs)
         return made
@@ -105,10 +105,10 @@ class Traced(str):
         return Traced(str.__getitem__(self, slice(start, stop)), cut_runs(self.runs, start, stop))
 
     def _pieces(self, pieces: Iterable[str], gap: int | None = None) -> list[Traced]:
-        """Add origins to consecutive pieces of this text.
+        """Return consecutive pieces of this text with their origins.
 
         Args:
-            pieces: The pieces.
+            pieces: The pieces as plain strings.
             gap: The number of characters between two pieces; None if any white space may separate them.
         """
         found: list[Traced] = []
@@ -120,31 +120,31 @@ class Traced(str):
         return found
 
     def lstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip the start of the text like ``str.lstrip`` and keep its origins."""
+        """Strip the start of the text, as ``str.lstrip`` does, and keep its origins."""
         return self._from(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip the end of the text like ``str.rstrip`` and keep its origins."""
+        """Strip the end of the text, as ``str.rstrip`` does, and keep its origins."""
         return self._from(0, len(str.rstrip(self, chars)))
 
     def strip(self, chars: str | None = None, /) -> Traced:
-        """Strip both ends of the text like ``str.strip`` and keep its origins."""
+        """Strip both ends of the text, as ``str.strip`` does, and keep its origins."""
         return self.rstrip(chars).lstrip(chars)
 
     def removeprefix(self, prefix: str, /) -> Traced:
-        """Remove a prefix like ``str.removeprefix`` and keep the text's origins."""
+        """Remove a prefix, as ``str.removeprefix`` does, and keep the text's origins."""
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
-        """Remove a suffix like ``str.removesuffix`` and keep the text's origins."""
+        """Remove a suffix, as ``str.removesuffix`` does, and keep the text's origins."""
         return self._from(0, len(str.removesuffix(self, suffix)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
-        """Split the text like ``str.split`` and keep the origins of the pieces."""
+        """Split the text, as ``str.split`` does, and keep the origins of the pieces."""
         return self._pieces(str.split(self, sep, maxsplit), None if sep is None else len(sep))
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
-        """Split the text like ``str.rsplit`` and keep the origins of the pieces."""
+        """Split the text, as ``str.rsplit`` does, and keep the origins of the pieces."""
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
@@ -155,23 +155,23 @@ class Traced(str):
         return [first._from(begin, len(first)), *rest._pieces(pieces[1:])]  # noqa: SLF001 - of its own kind
 
     def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - as in str
-        """Split the text like ``str.splitlines`` and keep the origins of the lines."""
+        """Split the text, as ``str.splitlines`` does, and keep the origins of the lines."""
         whole = self._pieces(str.splitlines(self, keepends=True), 0)
         bare = str.splitlines(self)
         return whole if keepends else [line._from(0, len(text)) for line, text in zip(whole, bare, strict=True)]  # noqa: SLF001 - of its own kind
 
     def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split the text like ``str.partition`` and keep the origins of the pieces."""
+        """Split the text, as ``str.partition`` does, and keep the origins of the pieces."""
         before, separator, after = self._pieces(str.partition(self, sep), 0)
         return before, separator, after
 
     def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split the text like ``str.rpartition`` and keep the origins of the pieces."""
+        """Split the text, as ``str.rpartition`` does, and keep the origins of the pieces."""
         before, separator, after = self._pieces(str.rpartition(self, sep), 0)
         return before, separator, after
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """Replace text like ``str.replace``; plain replacement text gets the origin of the text that it replaces."""
+        """Replace text, as ``str.replace`` does; plain replacement text gets the origin of the replaced text."""
         if not old:
             return trace_opaque(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
@@ -186,7 +186,7 @@ class Traced(str):
         return Traced(str.replace(self, old, new, count), joined)
 
     def join(self, texts: Iterable[str], /) -> Traced:
-        """Join texts like ``str.join`` and keep their origins."""
+        """Join texts, as ``str.join`` does, and keep their origins."""
         items = list(texts)
         runs: list[Run] = []
         for index, item in enumerate(items):
@@ -198,19 +198,19 @@ class Traced(str):
         return Traced(text, self.runs) if len(text) == len(self) else trace_opaque(text, (self,))
 
     def upper(self) -> Traced:
-        """Convert the text like ``str.upper`` and keep its origins."""
+        """Convert the text, as ``str.upper`` does, and keep its origins."""
         return self._convert(str.upper(self))
 
     def lower(self) -> Traced:
-        """Convert the text like ``str.lower`` and keep its origins."""
+        """Convert the text, as ``str.lower`` does, and keep its origins."""
         return self._convert(str.lower(self))
 
     def title(self) -> Traced:
-        """Convert the text like ``str.title`` and keep its origins."""
+        """Convert the text, as ``str.title`` does, and keep its origins."""
         return self._convert(str.title(self))
 
     def capitalize(self) -> Traced:
-        """Convert the text like ``str.capitalize`` and keep its origins."""
+        """Convert the text, as ``str.capitalize`` does, and keep its origins."""
         return self._convert(str.capitalize(self))
 
 
@@ -223,7 +223,7 @@ def runs_of(text: str) -> tuple[Run, ...]:
 
 
 def cut_runs(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
-    """Return the runs between two character indexes, truncating the first and last run."""
+    """Return the runs between two character indexes, and truncate the first and last run to these indexes."""
     found: list[Run] = []
     at = 0
     for length, origin in runs:
@@ -247,7 +247,7 @@ def common_start(*texts: str) -> str:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a value, and a text of unknown origin for each opaque object."""
+    """Yield the texts in a value; for each opaque object, yield a text of unknown origin."""
     if isinstance(value, str):
         yield value
     elif is_mapping(value):
@@ -302,7 +302,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
 
 
 def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield the runs of a text with one origin; neutralised sequences from the given texts get separate runs."""
+    """Yield the runs of a text with one origin; each neutralised sequence from ``given`` gets a separate run."""
     done = 0
     for one in given:
         at = 0
@@ -339,7 +339,7 @@ def trace_parts(text: Text) -> Traced:
 
 
 def trace_message(message: Mapping[str, Any], origin: TextOrigin) -> dict[str, Any]:
-    """Add an origin to all texts in a message except the role, which templates compare."""
+    """Add an origin to all texts in a message except the role, because templates compare roles."""
     return {name: value if name == "role" else trace(value, origin) for name, value in message.items()}
 
 

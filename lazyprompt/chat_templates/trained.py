@@ -1,4 +1,4 @@
-"""Selection of the text to train on, which is the assistant's text with its end marker.
+"""Selection of the text to train on: each assistant message with its end marker.
 
 If a template contains ``{% generation %}`` blocks, their content is selected. Otherwise, an assistant turn begins after
 the generation prompt. The turn ends with the text that the template writes after the response both with and without a
@@ -60,7 +60,7 @@ class _RenderedChat(NamedTuple):
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Return the spans of a message."""
+        """Return the spans of text that come from a message."""
         return [span for span in self.spans if span.message == at]
 
 
@@ -166,7 +166,7 @@ def _find_turn(
 
 
 def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
-    """Return only the spans of a message in its own turn, because other turns may repeat the message's text."""
+    """Return a message's spans in the message's own turn only, because other turns may repeat the message's text."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):

@@ -56,8 +56,8 @@ class Traces(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted parts.
         origins: The origin of each part.
-        note: The reason why origins are lost; empty if they are traced. If origins are lost, only the template's own
-            control sequences are trusted.
+        note: The reason why origins are lost; empty if all origins are traced. If origins are lost, only the template's
+            own control sequences are trusted.
     """
 
     parts: Sequence[str]
@@ -113,7 +113,7 @@ class Rendering(NamedTuple):
         return Traces(parts, origins)
 
     def _trace_parts(self, run: _Run, text: str) -> tuple[list[str], list[TextOrigin], str]:
-        """Return the parts of a text, their origins, and the reason why origins are lost; empty if they are traced."""
+        """Return a text's parts, their origins, and the reason why origins are lost (empty if none are lost)."""
         try:
             parts, origins = parts_of(self.template.run(*run, traced=True))
         except TemplateError as error:
@@ -228,7 +228,7 @@ def _with_thought(text: Traced) -> Traced:
 
 
 class _Compared(NamedTuple):
-    """A comparison of a rendered text with a text rendered from exchanged characters.
+    """A comparison of a rendered chat with the same chat rendered from exchanged characters.
 
     Attributes:
         own: The indexes and texts of the control sequences that both texts contain.
@@ -250,7 +250,7 @@ def _words(template: ChatJinja) -> frozenset[str]:
 
 
 def _change_unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
-    """Return a function that changes the untrusted parts of a text, unless the text is one of the given words."""
+    """Return a function that changes a text's untrusted parts; the function leaves the given words unchanged."""
 
     def changed(text: Traced) -> Traced:
         if text in words:
@@ -285,7 +285,7 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
 
 
 def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences in a text with those in a text rendered from exchanged characters."""
+    """Compare the control sequences in a rendered chat and in the same chat rendered from exchanged characters."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)

@@ -40,7 +40,7 @@ class ChatTemplateWriter:
         self._safety: Policy = safety
 
     def text(self, prompt: Prompt) -> str:
-        """Render a prompt to text without parts, which is faster than :meth:`write`.
+        """Render a prompt to a plain string; this method is faster than :meth:`write`.
 
         Raises:
             TemplateError: The template refuses the messages.
@@ -104,7 +104,7 @@ class ChatTemplateWriter:
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guard_label(self, label: str | None) -> list[str]:
-        """Neutralise a label, which may contain reasoning and tool calls, but may not end its turn or open a turn."""
+        """Neutralise the markers of turns in a label; reasoning and tool calls in the label stay unchanged."""
         if label is None:
             return []
         parts = ["", label, ""]

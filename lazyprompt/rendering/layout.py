@@ -136,8 +136,8 @@ class TextLayout(Protocol):
         """Return the text directly before the response.
 
         Args:
-            split: The template's text before the response, with placeholders for markers. A family's layout ignores this text
-                and returns the generation prompt.
+            split: The template's text before the response, with placeholders for markers. A family's layout ignores
+                this text and returns the generation prompt.
         """
         ...
 
