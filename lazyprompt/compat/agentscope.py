@@ -146,9 +146,9 @@ class Wrapper(Generic[_Sent]):
     Args:
         config_name: The name of the configuration; it has no effect.
         model_name: The model.
-        api_key: The API key, which is neither used nor stored.
+        api_key: The API key, which is ignored.
         media: The loader for local files that messages refer to.
-        anything: The other arguments of AgentScope's wrappers, which have no effect.
+        anything: AgentScope's other wrapper arguments, which are ignored.
     """
 
     provider: ClassVar[str]
@@ -191,7 +191,7 @@ class TokenCounterBase(ABC):
 
 
 class _Own(TokenCounterBase):
-    """An adapter that gives a lazyprompt token counter AgentScope's interface."""
+    """An adapter for lazyprompt's token counters that implements AgentScope's counter interface."""
 
     def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter
@@ -329,14 +329,14 @@ class FormatterBase(ABC):
     def convert_tool_result_to_string(output: str | Sequence[Mapping[str, Any]] | None) -> tuple[str, MediaList]:
         """Return the text of a tool's output, and a list of the media in the output.
 
-        The text contains the URL of each media block. For base64 data, AgentScope saves a temporary file, whereas
-        lazyprompt only names the media type in the text.
+        The returned text contains the URL of each media block. For base64 data, AgentScope saves a temporary file,
+        whereas lazyprompt only names the media type in the text.
 
         Args:
             output: The text, or a list of text and media blocks.
 
         Returns:
-            The text, and a list of the URL and the block of each media file.
+            The text, and a list with a pair of URL and media block for each media file.
         """
         if output is None or isinstance(output, str):
             return output or "", []
@@ -385,7 +385,7 @@ class TruncatedFormatterBase(FormatterBase):
                 raise BudgetError(f"_truncate dropped no messages, although {tokens} tokens exceed {self.max_tokens}")
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages, one run of messages with or without tool calls and results at a time."""
+        """Format the messages in runs: messages with tool calls or results, and messages without them."""
         has_system = bool(msgs) and msgs[0].role == "system"
         formatted = [await self._format_system_message(msgs[0])] if has_system else []
         is_first = True
@@ -441,7 +441,7 @@ class TruncatedFormatterBase(FormatterBase):
 
     @staticmethod
     async def _group_messages(msgs: list[Msg]) -> AsyncIterator[tuple[MessageGroup, list[Msg]]]:
-        """Split messages into runs in which either all or none contain tool calls or results."""
+        """Split messages into runs in which either every message or no message contains tool calls or results."""
         for has_tools, group in groupby(msgs, lambda msg: msg.has_content_blocks(("tool_use", "tool_result"))):
             yield "tool_sequence" if has_tools else "agent_message", [*group]
 
@@ -453,9 +453,9 @@ class ChatFormatterBase(TruncatedFormatterBase):
         token_counter: The token counter, which may be asynchronous.
         max_tokens: The token limit; the oldest messages are dropped first.
         media: The loader for local files that messages refer to.
-        promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. By default, media in tool
-            results are sent as content. If a flag is False, which is AgentScope's default, the text only contains the
-            URLs of these media.
+        promote: The flags ``promote_tool_result_images``, ``…_audios`` and ``…_videos``. If a flag is True, which is
+            the default, media of this kind in tool results are sent as content. If it is False, which is AgentScope's
+            default, only their URLs are sent, as text.
 
     Raises:
         FormatError: ``max_tokens`` is set without a ``token_counter``, or an argument is unknown.
@@ -493,7 +493,7 @@ class ChatFormatterBase(TruncatedFormatterBase):
         self.formatter = self.kind(self.provider, media=media)
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages in one call of lazyprompt's formatter."""
+        """Format all messages in a single call to lazyprompt's formatter."""
         if not msgs:
             return []
         given = _with_addresses(_as_messages(msgs), self._as_text)
@@ -507,7 +507,7 @@ class MultiAgentFormatterBase(ChatFormatterBase):
     Args:
         token_counter: The token counter, which may be asynchronous.
         max_tokens: The token limit; the oldest messages are dropped first.
-        conversation_history_prompt: The text before the first history.
+        conversation_history_prompt: The heading before the first conversation history.
         media: The loader for local files that messages refer to.
         promote: The flags for media in tool results, as in :class:`ChatFormatterBase`.
     """

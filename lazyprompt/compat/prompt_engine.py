@@ -67,7 +67,7 @@ class _Piece(NamedTuple):
 
 
 class PromptEngine:
-    """Joins a system prompt, a conversation and hints into a single prompt.
+    """An engine that joins a system prompt, a conversation and hints into a single prompt.
 
     Args:
         model_or_provider: The provider's name, or an object whose ``provider`` attribute is a provider's name.
@@ -75,8 +75,9 @@ class PromptEngine:
             without turns, and ``list`` for any other provider.
         max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
             newest message and system messages are never dropped.
-        shrink_policy: The policy for meeting the limit. ``truncate`` drops the oldest messages, and ``summarize``
-            replaces them with a summary. If summarizing fails, a warning is issued and the messages are dropped.
+        shrink_policy: The way to shorten a prompt that exceeds ``max_length``. ``truncate`` drops the oldest messages,
+            and ``summarize`` replaces them with a summary. If summarizing fails, a warning is issued and the messages
+            are dropped.
         length: A function that measures text, such as ``len`` or a token counter's ``count_text``. A string prompt is
             measured as a whole; the length of a list prompt is the total length of its message contents.
         summarize_model: A function that summarizes message dicts with ``role``, ``name`` and ``content``, oldest first.
@@ -128,7 +129,7 @@ class PromptEngine:
         self._length, self._summarize_model = length, summarize_model
 
     def join(self, *parts: Part, format_map: Mapping[str, object] | None = None) -> str | list[dict[str, Any]]:
-        """Join parts into a prompt.
+        """Join trusted texts and untrusted messages into a prompt.
 
         Args:
             parts: The parts in order: strings are the developer's trusted texts; messages (Msg objects or dicts) and
@@ -219,7 +220,7 @@ class PromptEngine:
         return left(fitted.kept, fitted.replaced)
 
     def _summary(self, item: Item) -> _Piece:
-        """Convert a summary message from the budget to a piece."""
+        """Convert the budget's summary of dropped messages to a piece of the prompt."""
         text = str(cast("Form", item)["content"])
         piece = _guard_piece(_Piece("user", "", text, spoken=False), "the summary", self._guard)
         return piece._replace(text=_indent(piece.text)) if self.prompt_type == "string" else piece

@@ -1,7 +1,7 @@
 """Cache breakpoints, which mark the end of a prompt prefix for the provider to cache.
 
-The limits come from Anthropic's and OpenAI's guides on prompt caching. Both providers accept at most four breakpoints.
-Anthropic rejects a breakpoint that has a longer lifetime than an earlier breakpoint.
+The limits come from Anthropic's and OpenAI's guides on prompt caching. Anthropic and OpenAI accept at most four
+breakpoints in a payload. Anthropic rejects a breakpoint that has a longer lifetime than an earlier breakpoint.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _is_iterable(value: object) -> bool:
 def with_marks(
     payload: dict[str, Any], cache: Mapping[str, str], profile: Profile, model: str | None, notes: Notes
 ) -> None:
-    """Add breakpoints to a new payload, up to the provider's limit; existing breakpoints are kept.
+    """Add cache breakpoints to a new payload, up to the provider's limit, and keep existing breakpoints.
 
     Args:
         payload: The payload, which is modified in place.
@@ -98,7 +98,7 @@ def with_marks(
 
 
 def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
-    """Shorten each lifetime to the shortest lifetime before it, and remove lifetimes that equal the default."""
+    """Limit each lifetime to the shortest of the lifetimes before it, and remove lifetimes that equal the default."""
     shortest = len(marks.lifetimes) - 1
     for _, mark in _marks(payload, marks.key, key):
         lifetime = mark.get("ttl", marks.lifetimes[0])
@@ -110,7 +110,7 @@ def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
-    """Return each breakpoint's path and its lifetime's index in ``marks.lifetimes``, or -1 for an unknown lifetime."""
+    """Return each breakpoint's path and the index of its lifetime in ``marks.lifetimes`` (-1 if unknown)."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
         for path, mark in _marks(payload, marks.key, messages_key)
@@ -132,7 +132,7 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """Return the block in a place that gets the breakpoint, or None; string content is first converted to a block."""
+    """Return the block to mark, or None if the place has no such block; string content is converted to a block."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
         # Skip tools with deferred loading, because they are not part of the cached prefix.
@@ -163,7 +163,7 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
 
 
 def _as_parts(fields: dict[str, Any], key: str, kind: str) -> list[dict[str, Any]]:
-    """Return the parts under a key, after converting a string value to a part."""
+    """Return the list of content parts under a key, after converting a string to a text part."""
     if isinstance(fields[key], str):
         fields[key] = [{"type": kind, "text": fields[key]}]
     parts: list[dict[str, Any]] = fields[key]

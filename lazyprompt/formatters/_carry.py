@@ -1,7 +1,7 @@
 """Rules that keep, change or drop content blocks according to what the provider accepts, and report each change.
 
-The first pass only collects the URLs of media to load. After the media are loaded, a second pass replaces these URLs
-with the loaded data.
+The first pass only collects the URLs of media to load. After the media are loaded, a second pass replaces the collected
+URLs with the loaded data.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _fits(rule: Media, role: Role) -> bool:
 
 
 def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Return how to send a media source, or None if the provider doesn't accept it."""
+    """Choose an action for sending a media source; return None if the provider doesn't accept the source."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
@@ -108,7 +108,7 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 class _Carrier:
-    """Applies a provider's rules to the blocks in a conversation."""
+    """A helper that applies a provider's rules to the blocks in a conversation."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.profile, self.notes = job, job.profile, job.notes
@@ -155,7 +155,7 @@ class _Carrier:
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """Return a tuple of the block, adapted to the provider, or an empty tuple if the provider rejects the block."""
+        """Adapt a block to the provider and return it in a tuple, which is empty if the provider rejects the block."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -222,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a tuple of the media block with an accepted source; the tuple is empty if the block is rejected."""
+        """Return a media block with an accepted source in a tuple, which is empty if the provider rejects the block."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""

@@ -34,7 +34,7 @@ _WHY = "control sequences in untrusted text are neutralised; with_safety() or sa
 
 
 class MessageGuard(NamedTuple):
-    """Neutralises or rejects control sequences in a payload's content.
+    """A guard that neutralises or rejects control sequences in a payload's content.
 
     Attributes:
         controls: The model's control sequences, or the sequences of all model families if the model is unknown.
@@ -82,7 +82,7 @@ class MessageGuard(NamedTuple):
         return message if texts is None else with_texts(message, _replacer(texts))
 
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
-        """Neutralise the control sequences in tools that are in a provider's format; see :meth:`messages`."""
+        """Neutralise the control sequences in tool definitions, which are already in a provider's format."""
         parts = _Parts()
         _change_tools(tools, parts.collector("tools", "tools"))
         texts = parts.guarded(self, found)
@@ -146,7 +146,7 @@ class _Parts:
         Args:
             name: The name by which error messages refer to the texts.
             slot: The slot whose policy applies to the texts.
-            answer: The text of the assistant's reply, whose leading thinking tags are trusted.
+            answer: The text of the assistant's reply; the thinking tags at its start are trusted.
         """
 
         def collect(text: str, *, behind_text: bool = False) -> str:
@@ -180,13 +180,13 @@ def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObjec
 
 
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for a reply without adjacent texts, which could form a control sequence when joined."""
+    """Return True for a reply with at most one text; several texts could form a control sequence when joined."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 
 
 def _texts_in_json(text: str) -> list[str]:
-    """Return the strings in a JSON text that contains escapes, or an empty list for any other text."""
+    """Parse a JSON text with escapes and return its strings; return an empty list for any other text."""
     try:
         return texts_in(json.loads(text)) if "\\" in text else []
     except (ValueError, RecursionError):

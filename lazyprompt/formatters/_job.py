@@ -1,4 +1,4 @@
-"""The context in which rules run: the conversation that is being formatted, and the formatter's settings."""
+"""The context for a provider's rules: the conversation that is being formatted, and the formatter's settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Job(NamedTuple):
         notes: The report, to which rules add entries.
         resolver: The loader for media files; None if loading media is not allowed.
         loaded: A mapping from media URLs to the loaded data.
-        wanted: A mapping from each media URL to load to the path of its first use; None once the media are loaded.
+        wanted: The media URLs to load, each with the path of its first use; None once the media are loaded.
         merging: The settings for merging speakers; None if speakers are not merged.
         model: The model, or None if it is unknown.
         changed: The indices of the messages whose native content must not be sent.

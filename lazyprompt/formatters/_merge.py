@@ -1,8 +1,8 @@
 """The rule that merges messages from several speakers into one user turn.
 
 Each message begins on a new line with its speaker's name. Message text can neither forge the start of another message
-nor close the tags around the history. If a later line of a text looks like the start of a message, all lines after the
-first are indented. History tags in message text are broken with a backslash.
+nor close the tags around the history. If any line after the first looks like the start of a message, all lines after
+the first are indented. History tags in message text are broken with a backslash.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class _Frame(NamedTuple):
 
     Attributes:
         heading: The heading before the opening tag.
-        opening: The opening tag and a newline, or an empty string.
-        closing: A newline and the closing tag, or an empty string.
+        opening: The opening tag and a newline; empty for a style without tags.
+        closing: A newline and the closing tag; empty for a style without tags.
         repeats: True if every history gets the heading; False if only the first one does.
     """
 

@@ -44,7 +44,7 @@ class ControlMatch(NamedTuple):
     Attributes:
         part: The index of the first untrusted part that contains text of the sequence.
         start: The index in that part where the sequence begins; negative if it begins in an earlier part.
-        into: The index at which the sequence begins within the folded text of its first original character.
+        into: The start of the sequence in the folded form of ``text[0]``; 0 unless that form has several characters.
         text: The sequence as it appears in the original text.
     """
 
@@ -68,13 +68,13 @@ class ControlMatch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A control sequence that begins at a position where the search looked.
+    """A control sequence that begins at a given position.
 
     Attributes:
         text: The sequence as it appears in the original text.
-        into: The index at which the sequence begins within the folded text of its first original character.
+        into: The start of the sequence in the folded form of ``text[0]``; 0 unless that form has several characters.
         last: The index of the part that contains the sequence's last character.
-        stop: The index, in the part ``last``, after the sequence's last character.
+        stop: The index after the sequence's last character in the part ``last``.
     """
 
     text: str
@@ -87,8 +87,9 @@ class Controls:
     """A compiled set of control sequences.
 
     A sequence that begins with a letter or digit, such as ``USER:``, is case-sensitive, because ``user:`` is common in
-    ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. A run of blanks matches
-    any other run. A sequence of a single character is ignored, because it can't be broken; see :func:`is_breakable`.
+    ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. A run of blanks in a
+    sequence matches any run of blanks in the searched text. A single-character sequence is ignored, because a backslash
+    can't break it; see :func:`is_breakable`.
 
     Args:
         sequences: The control sequences.
@@ -147,7 +148,7 @@ class Controls:
         return matches
 
     def _begin_in(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the positions (part and index in the part) where a sequence with untrusted text may begin.
+        """Return each position (part, index) at which a control sequence that contains untrusted text may begin.
 
         A sequence may begin wherever its first two characters occur in untrusted text, or in trusted text that ends
         with the beginning of a sequence. Most prompts contain no such position and need no further search.
@@ -183,7 +184,7 @@ class Controls:
         return sorted(places) if len(places) > 1 else places
 
     def _firsts_in(self, text: str) -> Mapping[str, frozenset[str]]:
-        """Map each possible first character of a sequence to the second characters that rule out a sequence."""
+        """Map each possible first character of a sequence to the characters that never follow it in a sequence."""
         if text.isascii():
             return self._begun
         if self._known is not None:
@@ -192,7 +193,7 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Fold the text from a position; at each folded form of the first character, yield the longest sequence."""
+        """Yield the control sequences at a position, whose character may fold to several possible first characters."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
@@ -223,7 +224,7 @@ class Controls:
         return any(first in text for first in self._firsts_in(text))
 
     def open_places(self, literal: str) -> tuple[int, ...]:
-        """Return the indices in a literal at which sequences begin that the text after the literal could complete."""
+        """Return the indices at which a literal contains an incomplete sequence that later text could complete."""
         places: list[int] = []
         for place in reversed(self._places(f"{literal}\0")):
             rest = _BLANKS.sub(" ", fold(literal[place:])).lower()
@@ -252,7 +253,7 @@ class Controls:
         """Restore the neutralised control sequences in a text that is not JSON.
 
         Args:
-            text: The text. If its author used a backslash to break a sequence, this backslash is removed, too.
+            text: The text. A backslash that the author put into a control sequence is removed, too.
         """
         # The original text of a sequence can be longer: folding drops characters, and blanks can repeat.
         width = 8 * self._longest
@@ -270,7 +271,7 @@ class Controls:
         return "".join(reversed([*pieces, text[:end]]))
 
     def _begins_at(self, text: str, at: int, behind: str) -> bool:
-        """Return True if the character at an index and the text ``behind`` start with a control sequence."""
+        """Return True if a control sequence begins at an index; ``behind`` is the text after that index."""
         end, is_header = self._match(fold(text[at] + behind), 0)
         return bool(end) and not (is_header and not _is_line_start((text,), 0, at))
 
@@ -290,7 +291,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Return the part that contains an index counted from the start of an earlier part, and the index in that part."""
+    """Convert an index that may exceed the length of its part to a later part and an index in that part."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -298,7 +299,7 @@ def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
 
 
 def is_breakable(sequence: str) -> bool:
-    """Return True if a backslash can break a control sequence, which must have at least two characters.
+    """Return True if inserting a backslash can break a control sequence, which requires two or more characters.
 
     Args:
         sequence: The sequence; surrounding white space and characters that a normalizer drops are ignored.
@@ -313,7 +314,7 @@ def _longest_first(texts: Iterable[str]) -> list[str]:
 
 
 def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts by their first two characters, in lower case; if the second is a blank, add a key for each blank."""
+    """Group texts by their first two characters, in lower case; a second character that is blank matches any blank."""
     by_pair: dict[str, list[str]] = {}
     for text in texts:
         pair = text[:2].lower()
@@ -323,9 +324,9 @@ def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Map the first character of each sequence to the next characters that rule out any sequence.
+    """Map the first character of each control sequence to the characters that never follow it in a sequence.
 
-    All of these next characters are ASCII, because a normalizer may drop any other character.
+    Only ASCII characters can rule out a sequence, because a normalizer may drop any other character.
 
     Args:
         pairs: The first two characters of each sequence, in lower case if the sequence is case-insensitive.
@@ -338,7 +339,7 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character after a part; if the next part is empty, return NUL, which rules out no sequence."""
+    """Return the character after a part, or NUL if the next part is empty; NUL rules out no sequence."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 
@@ -356,7 +357,7 @@ def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) 
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern for a text in which a run of blanks matches any other run of blanks."""
+    """Return a pattern for a text; each run of blanks in the text matches any run of blanks."""
     return f"{_BLANK}+".join(map(re.escape, _BLANKS.split(text)))
 
 
@@ -366,7 +367,7 @@ def _header_pattern(text: str) -> str:
 
 
 def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
-    """Return True if nothing but blanks and characters that folding drops comes before a position in its line."""
+    """Return True if only blanks and characters that folding drops precede a position in its line."""
     while part >= 0:
         for index in range(at - 1, -1, -1):
             if parts[part][index] in _LINE_ENDS:

@@ -107,7 +107,7 @@ def decompose(text: str) -> str:
 
 
 def as_read(text: str) -> str:
-    """Fold text to what a reader sees: remove marks on letters, control characters and invisible characters."""
+    """Reduce text to visible base characters: remove marks on letters, control characters and invisible characters."""
     shown = _CONTROLS.sub("", text)
     if shown.isascii():
         return shown

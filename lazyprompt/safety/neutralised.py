@@ -95,8 +95,8 @@ def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit])
 
     Args:
         text: The text before the pass.
-        sequences: The sequences that the pass broke.
-        edits: The edit that broke each sequence.
+        sequences: The control sequences that the pass neutralised, in text order.
+        edits: The edit that neutralised each sequence, in the same order.
     """
     # The start and end of each sequence, and the number of characters that the edit added.
     spans = [
@@ -142,8 +142,8 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
 def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
     r"""Return a function that breaks a sequence in JSON by escaping a character in a string, which preserves the value.
 
-    If all characters of the sequence in strings are already escapes, one of these becomes a ``\u`` escape. A sequence
-    outside of strings is broken with a space, which JSON allows there.
+    If the sequence's characters in JSON strings are all escapes already, one of them becomes a ``\u`` escape. A control
+    sequence outside JSON strings is broken up by inserting a space, which JSON allows there.
     """
     # The alternating start and end indices of the JSON strings, and of the escapes inside the strings.
     strings, escapes = array("Q"), array("Q")

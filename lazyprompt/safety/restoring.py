@@ -19,7 +19,7 @@ def pairs_in(parts: Iterable[str]) -> dict[str, str]:
 
 
 class Restorer:
-    """Restores neutralised control sequences that a reply quotes from the prompt, in text or in JSON.
+    """A restorer for the neutralised control sequences that a reply quotes from the prompt, in text or in JSON.
 
     Args:
         pairs: The neutralised sequences, each with its original sequence.
@@ -42,7 +42,7 @@ class Restorer:
         return self._pattern.sub(lambda match: self._given[match[0]], text) if self._given else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Split streamed text into a restored beginning, and an unrestored end that may be an incomplete sequence.
+        """Split streamed text into restored text and a rest, which may be an incomplete neutralised sequence.
 
         Args:
             text: The unrestored end from the previous call, followed by the newly received text.

@@ -43,7 +43,7 @@ def looks_like_role(name: str) -> bool:
 
 
 def one_line(name: str) -> str:
-    """Replace with spaces all characters in a name that could end the name or its line."""
+    """Replace each character that could end a speaker's name or its line with a space."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
@@ -76,7 +76,7 @@ def _look(name: str) -> str:
 
 
 def no_imitation(name: str, role: str) -> str:
-    """Return a name, after adding the speaker's role as a prefix if the name looks like another role or a heading."""
+    """Return a speaker's name, prefixed with the role if the name looks like another role or a heading."""
     letters, seen = letters_of(name), as_read(name).strip()
     imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
     return f'{role} "{name.strip()}"' if imitates else name if seen else role

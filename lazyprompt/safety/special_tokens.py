@@ -1,7 +1,8 @@
 """The control sequences of model families that are not turn markers, such as tool-call and reasoning tokens.
 
 Prompts don't use these tokens, but values may contain them. The tool-call tokens come from the models' own chat
-templates (see :mod:`lazyprompt.answers.forms`). All other tokens are the tokenizers' special and added tokens.
+templates (see :mod:`lazyprompt.answers.forms`). The other tokens are the special and added tokens of the models'
+tokenizers.
 """
 
 from __future__ import annotations
