@@ -70,8 +70,8 @@ def as_dict(response: object) -> dict[str, object]:
         response: A plain dict, which is returned unchanged, or an object from the official client.
 
     Returns:
-        A dict of plain values: bytes as standard base64, enums as their values, and times in ISO 8601. Fields that are
-        ``None`` are omitted, except in tool arguments.
+        The response as a dict of JSON values: bytes as standard base64, enums as their values, and times in ISO 8601.
+        Fields that are ``None`` are omitted, except in tool arguments.
 
     Raises:
         FormatError: The value is neither a dict nor an object from an official client.
@@ -165,7 +165,7 @@ def from_anthropic(answer: Fields, provider: str) -> Msg:
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
-    """Parse a Gemini response, whose keys may be spelled as in the REST API or as in the Python client.
+    """Parse a Gemini response, with the key names of the REST API or of the Python client.
 
     If the prompt was blocked, the response contains no candidates and the message is empty.
     """
@@ -185,7 +185,7 @@ def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: st
     """Return the first value of the type ``kind`` that is stored under one of the keys.
 
     Raises:
-        FormatError: No key has a value of this type, or the response reports an error.
+        FormatError: No key has a value of the type ``kind``, or the response reports an error.
     """
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
@@ -342,7 +342,7 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
 
 
 def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return the tool call or text from a malformed part; if the part contains neither, keep it in the metadata."""
+    """Return the tool call or text in a malformed part; a part that contains neither is kept in the metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
     text = _text_blocks(part.get("text", part.get("refusal")))

@@ -1,7 +1,7 @@
-"""Rules that adapt turn order, ids and names to a provider's requirements without losing content.
+"""Rules that adapt the order of turns, the ids and the names to a provider's requirements without losing content.
 
-Each rule is a function that takes and returns a list of turns and reports its changes. If the turns already follow a
-rule, the function returns the list unchanged. After all rules have run, each tool call has a unique id and exactly one
+Each rule is a function that takes and returns a list of turns and reports its changes. If the turns already follow its
+rule, a function returns the list unchanged. After all rules have run, each tool call has a unique id and exactly one
 result, which directly follows the call.
 """
 
@@ -66,7 +66,7 @@ def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
-    """Join all turns with system text into one turn."""
+    """Join several turns with system text into one turn."""
     if not turns:
         return []
     role, name, content, at = turns[0]
@@ -76,7 +76,7 @@ def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
-    """Move late system text after the next user or tool turns, where it remains in all later requests.
+    """Move each late system text after the next user or tool turns; later requests keep it at that position.
 
     According to Anthropic's guide, a mid-conversation system message must follow a user turn, and must either precede
     an assistant turn or end the conversation.
@@ -105,7 +105,7 @@ _ASKING = ("user", "tool")
 
 
 def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list[Turn]:
-    """Drop signed thinking blocks before a message index: a change in earlier text has invalidated their signatures."""
+    """Drop the signed thinking blocks before a message index, because changed text invalidates their signatures."""
     if job.profile.thinking not in ("signed", "items"):
         return [*turns]
     kept: list[Turn] = []
@@ -203,7 +203,7 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _split_media(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
-    """Split a tool result into a result without the media that the provider rejects, and a list of these media."""
+    """Remove the media that the provider rejects from a tool result; return the result and the removed media."""
     if not isinstance(block, ToolResultBlock) or isinstance(block.output, str):
         return block, []
     media = [each for each in block.output if each.kind != "text" and each.kind not in profile.result_media]
@@ -240,7 +240,7 @@ def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_turns(turns: list[Turn]) -> Turn:
-    """Join turns into one turn, in which their texts stay separate blocks."""
+    """Join turns into a single turn; each text stays a separate block."""
     role, name, _, at = turns[0]
     blocks = chain.from_iterable(blocks_of(turn[2]) for turn in turns)
     # Sort the joined blocks like those in a single reply: thinking blocks first, tool calls last.
@@ -253,7 +253,7 @@ _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
 def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
-    """Reject a conversation without content.
+    """Raise an error if a conversation has no content.
 
     Raises:
         FormatError: No turns are left; the error message lists the dropped content.
@@ -355,7 +355,7 @@ def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
 
 
 def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
-    """Combine the results of each turn's calls into one turn; return None if results must be moved or ids changed."""
+    """Combine the results for each turn's calls into one turn; return None if a result or an id needs a change."""
     new: list[Turn] = []
     used: set[str] = set()
     # The unanswered tool calls of the last turn, and the results found so far.
@@ -436,7 +436,7 @@ class _Order:
             self.add_turn("user" if role == "tool" else role, name, tuple(waiting), at)
 
     def add_turn(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
-        """Add a turn, and expect a result for each of its tool calls."""
+        """Add a turn, and record that each of its tool calls needs a result."""
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
             self.adjacent.clear()
@@ -486,7 +486,7 @@ class _Order:
             self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return the content and message index for a turn of results; reuse a native message with the same results."""
+        """Return a result turn's content and message index; reuse a native message with the same results."""
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
             each.id for each in results

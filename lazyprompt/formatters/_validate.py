@@ -1,7 +1,7 @@
 """Validation of payloads against a provider's rules.
 
 The payload's JSON shape is checked first, followed by the rules that a shape can't express, such as the order of roles.
-Each format converts its payloads to views, so that all formats share these rules.
+Each wire format converts its payloads to the same kind of views, so that all formats share one validator.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class AnthropicForm:
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for the messages, the system text and the tools; other request keys are not checked."""
+        """Return a check for a payload's messages, system text and tools; other keys are not checked."""
         user, assistant = {**_SAID, "tool_result": _RESULT_SHAPE}, {**_ANSWERED, **_SERVER}
         roles = {
             "user": {"content": parts_of(user, other=new_kind(user))},
@@ -99,7 +99,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system text and the messages; a message's tool results and other content are separate."""
+        """Yield the validator's views of a payload; a message's tool results and other content are separate views."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _block_views(system, ()), None

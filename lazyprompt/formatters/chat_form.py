@@ -65,7 +65,7 @@ class ChatForm(OpenAIWriter):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for the messages, by role, and for the tools; other request keys are not checked."""
+        """Return a check for a payload's messages and tools; other keys are not checked."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         own = (self.parts.get(kind) for kind in profile.media)
         names |= {part.kind for part in own if isinstance(part, UrlPart)}
@@ -84,7 +84,7 @@ class ChatForm(OpenAIWriter):
                 yield from names_at([(("tools", at, "function"), function)])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield a view of each message."""
+        """Yield the validator's view of each message."""
         # The unanswered calls of the last message with tool calls. A result without an id answers the first call.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
@@ -129,7 +129,7 @@ class ChatForm(OpenAIWriter):
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the validator's views of blocks that a message contains outside of its content."""
+        """Return the validator's views of the blocks that are stored outside of a message's content."""
         return []
 
     parse = staticmethod(from_openai_chat)
@@ -215,7 +215,7 @@ def chat_shape(
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
-    """Build a check for the messages of a payload, by role, and for its tools.
+    """Build a check for a payload's messages and tools; each role has its own check.
 
     Args:
         content: The check for the content of user messages.

@@ -42,9 +42,9 @@ class _AskingCounter(ABC, Generic[_Client]):
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
         """Return the number of tokens in messages and tools, with one request.
 
-        Providers reject a request without messages. To count system text or tools alone, the counter adds a short
-        message and subtracts its token count, which takes one additional request per counter. If there are no messages,
-        no system text and no tools, the count is 0 and no request is made.
+        The provider's API rejects a request without messages. To count system text or tools alone, the counter adds a
+        short message and subtracts its token count, which takes one additional request per counter. If there are no
+        messages, no system text and no tools, the count is 0 and no request is made.
 
         Args:
             messages: Msg objects, OpenAI dicts, or messages in the provider's format. System text may be passed as a
@@ -80,7 +80,7 @@ class _AskingCounter(ABC, Generic[_Client]):
                 text is 0 and takes no request.
 
         Returns:
-            The provider's count for a message with this text, minus the tokens that it adds around the text.
+            The provider's count for a message with this text, minus the tokens that the provider adds around the text.
 
         Raises:
             TokenizerError: The response contains no count. :meth:`count` lists the other errors.
@@ -180,7 +180,7 @@ class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
 
 
 def _is_plain(content: object) -> bool:
-    """Return True for content that OpenAI's and Anthropic's formats share: None, a string or a list of text parts."""
+    """Return True if content is None, a string or a list of text parts, as OpenAI's and Anthropic's formats allow."""
     if not is_list(content):
         return isinstance(content, str | None)
     return all(is_dict(part) and part.keys() == {"type", "text"} for part in content)

@@ -1,7 +1,7 @@
 """The format and rules of DashScope's own API for Qwen, in which each content part has a single key.
 
-Source: the API references for Generation and MultiModalConversation. These references also document that the text of a
-message with only tool calls is null.
+Source: the API references for Generation and MultiModalConversation. These references also document that a message with
+only tool calls contains null as its text.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _BESIDE: dict[str, Spec] = dict.fromkeys(
 
 
 def _one_key(*kinds: str) -> Check:
-    """Build a check for an object with exactly one of the content keys and optional settings; text may be null."""
+    """Build a check for a content part with exactly one content key and optional settings; ``text`` may be null."""
     known = check_of({f"{kind}?": "text|null" if kind == "text" else "any" for kind in kinds} | _BESIDE)
 
     def check(value: object) -> Sequence[Fault]:

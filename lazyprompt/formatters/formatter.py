@@ -129,14 +129,14 @@ class ChatFormatter:
         provider: The provider's name, or a custom profile.
         model: The model, if the rules depend on it (for cache breakpoints, reasoning or prefill).
         budget: A token budget for the payload, whose tokens are counted in the provider's format.
-        token_counter: The token counter that ``max_tokens`` uses.
+        token_counter: The token counter for ``max_tokens``.
         max_tokens: A token limit for the payload. The oldest messages are dropped first; system text and the newest
             user turn are kept.
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
             the report lists the dropped content.
         cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
-            newest user turn). A mapping also sets the lifetime of the breakpoint in each place.
+            newest user turn). A mapping from places to lifetimes also sets each breakpoint's lifetime.
         safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
             (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the policy covers the control
@@ -198,7 +198,7 @@ class ChatFormatter:
         return self._format(parse_arguments(messages), ToolSet.of(tools))
 
     def format_parsed(self, messages: Sequence[Msg], tools: ToolSet, guard: MessageGuard | None) -> Payload:
-        """Format parsed messages as :meth:`format` does, but with the caller's guard for control sequences."""
+        """Format parsed messages, using the caller's guard for control sequences."""
         return self._payload(messages, range(len(messages)), tools, {}, guard)
 
     def _format(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
@@ -242,7 +242,7 @@ class ChatFormatter:
         """Validate a payload against the provider's rules.
 
         Args:
-            payload: A payload, which need not come from a formatter.
+            payload: A payload, built by a formatter or by hand.
 
         Raises:
             FormatError: The payload breaks a rule; the error message lists each violation with its path and a fix.
@@ -490,7 +490,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the names of speakers that call tools; all other names are written in the history text."""
+        """Report the names that are not sent, because their speakers call tools; the history contains all others."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, but {self.profile.name} does not support names for callers"
@@ -512,7 +512,7 @@ def countable(
 
 
 def _build_budget(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """Return the given budget, or build a budget from a token limit and a counter."""
+    """Return the caller's budget, or build a budget from a token limit and a counter."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -528,6 +528,6 @@ def _build_budget(budget: Budget | None, max_tokens: int | None, counter: Counts
 
 
 def _replace_messages(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
-    """Return the messages, with those at the indices in ``replaced`` exchanged for the new messages."""
+    """Return the messages after replacing the messages at the indices in ``replaced``."""
     changed = {at: item for at, item in replaced.items() if isinstance(item, Msg)}
     return [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages

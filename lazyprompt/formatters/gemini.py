@@ -1,4 +1,4 @@
-"""The format and rules of Google's Gemini API, with the keys of the official client (google-genai).
+"""The format and rules of Google's Gemini API, using the field names of the official client (google-genai).
 
 Source: the page "generateContent" in the API reference and the types in the official client, which accepts bytes as
 base64 text. Details come from the guides on function calling, thought signatures and file input.
@@ -106,7 +106,7 @@ class GeminiForm:
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for the contents, the system instruction and the tools; other keys are not checked."""
+        """Return a check for a payload's contents, system instruction and tools; other keys are not checked."""
         part = text_or(_part_shape) if self.strings else _part_shape
         contents = list_of({"parts": list_of(part, 1), "role?": one_of("user", "model")}, 1)
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
@@ -118,7 +118,7 @@ class GeminiForm:
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system instruction and the contents; an entry's tool results and text are separate."""
+        """Yield the validator's views of a payload; an entry's tool results and its other parts are separate views."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -189,7 +189,7 @@ def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | No
     Args:
         content: The content of the turn.
         tools: The names of the called tools, by call id.
-        ids: The call ids that results may contain, if Gemini made the calls; None if another model made them.
+        ids: The call ids that results may contain if Gemini made the tool calls; None if another model made the calls.
     """
     return [
         _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
@@ -216,7 +216,7 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
 
 
 def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView]:
-    """Return the tool results with their calls' ids; a result without an id is matched by tool name and order."""
+    """Return the tool results, each with its call's id; a result without an id is matched by tool name and order."""
     matched: list[BlockView] = []
     left = list(calls)
     for kind, path, call_id, name in results:

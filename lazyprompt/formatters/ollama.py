@@ -32,7 +32,7 @@ def _images(blocks: Sequence[Block]) -> list[Json]:
 
 @dataclass(frozen=True, slots=True)
 class OllamaForm(ChatForm):
-    """The chat format, with text as content, a separate list of images, and tool arguments as objects."""
+    """Ollama's chat format, in which content is text, images are a separate list, and tool arguments are objects."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Add a turn's blocks to its message."""
@@ -54,14 +54,14 @@ class OllamaForm(ChatForm):
         return chat_shape(text, text, list_of(call_shape("object"), 1), profile, images, names_calls=False)
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the validator's views of the images."""
+        """Return the validator's views of a message's images."""
         return [("image", ("images", at), "data:", None) for at in range(len(items_of(message.get("images"))))]
 
     parse = staticmethod(from_ollama)
 
 
 class GenerateForm:
-    """The generate format, with a single text as ``prompt``, and optional ``system`` text and ``images``."""
+    """Ollama's generate format, which has a single text as ``prompt``, and optional ``system`` text and ``images``."""
 
     messages_key = "prompt"
 
@@ -89,7 +89,7 @@ class GenerateForm:
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the system text and of the prompt, which counts as a user message."""
+        """Yield the validator's views of the system text and the prompt; the prompt counts as a user message."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:

@@ -69,8 +69,8 @@ class Media:
     """A provider's rules for one kind of media.
 
     Args:
-        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types. A listed alias,
-            such as ``audio/mp3``, is sent as it is given.
+        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all image types. If an alias such as
+            ``audio/mp3`` is listed, it is sent unchanged.
         url: True if the provider fetches media from URLs.
         data: True if the provider accepts base64 data.
         schemes: The accepted URL schemes besides HTTP(S), such as ``gs``.
@@ -98,8 +98,8 @@ class HistoryLayout:
     """The position of a merged history relative to the system text and to media.
 
     Args:
-        system: The place of the system text. ``own`` puts the text in a separate turn, ``joined`` puts it at the start
-            of the user turn, and ``host`` puts it in a system turn that also contains the history.
+        system: The position of the system text. ``own`` writes system text as a separate turn, ``joined`` writes it at
+            the start of the user turn, and ``host`` writes it in a system turn that also contains the history.
         join: The separator between the system text and the history.
         media_last: True if all media come after the text.
         changes: The profile fields to override for this history style.
@@ -118,7 +118,7 @@ class Breakpoints:
 
     Args:
         key: The block key that sets a breakpoint.
-        mark: The value to store under ``key``, without the breakpoint's lifetime.
+        mark: The value of the breakpoint key, without a lifetime.
         lifetimes: The accepted lifetimes, in increasing order; the first one is the default.
         tools: True if a tool may have a breakpoint.
         models: A pattern for the models that support breakpoints; ``None`` if all models do.
@@ -146,14 +146,16 @@ class Profile:
         name: The provider's name.
         form: The wire format, which writes and parses payloads.
         source: The URL of the documentation for the rules.
-        native: The provider's native format, as in :attr:`lazyprompt.Msg.native`; native content is sent unchanged.
+        native: The name of the provider's native format in :attr:`lazyprompt.Msg.native`. Content in this format is
+            sent unchanged.
         media: The rules for media in user messages, by kind; other kinds are not accepted.
         result_media: The kinds of media that a tool result may contain; other kinds are moved to a user turn.
         error_results: True if a tool result can be marked as an error.
         url_media: The kinds of media that a message's ``url`` may refer to.
-        thinking: The thinking blocks that are sent back. ``none`` drops all blocks. ``signed`` keeps blocks that the
-            provider signed or redacted, and ``items`` keeps blocks with an id from the provider. ``own`` sends the
-            provider's own blocks as text, and ``text`` sends all blocks as text.
+        thinking: The kinds of thinking blocks that are sent back to the provider. ``none`` drops all thinking blocks.
+            ``signed`` keeps thinking blocks that the provider signed or redacted, and ``items`` keeps thinking blocks
+            with an id from the provider. ``own`` sends the provider's own thinking blocks as text, and ``text`` sends
+            all thinking blocks as text.
         thinks: A pattern for the models that require the reasoning before a tool call, even if it is empty.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.

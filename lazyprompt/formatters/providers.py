@@ -1,7 +1,7 @@
 """The profiles by provider name, and a table of the content that each provider accepts.
 
-Profiles are imported on first use. In the table, ``yes (signed)`` means that a provider gets back its own signatures
-for texts and tool calls. The media columns list the accepted ways to send media, and show whether media from tool
+Profiles are imported on first use. In the table, ``yes (signed)`` means that a provider's signatures on text blocks and
+tool calls are sent back to it. The media columns list the accepted ways to send media, and show whether media from tool
 results are sent in the results or after them. The ``thinking`` column shows which reasoning a provider accepts.
 """
 
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return a row for each provider, whose cells are the columns in ``HEADERS`` after ``provider``."""
+    """Return a table row for each built-in provider; ``HEADERS`` lists the columns."""
     return [row_of(profile_of(provider)) for provider in PROVIDERS]
 
 

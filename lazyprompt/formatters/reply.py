@@ -51,7 +51,7 @@ class Reply(str):
         raw: The provider's raw response, as a dict.
         finish: The finish reason; None if the provider doesn't report one.
         model: The model that replied, as reported by the provider; ``""`` if it is not reported.
-        parsed: The text parsed as the requested ``response_format``; None if no format was requested.
+        parsed: The reply's text, parsed as the requested ``response_format``; None if no format was requested.
         said: The user's text in this call, or None if the history already awaited a reply.
         trim: The budget's report on dropped content, or None without a budget.
         report: The payload's report on changed and dropped content.
@@ -81,7 +81,7 @@ class Reply(str):
         Args:
             message: The reply as a message.
             raw: The provider's raw response.
-            parsed: The text parsed as the requested ``response_format``.
+            parsed: The reply's text, parsed as the requested ``response_format``.
             said: The user's text.
             trim: The budget's report on dropped content.
             report: The payload's report on changed and dropped content.
@@ -95,7 +95,7 @@ class Reply(str):
 
     @property
     def turn(self) -> tuple[Msg, ...]:
-        """The user's text and the model's reply, as messages that can be appended to the history."""
+        """The user's text and the model's reply, as messages for the history."""
         return (*user_turn(self.said), self.message)
 
     @property
@@ -105,7 +105,7 @@ class Reply(str):
 
     @property
     def thinking(self) -> str:
-        """The text of the model's reasoning; ``""`` if the reply contains none."""
+        """The text of the model's reasoning; ``""`` if the reply contains no reasoning."""
         blocks = (block for block in self.message.blocks if isinstance(block, ThinkingBlock))
         return "\n".join(block.thinking for block in blocks if block.thinking)
 

@@ -27,7 +27,7 @@ class Entry:
         kind: The kind of block, or one of ``message``, ``metadata``, ``name``, ``id``, ``signature``, ``tools``,
             ``strict``, ``cache``, ``native`` and ``safety``. The kind ``metadata`` refers to a message key, ``native``
             to a message in the provider's native format, and ``safety`` to control sequences.
-        action: The change, which is ``left out``, ``changed``, ``moved`` or ``added``.
+        action: The kind of change: ``left out``, ``changed``, ``moved`` or ``added``.
         reason: The reason for the change, and a fix if one is known.
         text: The full text that was left out or changed.
     """

@@ -56,7 +56,7 @@ _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 @dataclass(frozen=True, slots=True)
 class ResponsesForm:
-    """The format with a list of items: messages, reasoning, tool calls and their outputs.
+    """OpenAI's Responses format: a list of messages, reasoning items, tool calls and tool outputs.
 
     System text is written as a message with the role ``developer``. The key ``instructions`` is not used, because the
     newest models place instructions after the input, where they are not cached.
@@ -75,7 +75,7 @@ class ResponsesForm:
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for the input items, by type, and for the tools; other request keys are not checked."""
+        """Return a check for a payload's input items and tools; other keys are not checked."""
         items = text_or(list_of(_ITEM, 1))
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
@@ -85,7 +85,7 @@ class ResponsesForm:
         return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield views of the instructions and the input items, each of which counts as a separate message."""
+        """Yield the validator's views of the instructions and the input items; each item counts as a message."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
@@ -122,7 +122,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
     Args:
         role: The role of the turn.
         content: The content of the turn.
-        free: The ids of custom tool calls; the items for their outputs have a different type.
+        free: The ids of custom tool calls; outputs of custom tools are items of a different type.
     """
     if isinstance(content, Native):
         yield from content.parts()

@@ -1,7 +1,7 @@
 """Composable checks for JSON shapes, and the types of the payload views that the validator reads.
 
-A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. Paths are only
-built for faults, for speed. Most checks use a shorthand such as
+A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. For speed, a
+check only builds the path of a value if the value has a fault. Most checks use a shorthand such as
 ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
 """
 
@@ -69,7 +69,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def check_of(spec: Spec) -> Check:
-    """Build a check from its shorthand."""
+    """Build a check from a shorthand such as ``{"name": "text"}``."""
     if isinstance(spec, str):
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
@@ -87,9 +87,9 @@ def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = Non
     """Build a check for a value that is either a string or a list of parts.
 
     Args:
-        kinds: The shape of each part type.
+        kinds: A mapping from part types to their shapes.
         least: The minimum number of parts.
-        other: The shape of parts with any other type; None to reject such parts.
+        other: The shape of parts with an unlisted type; None to reject such parts.
     """
     return text_or(list_of(tagged_object("type", kinds, other), least))
 
