@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
     Attributes:
         ids: The token ids.
         offsets: The start and end index of each token in the text. A token that encodes only some bytes of a character
-            spans the whole character. If a tokenizer drops or moves white space, the offsets that it reports are kept.
+            spans the whole character. If a tokenizer drops or moves white space, its own offsets are used.
     """
 
     ids: list[int]
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A control token in a text; its span excludes the adjacent white space that the token consumes."""
+    """A control token in a text; ``start`` and ``end`` exclude adjacent white space that the token consumes."""
 
     id: int
     start: int
@@ -116,17 +116,17 @@ class Backend(Protocol):
         ...
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text so that only the given control tokens, in text order, become control tokens."""
+        """Encode a text, and treat only the given tokens (in text order) as control tokens."""
         ...
 
     def cuts(self, text: str) -> list[Span]:
-        """Return the spans of the control tokens before which a trusted text can be split."""
+        """Return the spans of a trusted text's control tokens; omit a token if the text can't be split before it."""
         ...
 
     def rules(self, text: str) -> object:
         """Return the tokenizer's settings and the ids of a text, or None if the settings can't be read.
 
-        A :class:`TokenCache` compares the result to detect changes of the tokenizer.
+        A :class:`TokenCache` compares these results to detect changes to the tokenizer.
 
         Raises:
             TokenizerError: Tokenization is randomized.
@@ -200,7 +200,7 @@ class HuggingFaceBackend:
         return id(tokenizer), self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
 
     def cuts(self, text: str) -> list[Span]:
-        """Return the spans of the control tokens before which a trusted text can be split."""
+        """Return the spans of a trusted text's control tokens; omit a token if the text can't be split before it."""
         tokenizer, normalizer = self._tokenizer, self._tokenizer.normalizer
         if tokenizer.encode_special_tokens:
             return []
@@ -218,9 +218,9 @@ class HuggingFaceBackend:
         return found
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text so that only the given control tokens, in text order, become control tokens.
+        """Encode a text, and treat only the given tokens (in text order) as control tokens.
 
-        Splitting the text at the tokens would change the encoding, because tokenizers treat the start of a text
+        Splitting the text at these tokens would change the encoding, because tokenizers treat the start of a text
         differently. Instead, each token is replaced by a character that the text doesn't contain, and a copy of the
         tokenizer treats these characters as its only control tokens.
         """
@@ -368,7 +368,7 @@ class TiktokenBackend:
         return [(control.start, control.end) for control in self.controls(text, self.encode(text))]
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text so that only the given special tokens, in text order, become special tokens.
+        """Encode a text, and treat only the given tokens (in text order) as special tokens.
 
         The text is split at these tokens, as tiktoken itself does.
         """
@@ -399,7 +399,7 @@ class TiktokenBackend:
 
 
 class TekkenBackend(TiktokenBackend):
-    """A Tekken tokenizer from mistral-common, whose own ``encode`` never creates special tokens."""
+    """A Tekken tokenizer from mistral-common; the package's own ``encode`` never creates special tokens."""
 
     __slots__ = ()
 

@@ -94,7 +94,7 @@ def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> l
 
     Args:
         parts: Alternating trusted and untrusted texts.
-        pieces: A function that splits trusted text before its control tokens (see :func:`cut`), but not before tokens
+        pieces: A function that splits trusted text before each control token (see :func:`cut`), but not before tokens
             that may consume text to their left.
 
     Returns:

@@ -152,7 +152,7 @@ class ThinkingBlock(_Block):
 
     Args:
         thinking: The reasoning text.
-        signature: The data with which the provider verifies its own reasoning: Anthropic's signature, or the encrypted
+        signature: The data that the provider uses to verify its own reasoning: Anthropic's signature, or the encrypted
             content of OpenAI's reasoning items.
         type: Always ``"thinking"``.
         redacted: The encrypted reasoning, if only the provider can read it.
@@ -451,7 +451,7 @@ def block_from(item: object, where: str) -> Block:
 
 
 def block_of_media(source: Source, media_type: str) -> MediaBlock:
-    """Build the image, audio or video block that matches a MIME type, or a file block for any other type."""
+    """Build an image, audio or video block for a matching MIME type, or a file block for any other type."""
     return MEDIA_BLOCKS.get(media_type.partition("/")[0], FileBlock)(source)
 
 
@@ -544,7 +544,7 @@ class Msg:
         return changed if self.speaker or changed.name != self.name else changed.without_speaker()
 
     def without_speaker(self) -> Msg:
-        """Return a copy that has no speaker, and whose name is the role."""
+        """Return a copy without a speaker; the name of the copy is the role."""
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
@@ -615,7 +615,7 @@ def message_of(
     usage: Mapping[str, int] | None = None,
     native: Native | None = None,
 ) -> Msg:
-    """Build a message without validating the fields. If the speaker equals the role, the message has no speaker."""
+    """Build a message without validating the fields. A speaker that equals the role is ignored."""
     draft = _MsgDraft()
     draft.name = speaker or role
     draft.content = content

@@ -231,7 +231,7 @@ def parse_message(item: object, where: str) -> Msg:
 
 
 def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm | None]) -> ParsedMessages:
-    """Join Responses API items, and OpenAI messages next to these items, that are parts of one message.
+    """Join the messages of adjacent Responses API items and OpenAI messages that form one message.
 
     Args:
         parsed: The messages, before joining.

@@ -1,4 +1,4 @@
-"""Prompts as values, and rendered prompts that record the origin of each part. Rendered text is never parsed.
+"""Immutable prompts, and rendered prompts that record the origin of each part. Rendered text is never parsed.
 
 Prompts and rendered prompts store text as a list of *parts*. The parts at even indices are trusted (the developer's
 template, the model's markers), and the parts at odd indices are untrusted (values, history, tool results). The first
@@ -222,7 +222,7 @@ class Text:
         return cls((text,), (slot,))
 
     def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
-        """Return a copy with another text in a slot, and True if the slot does not occur.
+        """Replace the text of a slot, and return the copy and True if the slot does not occur.
 
         Args:
             name: The name of the slot.
@@ -243,7 +243,7 @@ class Text:
 
 
 class OfMessage(str):
-    """The slot name of a part in a filled message, whose type distinguishes the name from an equal plain string."""
+    """A slot name in a filled message; this type distinguishes the name from an equal plain string."""
 
     __slots__ = ()
 
@@ -267,7 +267,7 @@ class FilledText(str):
         return made
 
     def strip(self, chars: str | None = None, /) -> FilledText:
-        """Strip the text like ``str.strip`` and keep the origins."""
+        """Strip the text, as ``str.strip`` does, and keep the origin of each part."""
         return FilledText(Text(tuple(stripped(self.origins.parts, chars)), self.origins.slots))
 
     def __reduce__(self) -> tuple[type[FilledText], tuple[Text]]:
@@ -275,7 +275,7 @@ class FilledText(str):
 
 
 def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
-    """Strip parts as ``str.strip`` strips their joined text. The number of parts stays the same."""
+    """Strip the start and end of the text that the parts form. The number of parts stays the same."""
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
@@ -289,7 +289,7 @@ def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
 
 
 def join_lines(texts: Sequence[str]) -> str:
-    """Join texts with newlines. The result keeps origins if one of the texts is a :class:`FilledText`."""
+    """Join texts with newlines. If one of the texts is a :class:`FilledText`, the result is a ``FilledText`` too."""
     if not any(isinstance(text, FilledText) for text in texts):
         return "\n".join(texts)
     parts, slots = [""], [MARKERS]
@@ -346,7 +346,7 @@ def _developers(given: Text | str, slot: str) -> Text:
 
 
 class PromptFiller(Protocol):
-    """A template with its values, which can fill a prompt again after a list has been shortened.
+    """A template and its values, used to fill a prompt again after a list has been shortened.
 
     Implementations are plain values, so they can be pickled and don't reference the prompter.
     """
@@ -358,18 +358,18 @@ class PromptFiller(Protocol):
 
     @property
     def fills_turns(self) -> bool:
-        """True if a value can fill any message, or a slot whose name differs from the value's, as in prompt files."""
+        """True if the values can fill any message, as in a prompt file; False if they fill only the instruction."""
         ...
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Fill the prompt again, with new items for one list."""
+        """Fill the prompt again, with new items for the list in one slot."""
         ...
 
 
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
-    """A prompt as values, independent of any model's format.
+    """The immutable content of a prompt, independent of any model's format.
 
     A prompter fills the prompt, a budget trims it, and a target renders it.
 
@@ -384,9 +384,8 @@ class Prompt:
         label: The expected response of the assistant, for training data.
         opening: The number of the prompter's own messages at the start of the history, which a budget never drops.
         closing: The number of the prompter's own messages at the end of the history, which a budget never drops.
-        report: Entries to add to a payload's report about content that the prompt drops, such as attributes in a prompt
-            file.
-        source: The template and the values that the prompt was filled from, if a value is a list and a budget is set.
+        report: Entries to add to a payload's report, such as entries about dropped attributes of a prompt file.
+        source: The template and the values that filled the prompt, if a value is a list and a budget is set.
 
     Raises:
         TemplateError: The system text or the instruction is not a string.
@@ -443,7 +442,7 @@ class Prompt:
 
     @property
     def conversation(self) -> tuple[Msg, ...]:
-        """The messages in the history, without the prompter's own messages."""
+        """The history's messages, except the prompter's own messages."""
         messages = self.history.messages
         return messages[self.opening : len(messages) - self.closing]
 

@@ -1,7 +1,7 @@
 """Parses Gemini contents such as ``{"role": "model", "parts": [...]}``.
 
 The keys may be spelled as in the REST API or as in the official client (google-genai). The format is documented in the
-API reference, "Content", and in the types of the client.
+API reference, "Content", and in the types of Google's client.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _message_item(part: Fields) -> Fields:
 
 
 def _with_calls(blocks: Sequence[Block], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> list[Block]:
-    """Replace the calls in the content with those in ``tool_calls``, which LangChain sends instead."""
+    """Replace the calls in the content with the calls in ``tool_calls``, because LangChain sends ``tool_calls``."""
     calls: dict[str, ToolUseBlock] = {}
     for key in ("tool_calls", "invalid_tool_calls"):
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
-    """Parse an OpenAI message dict, whose content may also use another provider's parts or blocks.
+    """Parse an OpenAI message dict; its content may also use another provider's parts or blocks.
 
     Args:
         message: The dict, which is not modified.
@@ -443,7 +443,7 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
 
 
 def joined(first: Msg, second: Msg) -> Msg:
-    """Join two messages whose items are parts of one message."""
+    """Join two parsed messages that are parts of one message."""
     blocks = (*first.blocks, *second.blocks)
     items = [_items_of(message) for message in (first, second)]
     native = Native(RESPONSES, [*items[0], *items[1]]) if all(items) else None
