@@ -1,4 +1,4 @@
-"""Limits for the cost of a template, and a meter for each rendering; see :mod:`lazyprompt.templates.sandbox`."""
+"""Cost limits for templates, and a meter for the cost of one rendering; see :mod:`lazyprompt.templates.sandbox`."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Meter:
             self.look()
 
     def stepped(self, value: _T) -> _T:
-        """Count the evaluation of a filter as one step, and return the filter's value."""
+        """Count one step for a filter, and return the filter's result unchanged."""
         self.step()
         return value
 
@@ -383,7 +383,7 @@ def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) 
 
 
 def _percent_specs(pattern: str) -> list[str]:
-    """Return the specification of each ``%`` field, which is the text between ``%`` and the letter."""
+    """Return the text between ``%`` and the letter for each ``%`` field of a format string."""
     # Reject keys that contain parentheses, because the key's end would be ambiguous.
     if _BRACKETS_IN_KEY.search(pattern):
         raise SecurityError("'%' does not accept keys with parentheses")

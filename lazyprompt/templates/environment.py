@@ -1,4 +1,4 @@
-"""The Jinja environment for prompt files and instructions, which separates values from the template's literal text."""
+"""A Jinja environment that separates values from the template's literal text, for prompt files and instructions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Generator(BoundedGenerator):
 
 
 class ValueEnvironment(BoundedEnvironment):
-    """A Jinja sandbox with resource limits, which outputs values separately from literal text."""
+    """A Jinja sandbox that limits resources and outputs values separately from literal text."""
 
     code_generator_class = _Generator
 

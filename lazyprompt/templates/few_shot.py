@@ -1,4 +1,4 @@
-"""Few-shot prompts, which consist of a prefix, worked examples and a suffix.
+"""Templates for few-shot prompts: a prefix, worked examples and a suffix.
 
 Examples are data, so braces in their values are not parsed as slots. A selector chooses and orders the examples for
 each rendering.
@@ -78,7 +78,7 @@ class ExampleOffer:
 
 
 class ExampleSelector(Protocol):
-    """The interface for example selectors, which should make the same choice for equal offers.
+    """The interface for example selectors. A selector should make the same choice for equal offers.
 
     A selector may define an attribute ``best`` with the position of the best example in its choice: ``"first"`` (the
     default) or ``"last"``. A :class:`LengthBudget` drops examples from the opposite end.
@@ -118,7 +118,7 @@ class MostSimilar:
 
     Args:
         k: The maximum number of examples.
-        score: A function ``score(values, example)`` that rates how well an example matches the values of the rendering.
+        score: A function ``score(values, example)`` that rates how well an example matches the passed values.
             A higher number is a better match, so negate distances.
         best: The position of the best example: ``"last"``, which is next to the question, or ``"first"``.
         min_score: The minimum score. Examples with a lower score are dropped, even if fewer than ``k`` remain.
@@ -360,7 +360,7 @@ class FewShotTemplate:
     """A template with worked examples before the question.
 
     Args:
-        prefix: The text before the examples, which may contain slots.
+        prefix: The text before the examples; it may contain slots.
         examples: A list of dicts, each with a value for every slot in ``example_template``. With ``select``, a dict may
             contain additional values for the selector, such as a label or a vector, which are not copied.
         example_template: The template that renders each example.

@@ -1,4 +1,4 @@
-"""Instruction templates, which contain the developer's text with slots, and functions that parse their input."""
+"""Instruction templates (the developer's text with slots), and functions that parse the input for the slots."""
 
 from __future__ import annotations
 
@@ -174,12 +174,12 @@ class InstructionTemplate:
 
     @property
     def templates(self) -> tuple[SlotSyntax, ...]:
-        """The parsed templates, of which the first is the system-level part and the last is the user-level part."""
+        """The parsed templates: the first is the system-level part, and the last is the user-level part."""
         return self._system, self._user
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The pieces of the developer's literal text."""
+        """The literal texts of all templates, without the slots."""
         return tuple(text for template in self.templates for text in template.literals)
 
     def fill(self, input: object = None) -> Filled:
@@ -228,7 +228,7 @@ class InstructionTemplate:
         return self._filled(values)
 
     def _filled(self, values: Mapping[str, Any], *, user: bool = True) -> Parts:
-        """Fill the parts with checked values, and drop the user-level part if ``user`` is False."""
+        """Fill the system-level and user-level part with checked values; drop the latter if ``user`` is False."""
         system = self._system.filled(values)
         if not user:
             return system, _NO_USER_PART, None, _NOTHING_AROUND
@@ -274,7 +274,7 @@ class InstructionTemplate:
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Convert a value for its template, but only copy a list, because a budget may drop its items."""
+        """Convert a value for its template; a list is only copied, because a budget may drop items."""
         if is_sequence(value):
             return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)

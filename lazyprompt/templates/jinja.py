@@ -59,9 +59,9 @@ class CompiledTemplate(ABC):
     Attributes:
         text: The source of the template.
         slots: The names of the values that the template uses.
-        literals: The pieces of the template's literal text.
-        outline: The rendered parts, with each value replaced by its index; None if the number of parts depends on the
-            values.
+        literals: The template's literal texts, in order.
+        outline: The template's parts, with the index of each value in place of the value; None if the number of parts
+            depends on the values.
 
     Raises:
         TemplateError: The template is not a string, or its syntax is invalid; the error includes the line.
@@ -111,13 +111,13 @@ class CompiledTemplate(ABC):
         self._render = render
 
     def _only_show(self, literals: Sequence[str], shows: Sequence[Callable[[Mapping[str, Any]], Value]]) -> None:
-        """Prepare to render a template without Jinja, whose compiler takes a hundred times as long.
+        """Prepare to render a template without Jinja's compiler, which takes a hundred times as long.
 
         The template must contain only names and literal text.
 
         Args:
             literals: The literal texts before, between and after the values.
-            shows: A function for each value, which looks up and converts the value.
+            shows: For each value, a function that looks up and converts the value.
         """
         first, pairs = literals[0], tuple(zip(shows, literals[1:], strict=True))
 
@@ -169,7 +169,7 @@ class CompiledTemplate(ABC):
             raise TemplateError(f"{self.syntax}: {describe_error(error)}") from error
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """Return the slot name of each part, which is the same for all parts."""
+        """Return the slot name of each part; all parts have the same slot name."""
         return (self._own,) * len(parts)
 
     def filled(self, values: Mapping[str, object]) -> Text:

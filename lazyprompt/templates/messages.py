@@ -1,4 +1,4 @@
-"""Templates for prompts that are written as a list of messages with slots, in reading order."""
+"""Templates for prompts that consist of a list of messages with slots."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _around_history(messages: Sequence[MessageLike]) -> tuple[list[TurnTemplate]
 
 
 def _item(given: object, at: int) -> object:
-    """Convert a message for the parser. A pair becomes a tuple, and ``"history"`` becomes the placeholder."""
+    """Convert a message for the history parser: a pair to a tuple, and ``"history"`` to the placeholder."""
     where = f"messages[{at}]"
     if isinstance(given, str):
         if given == _HISTORY:

@@ -107,7 +107,7 @@ class _Builder:
         return [nodes.Name(f"v{level}", "load") for level in range(self.level, -1, -1)]
 
     def loop(self, items: nodes.Expr) -> nodes.For:
-        """Return a loop node, whose variable represents the next level of values."""
+        """Return a loop node; its variable represents the next level of values."""
         return nodes.For(nodes.Name(f"v{self.level + 1}", "store"), items, [], [], None, False)  # noqa: FBT003 - Jinja's form
 
     def own(self, text: str) -> None:
@@ -137,7 +137,7 @@ class _Builder:
         self.sections.append(_OpenSection(tag, name, self.line, node, depth))
 
     def close(self, name: str) -> None:
-        """Close the innermost section, whose name must match."""
+        """Close the innermost section; the closing tag must repeat its name."""
         if not self.sections:
             raise self.fault(f"{{{{/{_brief(name)}}}}} has no matching opening tag; remove it")
         section = self.sections.pop()
@@ -170,7 +170,7 @@ def _brief(name: str) -> str:
 
 
 def _lookup(function: str, levels: list[nodes.Expr], name: tuple[object, ...]) -> nodes.Filter:
-    """Return a call to an internal function, whose name contains a space so that no template can use it."""
+    """Return a call to an internal function; its name contains a space, so that no template can call it."""
     return nodes.Filter(nodes.Tuple(levels, "load"), f" {function}", [nodes.Const(name)], [], None, None)
 
 

@@ -1,8 +1,8 @@
 """A Jinja sandbox that limits the steps, the CPU time, the output and the size of numbers in each rendering.
 
-Jinja's own sandbox restricts a template to its data. Operators, filters and methods could still exhaust the memory
-(``'x'|center(10**9)``) or run forever (nested loops), so this module limits them. The modules that use this
-sandbox define the Jinja dialect.
+Jinja's own sandbox prevents a template from accessing anything except its values. Operators, filters
+and methods could still exhaust the memory (``'x'|center(10**9)``) or run forever (nested loops), so this module limits
+them. The modules that use this sandbox define the Jinja dialect.
 
 The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
 :class:`BoundedEnvironment` therefore implement shortcuts for the most frequent operations on plain data.
@@ -96,7 +96,7 @@ class _BoundedTokens(Extension):
     """An extension that limits a template's size before parsing, because compiling each token takes kilobytes."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
-        """Check the length of a template and of the numbers in it."""
+        """Check the length of a template, and the length of each number in the template."""
         if len(source) > MAX_TEMPLATE:
             raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
         if _LONG_NUMBER.search(source):
@@ -249,7 +249,7 @@ class BoundedGenerator(CodeGenerator):
 
 
 def _is_text(node: nodes.Expr) -> bool:
-    """Return True if an expression always results in text, such as ``~``, or ``+`` with a text operand."""
+    """Return True if an expression, such as ``a ~ b``, always results in text."""
     while isinstance(node, nodes.Add):
         if _is_text(node.right):
             return True
@@ -316,7 +316,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x.a`` like Jinja's sandbox, with shortcuts for plain data."""
+        """Look up ``x.a`` as Jinja's sandbox does, but with shortcuts for plain data."""
         kind = kind_of(obj)
         if attribute in _READABLE.get(kind, ()):
             return getattr(obj, attribute)
@@ -332,7 +332,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x[a]`` like Jinja's sandbox, with shortcuts for plain data."""
+        """Look up ``x[a]`` as Jinja's sandbox does, but with shortcuts for plain data."""
         kind = kind_of(obj)
         if type(argument) is str and (
             (kind is str and argument not in _OF_STR)
@@ -401,7 +401,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
-    """Wrap a filter function with a check of its arguments.
+    """Wrap a filter function to check its arguments before each call.
 
     Args:
         function: The filter function.

@@ -159,7 +159,7 @@ class SlotTemplate:
 
 
 def _is_slot(match: re.Match[str]) -> bool:
-    """Return True if the text between the braces is an identifier."""
+    """Return True if the text between a pair of braces is an identifier."""
     return (match[1] or match[2]).isidentifier()
 
 
