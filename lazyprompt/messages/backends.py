@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
     Attributes:
         ids: The token ids.
         offsets: The start and end index of each token in the text. A token that encodes only some bytes of a character
-            spans the whole character. If a tokenizer drops or moves white space, its own offsets are used.
+            spans the whole character. If a tokenizer drops or moves white space, the tokenizer's own offsets are used.
     """
 
     ids: list[int]

@@ -31,7 +31,7 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 def are_texts(messages: Sequence[Msg]) -> bool:
     """Return True if every message is only non-blank text from the system, the user or the assistant.
 
-    Most conversations meet this condition, so the rules for blocks, names and media can be skipped.
+    Most conversations contain only such messages, so the rules for blocks, names and media can be skipped.
     """
     return not [
         message

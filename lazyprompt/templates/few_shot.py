@@ -118,7 +118,7 @@ class MostSimilar:
 
     Args:
         k: The maximum number of examples.
-        score: A function ``score(values, example)`` that rates how well an example matches the passed values.
+        score: A function ``score(values, example)`` that rates how well an example matches the given values.
             A higher number is a better match, so negate distances.
         best: The position of the best example: ``"last"``, which is next to the question, or ``"first"``.
         min_score: The minimum score. Examples with a lower score are dropped, even if fewer than ``k`` remain.

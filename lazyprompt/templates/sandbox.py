@@ -1,6 +1,6 @@
 """A Jinja sandbox that limits the steps, the CPU time, the output and the size of numbers in each rendering.
 
-Jinja's own sandbox prevents a template from accessing anything except its values. Operators, filters
+Jinja's own sandbox prevents a template from accessing Python internals. Operators, filters
 and methods could still exhaust the memory (``'x'|center(10**9)``) or run forever (nested loops), so this module limits
 them. The modules that use this sandbox define the Jinja dialect.
 
