@@ -42,7 +42,7 @@ def find_hidden(text: str) -> Iterator[re.Match[str]]:
         text: The text.
 
     Yields:
-        A match that covers one character.
+        A match for each hidden character.
     """
     return (found for found in _HIDDEN.finditer(text) if not _shapes(text, found.start()))
 
@@ -63,7 +63,7 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
         text: The text.
 
     Yields:
-        Pairs of a piece of text and a boolean that is True if the piece is a hidden character.
+        Pairs: a run of visible text and False, or a hidden character and True.
     """
     done = 0
     for found in find_hidden(text):

@@ -47,7 +47,7 @@ def _snake_case(key: str) -> str:
 def json_or_text(value: object) -> str:
     """Convert a value to text that can be encoded as UTF-8.
 
-    ``None`` becomes ``""``. A string is unchanged, except that lone surrogates become U+FFFD. Other values become JSON.
+    ``None`` becomes ``""``. In a string, each lone surrogate becomes U+FFFD. Other values are serialized as JSON.
     """
     if value is None:
         return ""
@@ -112,8 +112,8 @@ def plain_fields(value: object, depth: int = 0) -> dict[str, object] | None:
 def members_of(value: object) -> dict[str, object] | None:
     """Return the fields of a dict or pydantic object, or None for other values.
 
-    Nearly all clients return these two types. ``model_dump`` is not called, because it warns about unexpected
-    values, and Ollama's version opens any image path in a response.
+    Nearly all clients return dicts or pydantic objects. ``model_dump`` is not called, because it warns about unexpected
+    values, and the ``model_dump`` of Ollama's client opens any image path in a response.
     """
     if hasattr(type(value), "model_dump"):
         extra: object = getattr(value, "model_extra", None)

@@ -16,8 +16,8 @@ class Part(NamedTuple):
     """A named part of a prompt, such as an input, a setting, a section or a slot.
 
     Attributes:
-        name: The part's name. Several parts can have the same name, as all turns with the same role do.
-        text: The text.
+        name: The part's name. Several parts can have the same name; for example, turns with the same role do.
+        text: The part's text.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 def compare(before: Sequence[Part], after: Sequence[Part]) -> tuple[Change, ...]:
     """Compare the parts of two prompts.
 
-    Parts are matched by name. If any name repeats, equal parts are matched first, and then the parts between them are
+    Parts are matched by name. If any name repeats, identical parts are matched first, and the remaining parts are then
     matched by name.
 
     Args:

@@ -109,7 +109,7 @@ def open_nofollow(root: str, path: str) -> int:
 
 
 def names_other_machine(path: str, roots: Iterable[str]) -> bool:
-    r"""Return True if a Windows path such as ``\\host\share\name`` is on a machine that none of the roots is on.
+    r"""Return True if a Windows path such as ``\\host\share\name`` is on a network share that contains none of the roots.
 
     Resolving a path on another machine sends the user's name and password hash to that machine.
 
@@ -170,10 +170,10 @@ def own_database_status(path: Path) -> os.stat_result | None:
 
 
 def make_own_directory(path: Path) -> bool:
-    """Create one of the package's own directories with its parents, and return True if it is new.
+    """Create one of the package's own directories and its parents; return False if the directory already exists.
 
     Args:
-        path: The directory's path. If it is relative, another user may have created parts of it, so links are rejected.
+        path: The directory's path. In a relative path, links are rejected, because another user may have created them.
 
     Raises:
         OSError: The directory can't be created, or a relative path contains a link.
@@ -242,7 +242,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Check that the path of a file to write is not a link, which another user may have created.
+    """Check that a path to write to is not a link, because another user may have created the link.
 
     Raises:
         OSError: The path is a link.

@@ -32,10 +32,10 @@ def fill(value: DataclassInstance, given: Iterable[object]) -> None:
 
 
 def draft_of(cls: type) -> type[Any]:
-    """Return a mutable class with the same slots as a frozen dataclass whose base classes are not frozen.
+    """Return a mutable class with the slots of a frozen dataclass; the base classes must not be frozen.
 
-    Assigning ``draft.__class__ = cls`` freezes an instance after its fields are set. For fields that are already
-    checked, this takes a third of the constructor's time.
+    After the fields of an instance are set, assigning ``draft.__class__ = cls`` freezes the instance. If the field
+    values are already checked, creating an instance this way takes a third of the constructor's time.
     """
     return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 

@@ -23,7 +23,7 @@ _SHORT = 1_000
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Return True for a string. Type checkers may report ``isinstance`` as redundant, but not this function."""
+    """Return True for a string. Use this function where a type checker would report ``isinstance`` as redundant."""
     return isinstance(value, str)
 
 
@@ -49,7 +49,7 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 class JsonText(str):
-    """JSON text, whose control sequences are neutralised with JSON escapes."""
+    """A string of JSON text; control sequences in it are neutralised with JSON escapes."""
 
     __slots__ = ()
 

@@ -128,9 +128,9 @@ def _forms(character: str) -> str:
 
 
 class SecretText(_Unshown, str):
-    """Text that contains values of environment variables. Clients send it unchanged, but it is displayed as ``***``.
+    """Text that contains values of environment variables; the text is sent unchanged, but displayed as ``***``.
 
-    A pickle contains only the reference, which is resolved again when the pickle is loaded.
+    A pickle of the text contains only the reference, which is resolved again when the pickle is loaded.
 
     Args:
         text: The text.
@@ -157,7 +157,7 @@ class SecretText(_Unshown, str):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The text, followed by the values of the environment variables in it."""
+        """The secrets to mask: the whole text, and the value of each environment variable in it."""
         names = (each[1].partition(":")[0] for each in _VARIABLE.finditer(self.reference))
         found = (os.environ.get(name, "") for name in names)
         return (self.reveal(), *(value for value in found if value and value in self.reveal()))
@@ -171,7 +171,7 @@ class SecretText(_Unshown, str):
 class HiddenEnvironment(Mapping[str, str]):
     """A mapping from environment variable names to unresolved references, for views of a prompt.
 
-    A view can't reveal a value that is never resolved, even if a template transforms it.
+    A view can't reveal a variable's value, because the value is never read.
 
     Args:
         names: The variable names; by default, all variables of the process.
@@ -251,11 +251,11 @@ def variable(given: str, environment: Mapping[str, str]) -> str:
 
 
 def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN401 - JSON in, the same JSON out
-    """Return a JSON value for display, with each text from environment variables replaced by its reference.
+    """Return a JSON value for display, with each :class:`SecretText` replaced by its reference.
 
     Args:
         value: The value.
-        secrets: Texts from environment variables to mask within other texts.
+        secrets: Secret texts to mask wherever they appear in the value's strings.
     """
     masks = [Secret(value) for value in dict.fromkeys(value for each in secrets for value in each.values)]
 

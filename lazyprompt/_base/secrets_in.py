@@ -1,6 +1,6 @@
 """Detection and masking of secrets in a text. Secrets are found by a pattern or by a field name.
 
-Masking preserves all positions, so that other rules can check and quote the masked text.
+Masking preserves all positions, so that rules of ``lazyprompt check`` can check and quote the masked text.
 """
 
 from __future__ import annotations
