@@ -1,11 +1,11 @@
-"""Functions that render Ray Data and Hugging Face datasets by adding columns for the lines and errors.
+"""Functions that render the rows of Ray Data and Hugging Face datasets and add columns for lines and errors.
 
 Rendering adds the columns ``line`` (a row's output line without its newline) and ``error`` (the reason why the row has
 no line). An invalid row never stops the job. The plan is pickled and sent to each worker once.
 
 A worker receives a block of the table and doesn't know the row numbers in the whole table. If the line format includes
-row names, each row therefore needs a value in the id column. Hugging Face datasets are the exception, because they can
-pass row indices.
+row names, each row therefore needs a value in the id column. In a Hugging Face dataset, the row's index can be used
+instead.
 
 Ray Data is configured to pass blocks as Arrow tables, because pandas converts an integer column with a missing value to
 floats, so that 7 would be rendered as 7.0.

@@ -57,7 +57,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class CallJob:
-    """A batch job that sends each row to a model.
+    """A batch job that sends the prompt of each row to a model.
 
     Args:
         job: The rows, the prompts and the output file; the line format of its plan is ignored. If the job has no
@@ -106,7 +106,7 @@ def call_batch(
         calls: The job.
         restart: True to discard an unfinished run with its responses, or an existing output file.
         progress: A function called with the progress after each row.
-        stopped: A function, called ten times a second, that returns the reason to stop, or None.
+        stopped: A function, called ten times a second, that returns the reason to stop, or None to continue.
         grace: The maximum time, in seconds, to wait for pending requests when the run stops.
 
     Returns:
@@ -146,7 +146,7 @@ def call_batch(
 class _AnswerLog:
     """The responses and rejects of a run, stored in its database.
 
-    Each row that an earlier run stored takes eight bytes of memory. A row whose stored line is damaged is sent again.
+    Each row that an earlier run finished takes eight bytes of memory. A row whose stored line is damaged is sent again.
 
     Args:
         database: The run's database.
@@ -222,7 +222,7 @@ class _CallRun:
     Args:
         calls: The job.
         log: The log of stored responses and rejects.
-        stopped: A function that returns the reason to stop, or None.
+        stopped: A function that returns the reason to stop, or None to continue.
         grace: The maximum time, in seconds, to wait for pending requests when the run stops.
     """
 
@@ -339,7 +339,7 @@ class _CallRun:
             self._stop(BatchStoppedError(f"row {raw.number:,}: {reason}", fault))
 
     async def _reject_waiting(self) -> None:
-        """Reject the waiting rows, because another row has succeeded, so their errors don't affect all rows."""
+        """Reject the waiting rows; another row has succeeded, so the errors don't affect all rows."""
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)

@@ -45,7 +45,7 @@ class Cells:
         tools: The column that contains the tools; None if a slot uses that column.
         label: The column that contains the target response.
         id: The column that contains the row's name.
-        has_defaults: True if slots may be missing; a prompt file has default values and checks its inputs itself.
+        has_defaults: True for a prompt file, which supplies default values and validates its inputs.
         typed: The slots whose values are not text; a text value, such as one from CSV, is parsed as JSON.
         named: The columns that the caller set, keyed by slot or part.
         needed: The slots without a default value.
@@ -132,7 +132,7 @@ class Cells:
         return given
 
     def missing_in(self, columns: Row) -> str | None:
-        """Return the reason why no prompt can be rendered from a table, or None.
+        """Return the reason why no row of a table can be rendered, or None if the columns suffice.
 
         The reason is a missing column, or that no column provides the user's text although some columns are unused.
 
@@ -153,7 +153,7 @@ class Cells:
         )
 
     def _without_user_text(self, columns: Row) -> str | None:
-        """Return an error message if some columns are unused but none provides the user's text, or else None."""
+        """Return an error message if columns are unused and none provides the user's text, or None otherwise."""
         if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
             return None
         if not (unused := [name for name in columns if name not in self.used]):

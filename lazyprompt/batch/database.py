@@ -171,7 +171,7 @@ class RunDatabase:
 
         Args:
             lines: The lines.
-            commit: True to commit immediately, or False to commit together with the next state.
+            commit: True to commit immediately; False to commit when the state is next saved.
 
         Raises:
             BatchError: The database is damaged.

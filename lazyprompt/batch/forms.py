@@ -66,7 +66,7 @@ class BatchForm:
         ids: The pattern that row names must match; None for any name.
         limits: The limits for one output file.
         change: A function that converts a payload from the client's format to the format of a request file.
-        hosted: True for a hosted service that uses the format of a local server.
+        hosted: True if the format's provider is a local server, but a hosted service reads the lines.
     """
 
     name: str

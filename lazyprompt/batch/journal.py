@@ -46,7 +46,7 @@ class RunFiles:
     rejects: Path | None = None
 
     def part(self, index: int) -> Path:
-        """Return the path of a part file, which doesn't depend on the still unknown number of output files."""
+        """Return the path of a part file, given its index."""
         return part_of(self._numbered(index) if index else self.output)
 
     def finals(self, count: int) -> list[Path]:
@@ -54,13 +54,13 @@ class RunFiles:
         return [self.output] if count == 1 else [self._numbered(index) for index in range(count)]
 
     def left_over(self, count: int) -> list[Path]:
-        """Return the output files from earlier runs that a run with ``count`` output files doesn't replace."""
+        """Return the existing output files that a run with ``count`` output files doesn't replace."""
         new = {*self.finals(count)}
         found = [*self._found(""), *([self.output] if self.output.exists() else [])]
         return sorted(path for path in found if path not in new)
 
     def parts_beyond(self, count: int) -> list[Path]:
-        """Return the existing part files except the first ``count``."""
+        """Return the existing part files with index ``count`` or higher."""
         known = {self.part(index) for index in range(count)}
         return [path for path in self._found(".part") if path not in known]
 

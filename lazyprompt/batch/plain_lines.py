@@ -42,8 +42,8 @@ class PlainLine(NamedTuple):
     Attributes:
         checked_id: A function that rejects invalid row names.
         name: The column that contains the row's name.
-        others: The columns that must have no value in a plain row.
-        only: The only columns that a plain row may have; None to allow any column.
+        others: The columns that must be missing or None in a plain row.
+        only: The columns that a plain row may have; None to allow any column.
         head: The bytes before the row's name.
         start: The bytes between the row's name and the first value.
         values: For each value, its column and the bytes that follow the value.
@@ -115,7 +115,7 @@ def plain_line(
         form: The line format.
         prompter: A prompter for which :func:`has_plain_rows` returns True.
         cells: The columns from which a row's parts are read.
-        target: The target, which renders prompts as the provider's payloads.
+        target: An object that renders prompts as the provider's payloads.
         body_with: A function that converts a payload to a line's body.
         with_input: True for rows that have an input in addition to slot values.
 
@@ -183,7 +183,7 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
 
 
 def _column(part: str, values: Mapping[str, str]) -> str | None:
-    """Return the column whose trial value is this text, or None for template text."""
+    """Return the name of the column that a text in the trial prompt came from, or None for template text."""
     return next((column for column, value in values.items() if value is part), None)
 
 

@@ -224,7 +224,7 @@ class RowPlan:
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Raise an error for settings with which no row can be rendered."""
+        """Raise an error if no row could be rendered with the plan's settings."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
             raise BatchError(f"unknown train value {self.train!r}; expected 'last' or 'all'", setting="train")
@@ -272,7 +272,7 @@ class RowPlan:
         return dict(payload)
 
     def _hash(self) -> str:
-        """Return a hash of the prompter's texts that is the same in every process."""
+        """Return a hash of the prompter's texts; the hash is the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
         # Hooks could fail on a trial row's placeholder values.

@@ -34,16 +34,16 @@ def run_on_ray(
     stopped: StopReason | None = None,
     seconds: float = 1.0,
 ) -> Outcome:
-    """Run a batch job like :func:`lazyprompt.batch.run.run_batch`, but render the rows on a Ray cluster.
+    """Run a batch job on a Ray cluster; see :func:`lazyprompt.batch.run.run_batch` for a run on one machine.
 
-    The cluster is the first of these that exists: the one this process is connected to, the one at ``RAY_ADDRESS``, or
-    one running on this machine. If none exists, a local cluster is started for the run.
+    The job uses the first cluster that exists: the connected cluster, the cluster at ``RAY_ADDRESS``, or a cluster that
+    runs on this machine. If no cluster exists, a local cluster is started for the run.
 
     Args:
         job: The job. Its ``workers`` value is the maximum number of tasks; 1 means one task per processor.
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress.
-        stopped: A function that returns the reason to stop, or None.
+        stopped: A function that returns the reason to stop, or None to continue.
         seconds: The minimum time between saves, in seconds; a killed process loses the work since its last save.
 
     Returns:

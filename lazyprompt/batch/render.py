@@ -115,7 +115,7 @@ def render_columns(
         first: The number of the first row; a row without an id is named after its number.
 
     Returns:
-        A dict with two lists as values. The list ``line`` contains each line without its newline, or None if the row
+        A dict of two lists. The list ``line`` contains each line without its newline, or None if the row
         has no prompt. The list ``error`` contains the reason why a row has no prompt, or None if it has one.
 
     Raises:

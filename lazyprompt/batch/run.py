@@ -247,7 +247,7 @@ def run_batch(
         job: The job.
         restart: True to discard an unfinished run of this job.
         progress: A function called with the progress after each chunk.
-        stopped: A function, called after each chunk, that returns the reason to stop, or None.
+        stopped: A function, called after each chunk, that returns the reason to stop, or None to continue.
         seconds: The minimum time between saves, in seconds; a killed run loses the work since its last save.
         engine: A function that renders chunks of rows; None to use processes on this machine.
 
