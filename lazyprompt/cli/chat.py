@@ -34,7 +34,7 @@ class _Turns(NamedTuple):
     """The settings that all turns in a chat share.
 
     Attributes:
-        request: The request that contains the prompter.
+        request: The prompter and its prompt file.
         values: The values for slots or inputs.
         slot: The slot or input that receives the user's text; ``input`` if the text is the whole user turn.
         history: The messages before the first turn.
@@ -52,7 +52,7 @@ class _Turns(NamedTuple):
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input for a turn after tool results: the template's values without a new user turn."""
+        """Return the input for a turn after tool results, without a new user turn."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 

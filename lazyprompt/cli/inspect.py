@@ -230,7 +230,7 @@ def is_reference(text: str) -> bool:
 
 
 def prompter_at(reference: str) -> PromptRequest:
-    """Import the prompter that a reference names, which runs the code of its module.
+    """Import the prompter that a reference names; the import runs the module's code.
 
     Args:
         reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``. The name refers to

@@ -133,7 +133,7 @@ class FileModel(NamedTuple):
         source: The name of the source; None for a local model.
         model: The model's name.
         params: The parameters for each call.
-        unused: The names, in the front matter, of the file's options that the client does not support.
+        unused: The prompt file's options that the client does not support, named as in the front matter.
     """
 
     source: str | None

@@ -28,7 +28,7 @@ _OptionText: TypeAlias = "str | tuple[str, ...] | None"
 
 
 class Options(TypedDict):
-    """The options for prompts and models, of which each command receives those that it declares."""
+    """The options for prompts and models; each command receives only the options that it declares."""
 
     prompt_file: str | None
     params: dict[str, str]
@@ -68,7 +68,7 @@ def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
 
 
 def find_other_option(*allowed: str) -> str | None:
-    """Return the first option on the command line whose parameter is not allowed, or None."""
+    """Return the first option on the command line that is not allowed, or None if all are allowed."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE

@@ -69,7 +69,10 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def stop_signals() -> Generator[Callable[[], str | None]]:
-    """Yield a function that returns the reason to stop once a signal arrives; a second signal has its usual effect."""
+    """Yield a function that returns the reason to stop, or None until a stop signal arrives.
+
+    A second signal has its usual effect.
+    """
     asked: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

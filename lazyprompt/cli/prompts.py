@@ -240,7 +240,7 @@ def read_prompt(
 def read_words(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read a prompt, ignoring the format options; the arguments and errors are those of :func:`read_prompt`."""
+    """Read a prompt without its format options; see :func:`read_prompt` for the arguments and errors."""
     request = opened or open_prompter(options)
     where, values, text = _read_input(options, request, stdin or Stdin())
     history, tools = read_history(options), read_tools(options)

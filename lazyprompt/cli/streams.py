@@ -120,7 +120,7 @@ class Stdin:
         return "" if stdin is None or stdin.isatty() else self.read("stdin")
 
     def value(self, where: str, text: str) -> str:
-        """Return an option's value: ``@file``, ``@-``, ``@@x`` for ``@x``, or the text itself.
+        """Return an option's value; ``@file`` and ``@-`` are read, and ``@@x`` becomes ``@x``.
 
         Raises:
             WrongUseError: The file cannot be read.

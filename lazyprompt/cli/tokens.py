@@ -147,7 +147,7 @@ def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) 
 
 
 def _sums(report: TrimReport, side: int) -> dict[str, object]:
-    """Return the total and its parts, before trimming (side 0) or after it (side 1)."""
+    """Return the total token count and its summands, before trimming (side 0) or after trimming (side 1)."""
     slots = {slot: tokens[side] for slot, tokens in report.slots.items()}
     others = {name: slots.pop(name, 0) for name in _NO_SLOTS}
     return {"total": (report.before, report.after)[side], "slots": slots, **others}

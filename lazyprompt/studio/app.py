@@ -1,4 +1,4 @@
-"""The studio's server, which responds only to its own page and rejects other requests before reading their bodies.
+"""The studio's server, which accepts requests only from its own page and rejects others before reading their bodies.
 
 Any website can make a browser send requests to this machine. A request must therefore contain the server's own host
 name, which DNS rebinding cannot fake, and the token, which no other page can read. If the request has an origin, it

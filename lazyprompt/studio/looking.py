@@ -306,7 +306,7 @@ def error_json(error: Exception, path: str) -> JsonObject:
 
 
 def _without_negative_counts(seen: Look) -> Look:
-    """Return a copy of a Look that has no negative token counts but the same total.
+    """Return a Look without negative token counts; the total is unchanged.
 
     Slots are counted in OpenAI's format. Another provider's format can be shorter, especially for tools and history;
     the slot ``framing`` is then negative. Its absolute value is subtracted from the tools and history first, and then

@@ -185,10 +185,10 @@ class LookRequest(_TextRequest):
     """A request to view a prompt.
 
     Args:
-        max_tokens: The maximum number of tokens, to which the prompt is trimmed.
+        max_tokens: The token limit for trimming the prompt; None for no trimming.
         window: The size of the context window, in tokens.
         counter: The name of the token counter.
-        attack: The hostile value to insert.
+        attack: The hostile value to insert; None to insert no value.
     """
 
     max_tokens: int | None = Field(default=None, ge=1)
@@ -284,7 +284,7 @@ class Draft(NamedTuple):
         return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
 
     def outline(self, text: str, name: str) -> Outline:
-        """Return the outline of the file, which contains the parts that a diff compares.
+        """Return the file's outline: the named parts that a diff compares.
 
         Args:
             text: The file's text.
@@ -318,7 +318,7 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
 
 
 def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
-    """Return a property for each slot of a prompter, and one for the user's text."""
+    """Return a property for each slot of a prompter, and a property for the user's text if it is accepted."""
     slots = {name: Property(name, required=True) for name in prompter.slots}
     if prompter.made_of.instruction.input_form.has_input:
         slots.setdefault("input", Property("input"))

@@ -157,7 +157,7 @@ class Workspace:
             path: The path below the root.
 
         Returns:
-            The full path, which may be a link, and whose file need not exist.
+            The full path, which may be a link; the file may not exist yet.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -230,7 +230,7 @@ class Workspace:
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if a library does not ignore this name and the page can display it."""
+    """Return True if a prompt library accepts this name and the page can display it."""
     return bool(name) and not name.startswith((".", "_")) and _ODD.search(name) is None
 
 
