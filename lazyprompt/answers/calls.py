@@ -1,4 +1,7 @@
-"""Parsers for tool calls. JSON calls are parsed while they arrive; calls in any other syntax only when complete."""
+"""Parsers for tool calls.
+
+Calls in JSON are parsed while they arrive; calls in other syntaxes are parsed only when complete.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class Body(NamedTuple):
 
     Args:
         text: The text between the markers.
-        whole: True if an end marker follows; False if the response ended first.
+        whole: True if an end marker follows the text; False if the response ended without one.
         tools: The tools that the model was offered.
     """
 
@@ -70,7 +73,7 @@ class _Tags:
         return WrittenCall(name, text, self.arguments(name, text, body.tools) if body.whole else None)
 
     def arguments(self, tool: str, text: str, tools: Tools) -> JsonObject | None:
-        """Parse the arguments of a call; None if the text contains anything besides parameters."""
+        """Parse the arguments of a call; return None if the text contains anything besides parameters."""
         found: JsonObject = {}
         for part in self.next_parameter.split(text):
             if not part.strip(SPACE):
@@ -207,7 +210,7 @@ class CallReader:
         self._builder = builder
 
     def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
-        """Read the arguments of a call; an object is added to the message piece by piece, as it arrives.
+        """Read the arguments of a call; if they are a JSON object, add each piece to the message as it arrives.
 
         Args:
             name: The name of the tool.
@@ -239,7 +242,7 @@ class CallReader:
                 tool.
 
         Returns:
-            The number of calls, and the text after the calls that was read but is not a call.
+            The number of calls, and any text that was read after the last call but is not a call.
         """
         source = self._source
         raw = [opened]

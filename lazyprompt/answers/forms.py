@@ -61,7 +61,7 @@ class AnswerForm:
         calls: The markers around tool calls.
         thought: The markers around reasoning.
         begins: The kind of content at the start of a response.
-        bare: The syntaxes of calls without a marker, which are parsed only at the start of a response.
+        bare: The syntaxes of calls without a start marker; such calls are parsed only at the start of a response.
         drop: The markers that are removed from the text.
         stop: The markers that end the response, because they end a turn or start the next turn.
         silent: The names of tools whose calls are removed.

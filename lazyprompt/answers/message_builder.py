@@ -59,7 +59,8 @@ def arguments_of(text: str) -> JsonObject | None:
         text: The JSON that the model wrote. Empty text and ``null`` are parsed as an empty object.
 
     Returns:
-        The object, or None if the text is not an object. A content block may still reject a value in the object.
+        The object, or None if the text is not an object. The object is not validated further, so a tool call block may
+        still reject one of its values.
     """
     value: Json = text
     for _ in range(2):

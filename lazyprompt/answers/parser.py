@@ -39,8 +39,8 @@ class ResponseParser:
 
     Without ``thinking`` and ``prompt``, the end of the family's prompt determines whether the output starts with
     reasoning. For Qwen3, GLM-4.5 and formats named without a family, the output may start with either reasoning or
-    text. In these formats, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of the
-    output. Streams in these formats return no deltas before the first marker or the end of the output.
+    text. If both are possible, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of
+    the output, and a stream returns no deltas before the first marker or the end of the output.
 
     A parser stores no state, so threads can share it.
 
@@ -59,7 +59,7 @@ class ResponseParser:
 
     Raises:
         TemplateError: The name is unknown, the tokenizer has no template, or ``thinking`` is not a boolean.
-        ToolsError: A tool is not a function, a dict or a name.
+        ToolsError: A tool is neither a function nor a dict nor a name.
         MissingExtraError: The installed version of transformers, if any, does not support response templates.
     """
 

@@ -29,7 +29,7 @@ class AnsweringTokenizer(Protocol):
 
 
 class _FieldParser(Protocol):
-    """The streaming parser in transformers, whose events each refer to one field of the message."""
+    """The streaming parser in transformers; each of its events refers to one field of the message."""
 
     initial_events: list[dict[str, Any]]
 
@@ -83,7 +83,7 @@ class ResponseTemplate(NamedTuple):
 
 
 def _tolerant(field: object) -> object:
-    """Return a copy of a field that may be missing or contain invalid JSON."""
+    """Return a copy of a field definition that accepts a missing field and invalid JSON."""
     given = fields_of(field)
     if not given:
         return field

@@ -100,10 +100,10 @@ class Budget:
             ``history`` applies to all messages. A function that maps a message to its priority is also accepted. By
             default, a message's priority is the ``priority`` in its metadata, or 0. Slot values without a priority are
             never dropped; list items have priority 0 by default.
-        protect: The indices, names or roles of messages, and the names of slots, that are never dropped.
-        low_water: The fraction of the limit down to which messages are dropped. Many messages are dropped at a time, so
-            that consecutive requests share a prefix. As few messages as possible are dropped if ``low_water`` is 1, if
-            ``cut`` is set, or if the policy is ``priority``.
+        protect: The messages and slots that are never dropped: message indices, names or roles, and slot names.
+        low_water: The target size after messages are dropped, as a fraction of the limit. Many messages are dropped at
+            a time, so that consecutive requests share a prefix. As few messages as possible are dropped if
+            ``low_water`` is 1, if ``cut`` is set, or if the policy is ``priority``.
         summary_tokens: The maximum number of tokens in a summary; by default, an eighth of the limit.
 
     Raises:
@@ -181,9 +181,9 @@ class Budget:
             tools: The tools that are sent with the messages. Tools are counted but never dropped.
 
         Returns:
-            The fitted messages, in their original types and order, and the report. The messages share no mutable object
-            with the argument. If an item is neither a Msg nor an OpenAI dict, truncated messages and summaries are
-            returned as Msg, and the report's indices refer to ``messages_from(messages)``.
+            The fitted messages, in their original types and order, and the report. The returned messages share no
+            mutable object with the argument. If an item is neither a Msg nor an OpenAI dict, truncated messages and
+            summaries are returned as Msg, and the report's indices refer to ``messages_from(messages)``.
 
         Raises:
             BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts.

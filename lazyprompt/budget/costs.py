@@ -50,7 +50,10 @@ class CountCache:
 
     @property
     def additive(self) -> bool:
-        """True if the cost of messages is the sum of their counts. A counter without ``additive`` is tested."""
+        """True if the cost of messages is the sum of their counts.
+
+        If the counter has no ``additive`` attribute, a test determines the value.
+        """
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
@@ -149,7 +152,7 @@ _UNKNOWN = object()
 
 
 def digest(value: object) -> Hashable:
-    """Return a hash of a value's content, or an uncacheable marker if the value is not plain data."""
+    """Return a hash of a value's content, or ``_UNKNOWN`` if the value is not plain data and can't be cached."""
     try:
         # marshal version 2 writes no references, so equal content is serialized to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
@@ -208,7 +211,7 @@ class MessageMeter:
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to stay within ``most``; None if the fixed items cost more."""
+        """Return the minimum number of units to drop to stay within ``most``, or None if the fixed items exceed it."""
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -221,7 +224,7 @@ class MessageMeter:
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items, with replacements for some of them."""
+        """Return the cost of the kept items after some of them are replaced."""
         items, count_item = self._items, self._counts.count_item
         return self._empty + sum(count_item(replaced.get(at, items[at])) for at in kept)
 
@@ -245,13 +248,13 @@ class WholeMeter:
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to stay within ``most``; None if the fixed items cost more."""
+        """Return the minimum number of units to drop to stay within ``most``, or None if the fixed items exceed it."""
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items, with replacements for some of them."""
+        """Return the cost of the kept items after some of them are replaced."""
         return self._cost(kept, replaced)
 
     def _without(self, gone: int) -> list[int]:

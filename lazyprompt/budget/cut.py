@@ -152,7 +152,7 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
 
 
 def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield indices outwards from a middle, so that the indices yielded so far are always consecutive."""
+    """Yield indices outwards from a middle index, so that the indices yielded so far are always consecutive."""
     for distance in range(count):
         after, before = middle + distance, middle - 1 - distance
         yield tuple(at for at in (after, before) if 0 <= at < count)

@@ -61,9 +61,9 @@ class FitPlan(NamedTuple):
         item_reason: The reason that the report states for dropped list items.
         is_protected: A function that returns True for each item to keep.
         cut: The part to remove from text that is too long; None to never truncate text.
-        low: The low-water mark, in tokens, down to which messages are dropped; None to drop as few messages as
-            possible.
-        grid: The step, in tokens, to which the amount to drop is rounded up, so that a summary can be reused.
+        low: The target size after messages are dropped, in tokens; None to drop as few messages as possible.
+        grid: The step size, in tokens; the amount to drop is rounded up to a multiple of it, so that summaries can be
+            reused.
         summary: The maximum number of tokens in a summary; 0 for no summaries.
         counts: The cached token counts.
         summaries: The cached summaries.
@@ -100,8 +100,8 @@ def fit_steps(
         plan: The budget's settings.
         items: The messages and slot values, which are not modified.
         tools: The tools that are sent with the messages.
-        cost: A function that returns the cost of items in the format that is sent. None counts the items in OpenAI's
-            format and drops tool results without a call.
+        cost: A function that returns the cost of items in the format that is sent. If None, the items are counted in
+            OpenAI's format, and tool results without a call are dropped.
         keep_newest: True if the items include the newest user turn.
         together: Additional groups of item indices to drop together.
         past: A function that returns the cost of items in an earlier request, without the latest input; by default,
@@ -253,7 +253,7 @@ class _Work:
         """Truncate one text in a unit, preferably the longest, so that the conversation fits.
 
         Returns:
-            False if truncating a single text is not enough.
+            True if the conversation fits after the truncation; False if truncating a single text is not enough.
         """
         texts = [(text, at) for at in unit for text in cuttable_texts(self._items[at])]
         texts.sort(key=lambda each: len(each[0]), reverse=True)
@@ -424,7 +424,7 @@ class _Work:
         return "input" if at in self._talk.newest else "history"
 
     def _describe_excess(self) -> str:
-        """Explain why the protected parts don't fit, with token counts."""
+        """Explain, with token counts, why the items that are never dropped exceed the limit."""
         counts: dict[str, int] = {}
         for at in self._talk.fixed:
             slot = self._slot_of(at)

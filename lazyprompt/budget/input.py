@@ -28,8 +28,8 @@ class BudgetInput(NamedTuple):
         items: The items passed by the caller.
         messages: The items themselves if each is a Msg or a message dict; otherwise, the messages parsed from the
             items.
-        counted: The messages in the format that is sent, at the same indices.
-        sources: The indices of the items from which each message was parsed; None if each item is a message.
+        counted: The messages in the format that is sent, at the same indices as in ``messages``.
+        sources: For each message, the indices of the items that it was parsed from; None if each item is a message.
         together: The groups of messages that were parsed from the same item.
     """
 

@@ -19,7 +19,8 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
         target: The maximum cost.
 
     Returns:
-        The smallest number of dropped pieces with a cost of at most ``target``; None if even dropping all costs more.
+        The smallest number of pieces to drop for a cost of at most ``target``; None if the cost stays higher even after
+        all pieces are dropped.
     """
     found = bisect_left(range(count + 1), -target, key=lambda gone: -cost(gone))
     return found if found <= count else None

@@ -1,8 +1,8 @@
 """Dropping the oldest messages in large steps, so that many consecutive requests share a prefix.
 
-A budget stores no state for a conversation. Instead, the budget replays all earlier requests. Whenever a request is
-too long, messages are dropped down to the low-water mark. The following requests drop the same messages until a request
-is too long again.
+A budget stores no state for a conversation. Instead, the budget replays all earlier requests. Whenever a request is too
+long, the oldest messages are dropped until its size is at most the low-water mark. The following requests drop the same
+messages until a request is too long again.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ def last_step(
     Args:
         units: The droppable units, oldest first.
         tokens: The token count of each message.
-        roles: The role of each message. A request preceded each assistant message; the latest one follows all messages.
+        roles: The role of each message. Each assistant message is the response to an earlier request; the latest
+            request follows all messages.
         beside: The token count of the request without its messages.
-        newer: The token count of the latest request's input, which is not among the messages.
+        newer: The token count of the latest request's input; the messages don't include this input.
         limit: The maximum number of tokens in a request.
-        low: The low-water mark, which is the number of tokens to drop down to.
+        low: The low-water mark: the target size after messages are dropped, in tokens.
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1

@@ -53,7 +53,7 @@ class Summaries:
         self._made: OrderedDict[tuple[Hashable, ...], str] = OrderedDict()
 
     def task(self, messages: Sequence[Message]) -> Task | str:
-        """Return a task that summarizes messages, or their cached summary."""
+        """Return the cached summary of messages, or else a task that creates the summary."""
         key = tuple(digest(forms([message])) for message in messages)
         known = max((made for made in list(self._made) if key[: len(made)] == made), key=len, default=())
         if known and len(known) == len(key):

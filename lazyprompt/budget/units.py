@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SlotValue(NamedTuple):
-    """The value of a slot, or one item of a list value, which is trimmed along with the prompt's messages.
+    """A slot value, or one item of a list value, that a budget can trim along with the prompt's messages.
 
     Attributes:
         slot: The slot's name.
@@ -51,7 +51,7 @@ class ConversationUnits(NamedTuple):
     Attributes:
         units: The droppable units, each as a tuple of item indices, sorted by their first item.
         fixed: The indices of the items that are never dropped.
-        orphans: The indices of tool results without a call, which providers reject.
+        orphans: The indices of tool results without a call; providers reject such results.
         newest: The indices of the newest user turn, or of the last unit if there is no user turn.
     """
 

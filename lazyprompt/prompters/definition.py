@@ -270,7 +270,8 @@ class PromptDefinition:
         """Return a copy with default values for some slots; values passed to a call override the defaults.
 
         Args:
-            **values: The default value for each slot. A function without arguments is called once for each prompt.
+            **values: The default value for each slot. If a value is a function without arguments, it is called once for
+                each prompt.
 
         Raises:
             SlotError: A name matches no slot, or a value is None or cannot be converted to text.
@@ -340,8 +341,8 @@ class PromptDefinition:
 
         Args:
             safety: The policy, which is ``neutralize`` (the default), ``raise`` or ``off``.
-            slots: Separate policies for the text in single slots, by slot name. The keys ``input``, ``history`` and
-                ``tools`` are also accepted.
+            slots: Policies for individual slots, by slot name; each replaces ``safety`` for the text in its slot. The
+                keys ``input``, ``history`` and ``tools`` are also accepted.
 
         Returns:
             The copy.
@@ -355,7 +356,7 @@ class PromptDefinition:
         return self._changed(safety=policy)
 
     def for_hosted(self) -> Self:
-        """Return a copy for hosted providers, which keeps control sequences unless a safety policy was set."""
+        """Return a copy that keeps control sequences, as for hosted providers, unless a safety policy was set."""
         return self if self._safety.asked else self._changed(safety=OFF)
 
     def with_budget(self, budget: BudgetLike | None) -> Self:

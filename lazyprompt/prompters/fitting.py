@@ -33,7 +33,7 @@ class Fit(NamedTuple):
 
 
 class _Renders:
-    """A renderer that caches the last prompt, because the last counted prompt is usually the one that is sent."""
+    """A renderer that caches the last rendered prompt, because the last counted prompt is usually the one sent."""
 
     def __init__(self, target: Target, budget: Budget) -> None:
         self._target, self._budget = target, budget
@@ -121,8 +121,8 @@ class _PromptParts(NamedTuple):
         values: The texts of all slots whose values are not lists, before truncation.
         items: The messages, the slot texts after truncation to slot limits, and the items of list values.
         limited: The indices of the items that slot limits truncated or dropped, with the outcome and its reason.
-        of_lists: Maps the index of each message that a file fills from list items to True if the message is filled from
-            a single item. Such a message is dropped only with its list items.
+        of_lists: The messages that a prompt file renders from list items, by index; True for a message that is rendered
+            from a single item. A message rendered from list items is dropped only together with these items.
     """
 
     budget: Budget
@@ -193,7 +193,7 @@ class _PromptParts(NamedTuple):
         return made
 
     def _turns(self, filled: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> list[Msg]:
-        """Return the filled messages without the dropped messages; a file may fill messages from each list item."""
+        """Return the filled messages without the dropped ones; a prompt file may render messages for each list item."""
         count = len(self.messages)
         stays = {at for at in kept if at < count}
         if len(filled) == count:
@@ -245,7 +245,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Map each message that depends on list items, by index, to True if the message exists only with its item."""
+    """Return the indices of messages that depend on list items, with True if a message exists only with its item."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)

@@ -89,16 +89,16 @@ class ChatPrompter(Prompter):
         """Create a prompter from messages in reading order; no text is added to the messages.
 
         Args:
-            messages: The messages, as ``(role, text)`` pairs, message dicts or Msg. Texts may contain slots such as
-                ``{slot}``. The string ``"history"`` is a placeholder for earlier messages, which otherwise follow the
-                last system message. If the last message is a user message, all input fills slots; otherwise, the
-                input text becomes the next user message.
+            messages: The messages, as ``(role, text)`` pairs, message dicts or Msg. The texts of the messages may
+                contain slots such as ``{slot}``. The string ``"history"`` is a placeholder for earlier messages, which
+                otherwise follow the last system message. If the last message is a user message, all input fills slots;
+                otherwise, the input text becomes the next user message.
             tools: The tools for every call.
             budget: The token budget for each prompt, or a dict of token limits by slot name.
             safety: The policy for control sequences in untrusted text; see :meth:`with_safety`.
 
         Returns:
-            The prompter, whose system text comes only from the messages.
+            The prompter; its system text comes only from the messages.
 
         Raises:
             TemplateError: A role is unknown, or ``"history"`` appears twice.

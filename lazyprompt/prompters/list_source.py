@@ -59,7 +59,7 @@ def may_have_lists(given: object, fixed: Fixed) -> bool:
 def source_of(
     instruction: InstructionTemplate, values: Mapping[str, object], asked: str | None
 ) -> InstructionSource | None:
-    """Return the source of a prompt, or None if no value is a non-empty list."""
+    """Return the template and values of a prompt, or None if no value is a non-empty list."""
     if not lists_in(values, instruction.input_form.slots):
         return None
     return InstructionSource(instruction, deepcopy(dict(values)), asked)

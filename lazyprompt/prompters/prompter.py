@@ -156,7 +156,7 @@ class Prompter(PromptDefinition):
             input: A dict with a value for each slot. The key ``input`` contains the user's text, unless a slot has that
                 name. A string fills the only slot if that slot is named ``input``, is in the user part, or is in an
                 Alpaca prompt. Any other string is the user's text.
-            history: The earlier messages: any mixture of pairs, OpenAI dicts and Msg.
+            history: The earlier messages: any mixture of (user, assistant) pairs, OpenAI dicts and Msg.
             tools: The tools that the model may call: dicts or Python functions.
             label: The expected response, for training data.
             show: True to log the prompt to ``lazyprompt.prompts`` if that logger is enabled for INFO, or else to print
@@ -164,8 +164,8 @@ class Prompter(PromptDefinition):
             return_dict: True to return the same dict as ``format="openai"``.
             format: The output format, which is ``flat`` (the default) for a string or ``openai`` for
                 ``dict(messages, tools)``. The name of another provider, or a Profile, returns that provider's payload.
-            model: The model whose markers and system text replace those of the prompter, as a name, Markers or
-                ChatTemplate. For a provider other than ``openai``, the provider's name for the model.
+            model: The model, as a name, Markers or ChatTemplate; its markers and system text replace the prompter's
+                own. For a provider other than ``openai``, the provider's name for the model.
             chat_template: The model's chat template, which renders flat text in place of markers.
 
         Returns:
@@ -320,12 +320,12 @@ class Prompter(PromptDefinition):
 
         Args:
             input: See :meth:`generate_prompt`.
-            label: The response to train on, as text or as a message with tool calls. The default is the assistant
-                message at the end of the history.
+            label: The response to train on, as text or as a message with tool calls. By default, the response is the
+                assistant message at the end of the history.
             history: The earlier messages.
             tools: The tools that the model may call.
-            train: ``last`` or ``all`` to train on these responses, or a function ``train(index, message)`` that
-                returns True for each response to include.
+            train: ``last`` or ``all`` to train on the last response or on all responses, or a function
+                ``train(index, message)`` that returns True for each response to include.
             mask: Text inside the responses to exclude from training; see :meth:`TrainingSample.with_mask`.
             model: The model whose markers are used in the text.
             chat_template: See :meth:`generate_prompt`.
@@ -438,7 +438,8 @@ class Prompter(PromptDefinition):
 
         Raises:
             BatchError: The rows have an unsupported format, or the settings conflict.
-            LazyPromptError: See :meth:`generate_prompt`; the message begins with the row number.
+            LazyPromptError: A row can't be rendered; see :meth:`generate_prompt`. The error message begins with the row
+                number.
         """
         from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: batch is a higher layer
 

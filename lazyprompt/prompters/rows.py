@@ -19,7 +19,7 @@ class Columns:
     ``history`` does not contain earlier messages.
 
     Args:
-        input: The column for each slot whose column has a different name; ``input`` is the user's text.
+        input: For each slot whose column has a different name, the name of the column; ``input`` is the user's text.
         history: The column that contains the earlier messages, as a list or JSON text.
         tools: The column that contains the tools, as a list or JSON text.
         label: The column that contains the expected response, for training formats only.

@@ -91,7 +91,7 @@ def target_spec(
     tools: ToolSet,
     safety: Policy,
 ) -> TargetSpec:
-    """Return a cached :class:`TargetSpec`, which is the same object for equal parts."""
+    """Return a cached :class:`TargetSpec`; equal parts return the same object."""
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 

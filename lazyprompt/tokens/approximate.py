@@ -1,18 +1,19 @@
 """Estimation of token counts for OpenAI's o200k_base encoding, without its vocabulary.
 
-Each character is replaced by a letter for its kind. The text is then split into pieces (words, numbers, punctuation,
-spaces) as in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals,
-accents and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
+Each character is replaced with a letter for its kind. The text is then split into pieces (words, numbers, punctuation,
+spaces) as in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals, accents
+and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
 
 The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
-tested on 2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, and 4 % for
-code and Markdown. The mean error is 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for
-Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below 12 %, except for other
-languages, where it is below 22 %.
+tested on 2,000 files not used for the fit, in parts of about 2,000 characters. The mean error is 3 % for English and
+JSON, and 4 % for code and Markdown. The mean error is 5 % for Chinese, Japanese and Korean, and 9 % for other
+languages. Estimates for Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below
+12 %, except for other languages, where it is below 22 %.
 
-For the older cl100k_base encoding, the errors are the same for English, code and JSON. Other scripts need more tokens
-in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
-50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as estimated; Hindi needs three times as many.
+For the older cl100k_base encoding, the errors are the same for English, code and JSON. For other scripts, cl100k_base
+needs more tokens than estimated. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
+50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as estimated; Hindi needs three times as
+many.
 """
 
 from __future__ import annotations
@@ -267,7 +268,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def _chinese(run: str) -> int:
-    """Return the number of listed words and other characters in Chinese text."""
+    """Return the number of listed words in Chinese text, plus the number of characters outside these words."""
     pieces = 0
     following = ""
     for character in run:

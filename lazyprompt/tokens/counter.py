@@ -89,7 +89,7 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
         messages: The messages, as Msg or as dicts in any provider's format.
 
     Returns:
-        The dicts, which contain a content part for all media, even for media that the OpenAI format doesn't support.
+        The dicts; media that the OpenAI format doesn't support are also converted to content parts.
 
     Raises:
         FormatError: A message's metadata is not JSON-serializable.

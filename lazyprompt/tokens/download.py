@@ -40,7 +40,7 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
 
     Raises:
         TokenizerError: The name is unknown, the download fails or has the wrong content, or the file can't be written.
-            No partial file remains.
+            A failed download leaves no partial file.
     """
     name = encoding_name(encoding_or_model)
     folder, variable = cache_folder()
@@ -117,7 +117,7 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
 
 
 def _pool(url: str, timeout: float) -> PoolManager:
-    """Return a connection pool for a URL, which uses the system's proxy if one is set."""
+    """Return a connection pool for a URL, using the system's proxy if one is set."""
     address = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(address.scheme) or proxies.get("all")

@@ -1,14 +1,14 @@
 """Estimation of token counts for images, audio, video and documents, without network access.
 
-OpenAI publishes rules for images. All other estimates are safe for any model.
+OpenAI publishes rules for images. All other estimates are high enough for any model.
 
 Media are detected in content parts in any provider's format. The dimensions of an image are read from its bytes. The
-length of audio, video and documents is estimated from the number of bytes. An image at a URL is counted with the
-maximum of the model's rule; other media at a URL are assumed to have a typical length.
+length of audio, video and documents is estimated from the number of bytes. An image at a URL is assumed to cost the
+maximum under the model's rule; other media at a URL are assumed to have a typical length.
 
 Source of the rules: the sections "Model sizing behavior" and "Calculating costs" in OpenAI's guide "Images and vision"
-(developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. Rules for models that the guide
-no longer lists are from its older versions. The GPT-6 rule is based on measurements
+(developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. For models that the guide no
+longer lists, the rules are from older versions of the guide. The GPT-6 rule is based on measurements
 (huggingface.co/datasets/JOHNISKING/image-token-cost).
 """
 
@@ -286,7 +286,7 @@ def estimate_media_tokens(part: Form) -> int:
         part: A content part in any provider's format. A part in an unknown format is treated as a document at a URL.
 
     Returns:
-        The sum of the estimates, which use OpenAI's tiles for images, and the size in bytes for other media.
+        The sum of the estimates; images are estimated with OpenAI's tile rule, other media from their size in bytes.
     """
     return sum(estimate_tokens(medium) for medium in media_in(part))
 

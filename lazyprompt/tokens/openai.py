@@ -207,7 +207,7 @@ def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
 
 
 def _pieces(text: str) -> Iterable[str]:
-    """Split a long text, if possible before words, which are also token boundaries."""
+    """Split a long text, if possible before a word, because words always begin at a token boundary."""
     start = 0
     while start < len(text):
         end = start + _LONG
