@@ -193,7 +193,7 @@ def _fold(name: str) -> str:
 
 
 def _differ_in_one_of_two(name: str, known: str) -> bool:
-    """Return True if both names have two characters, of which only one or only the order differs."""
+    """Return True for two names of two characters that differ only in one character or only in their order."""
     if not len(name) == len(known) == _SHORT:
         return False
     return name == known[::-1] or any(a == b for a, b in zip(name, known, strict=True))

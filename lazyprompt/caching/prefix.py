@@ -29,7 +29,7 @@ class PrefixChange(NamedTuple):
         slot: The slot that changed, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal it.
         reason: The cause of the difference, which is the budget, a provider rule or the caller.
         thoughts: The number of signed reasoning blocks that the difference invalidates, because they follow it.
-            Anthropic may reject a request with invalid blocks, whereas OpenAI ignores these blocks.
+            Anthropic may reject a request with invalidated reasoning blocks, whereas OpenAI ignores these blocks.
     """
 
     message: int | None
@@ -52,8 +52,8 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     Args:
         previous: The earlier prompt, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record or a
             :class:`PromptCall`.
-        next: The later prompt in the same conversation. If it is a payload from a formatter, its report helps to find
-            the cause.
+        next: The later prompt in the same conversation. If the later prompt is a payload from a formatter, its report
+            helps to find the cause.
 
     Returns:
         The first difference, or None if the prompt extends the earlier prompt. Cache breakpoints are ignored.

@@ -60,7 +60,7 @@ class PrefixMatch(NamedTuple):
         length: The length of the prefix in characters.
         path: The edges that make up the prefix.
         call: The index of the last call with this prefix, or None if no call has it.
-        behind: The text that follows the prefix in that call; empty if the whole call is shared.
+        behind: The text that follows the prefix in the earlier call; empty if the text shares the whole call.
     """
 
     length: int
@@ -73,7 +73,7 @@ class PrefixMatch(NamedTuple):
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
-        """Return the match with a later call that differs only within this prefix's last word, or None.
+        """Return the match with a later call that shares the prefix up to its last word, or None.
 
         Args:
             text: The matched text.

@@ -279,7 +279,7 @@ class CallText:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield each slot's start index and name; known texts start the system text or end the whole text."""
+        """Yield each slot's start index and name; texts in ``spans`` start the system text or end the last part."""
         system, user = spans
         last = len(self.parts) - 1
         first = next((at for at, part in enumerate(self.parts) if part.slot == "system"), None)

@@ -46,7 +46,8 @@ def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCou
 
     Each call is compared with the earlier call that shares the longest prefix within the lifetime. If calls have
     conversation ids, only calls in the same conversation are compared. The first call in a conversation never counts
-    as a break. Without ids, a call that differs only after its last response is treated as a first call.
+    as a break. Without ids, a call that differs from the earlier call only after its last response is treated as a
+    first call.
 
     Args:
         calls: Payloads, :class:`~lazyprompt.Rendered` prompts, module records, or :class:`PromptCall` objects for

@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 
 
 def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """Return the control sequences that a prompt neutralises, and those that it sends unchanged, each in order.
+    """Return the neutralised and the unchanged control sequences of a prompt as two tuples, in prompt order.
 
     Args:
         shown: The rendered prompt.
@@ -60,7 +60,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
 
 
 def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Split segments at the boundaries of marks, and yield pairs of a piece and True if the piece is a mark."""
+    """Split segments at the boundaries of marks, and yield each piece with True if the piece is a mark."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:

@@ -65,8 +65,8 @@ class SlotTokens(NamedTuple):
     Attributes:
         name: The slot's name. Text outside slots is named ``markers`` in flat text and ``framing`` in a payload.
         tokens: The number of tokens.
-        text: The slot's text, joined from all places where it appears. For history and tools, the text contains one
-            line of JSON for each message or tool. For ``framing``, the text is empty.
+        text: The slot's text; if the slot appears several times, its texts are joined. For history and tools, the text
+            contains one line of JSON for each message or tool. For ``framing``, the text is empty.
     """
 
     name: str
@@ -323,7 +323,7 @@ class SharedPrefix(NamedTuple):
         tokens: The approximate number of shared tokens. The last slot contributes in proportion to its shared text.
         total: The number of tokens in the second prompt.
         slot: The slot in the second prompt where the prefix ends, or None if the prompts are equal.
-        line: The line number within that slot, counted from 1.
+        line: The number of the line in ``slot`` where the prefix ends, counted from 1.
     """
 
     tokens: int

@@ -47,7 +47,7 @@ def saved_look(
     Args:
         text: The JSON text of a provider's request body, a list of messages or a batch file line.
         title: The title.
-        form: The provider; by default, the first provider whose rules the payload meets.
+        form: The provider; by default, the first provider whose rules the payload follows.
         model: The model; by default, the model in the payload.
         counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`.
         window: The context window in tokens; by default, the model's context window, if known.
@@ -146,10 +146,10 @@ def _are_objects(value: object) -> bool:
 
 
 def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
-    """Return the profile of the first provider whose rules a value meets, and the value as its payload.
+    """Return the first provider profile whose rules a value follows, and the value as a payload for that provider.
 
     Raises:
-        FormatError: The payload meets no known provider's rules.
+        FormatError: The payload doesn't follow the rules of any known provider.
     """
     hints = [provider for key, provider in _OWN.items() if isinstance(given, dict) and key in given]
     for name in dict.fromkeys((*hints, *PROVIDERS)):

@@ -255,7 +255,7 @@ def _changed(change: SlotChange) -> Text:
 
 
 def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    """Yield the nonempty parts, separated by empty lines."""
+    """Yield the nonempty sections of a view, separated by empty lines."""
     for at, part in enumerate(part for part in parts if not isinstance(part, Text) or part):
         if at:
             yield Text()

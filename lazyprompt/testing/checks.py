@@ -154,8 +154,8 @@ class _TextKind(NamedTuple):
         fault: The verb phrase for the failure message.
         is_found: True if the pattern must match; False if it must not.
         is_pattern: True if the check's value is a regular expression; False for plain text.
-        begin: The pattern to match before the text. If set, the text is stripped.
-        end: The pattern to match after the text. If set, the text is stripped.
+        begin: The pattern to match before the text. If the pattern is set, whitespace around the text is removed.
+        end: The pattern to match after the text. If the pattern is set, whitespace around the text is removed.
     """
 
     fault: str
@@ -319,7 +319,7 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
 
 
 def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
-    """Return the validation functions of pattern keywords, with a time limit that the jsonschema package lacks."""
+    """Return validation functions for pattern keywords with a time limit, which the jsonschema package lacks."""
 
     def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
         if isinstance(text, str) and not _is_found(given, text):
@@ -446,8 +446,8 @@ def prompt_failures(
     Args:
         case: The prompt.
         checks: The checks.
-        snapshot_fault: A function that compares the prompt with a named snapshot. It returns a message, an empty slot
-            and a diff, or None if the snapshot matches. By default, snapshots are not compared.
+        snapshot_fault: A function that compares the prompt with a named snapshot. The function returns a message, an
+            empty slot name and a diff, or None if the snapshot matches. By default, snapshots are not compared.
         name: The test case's name, which is also the default snapshot name.
     """
     found: list[Failure] = []

@@ -145,7 +145,7 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
 
 
 def _has_calls(value: Prompt | FilledFile) -> bool:
-    """Return True if a prompt may contain tool calls, whose field order an equality comparison ignores."""
+    """Return True if a prompt may contain tool calls; an equality comparison ignores the order of their fields."""
     if not isinstance(value, FilledFile):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
@@ -166,7 +166,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return which of the roles, the prompt's own text and the order changed, ignoring slot values."""
+    """Return the kinds of change in the roles, the prompt's own text and the order, ignoring slot values."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []
@@ -182,7 +182,7 @@ def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[
 
 
 def _own_text(turn: TurnText, mark: str = "") -> str:
-    """Return a turn's text without slot values; with a mark, slot names between marks replace the values."""
+    """Return a turn's text without slot values; with a mark, each value becomes its slot name between two marks."""
     return "".join(f"{mark}{slot}{mark}" * bool(mark) if slot else text for slot, text in turn.pieces)
 
 

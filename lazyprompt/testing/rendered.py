@@ -48,7 +48,8 @@ class TurnText(NamedTuple):
 
     Attributes:
         role: The message's role.
-        pieces: Pairs of a slot and a text. For the prompt's own text, the slot is ``""``.
+        pieces: The pieces of the text, each with the slot that it comes from. For the prompt's own text, the slot is
+            ``""``.
     """
 
     role: str
@@ -76,7 +77,7 @@ class LoadedPrompt:
     Args:
         prompter: The prompter.
         file: The parsed ``.prompty`` file, or None for any other prompt.
-        settings: The request settings besides messages, which are the model, parameters, tools and response format.
+        settings: The request settings: the model, the parameters, the tools and the response format.
         sent: The same prompt with resolved environment variables, to send to a model; None to send this prompt.
     """
 
@@ -104,7 +105,7 @@ class LoadedPrompt:
             roots: Additional directories that contain files to which the prompt file may refer.
             text: The file's text; by default, the text is read from the path.
             environment: The values for ``${env:NAME}`` references; None uses the process's environment. By default,
-                references are not resolved, because tests print prompts.
+                environment variables are not resolved, because tests print prompts.
             named: The names of the environment variables allowed outside connection settings; None allows all names.
 
         Raises:
@@ -153,7 +154,10 @@ class LoadedPrompt:
 
     @cached_property
     def counter(self) -> tuple[str, TokenCounter]:
-        """The name of a token counter and the counter, which is approximate if the prompt's model has no vocabulary."""
+        """The token counter's name and the token counter.
+
+        If the vocabulary of the prompt's model is missing, the counts are approximate.
+        """
         model = self.settings.get("model")
         name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
         try:

@@ -31,7 +31,7 @@ class ChangedCase(NamedTuple):
     Attributes:
         file: The path of the test file.
         name: The test case's name.
-        kinds: The changed parts.
+        kinds: The changed parts of the prompt.
         tokens: The approximate number of added tokens.
     """
 
@@ -49,7 +49,7 @@ class Group(NamedTuple):
     """A group of test cases with the same changed parts.
 
     Attributes:
-        kinds: The changed parts.
+        kinds: The changed parts of the prompt.
         file: The path of the first test case's file.
         rows: The number of test cases.
         tokens: The approximate number of tokens added in all test cases.

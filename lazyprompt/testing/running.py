@@ -64,7 +64,7 @@ class Snapshots:
             self._kept = {name: plain(node) for name, node in fields.items()}
 
     def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:
-        """Return a message, an empty slot and a diff, or None if the prompt matches its snapshot.
+        """Return a message, an empty slot name and a diff, or None if the prompt matches its snapshot.
 
         Args:
             name: The snapshot's name.
@@ -112,7 +112,8 @@ class Result(NamedTuple):
 
     Attributes:
         case: The test case.
-        failures: The failed checks. ``render`` means that rendering failed, and ``answer`` that the model call failed.
+        failures: The failed checks. A check named ``render`` means that rendering failed; ``answer`` means that the
+            model call failed.
         rendered: The rendered prompt, or None if rendering failed.
         change: The difference from the other prompt version, if any.
         answer: The model's response, or None if no model was called.

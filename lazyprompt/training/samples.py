@@ -464,7 +464,8 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
 
     Args:
         messages: The conversation as OpenAI dicts; the last message is the response.
-        train: ``"last"``, ``"all"``, or a function that receives the index of a message and the message.
+        train: ``"last"``, ``"all"``, or a function that receives a message's index and the message, and returns True to
+            train on it.
 
     Returns:
         For each message, True if it is included in the loss.
