@@ -123,7 +123,7 @@ FORMS: dict[str, AnswerForm] = {
     # JSON calls are optional, according to the LFM2-1.2B model card ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
     # Source: tokens/tokenizers/instruct.py in mistral-common.
-    # Up to V7, calls are a JSON list; since V11, a name precedes the arguments. Only V11 has ids. V13 added [THINK].
+    # Up to tokenizer V7, calls are a JSON list; from V11 on, a name precedes the arguments. V11 has ids, V13 [THINK].
     # Models sometimes omit [ARGS], as documented in vLLM's mistral_tool_parser.py.
     "mistral": AnswerForm(
         (
@@ -375,7 +375,7 @@ def _of_family(markers: Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
     if not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
         form = replace(form, calls=(*form.calls, _TOOL_CALL))  # lazyprompt's default format for calls in the history
-    # Exclude <s>, an HTML tag, and the markers around tool results, which are plain tags in some model families.
+    # Exclude <s>, which is also an HTML tag, and markers around tool results, which are plain tags in some families.
     turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
     ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))
     return form, _begins(markers, form), (*form.stop, *ends)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _OF_ALL = frozenset(("key", "not found", "rate limit"))
 # Kinds of module errors that may affect every row. Errors of all other kinds affect only one row.
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
-# Kinds of module errors that may affect every row until one row succeeds, because the model may reject a parameter.
+# Kinds of module errors that may affect every row, such as a rejected parameter. One success rules this out.
 _UNSURE_AT_FIRST = frozenset(("request",))
 # The run stops after this many failed rows without a success, or after twice the concurrency if that is larger.
 _WAITING = 10

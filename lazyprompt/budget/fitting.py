@@ -170,7 +170,7 @@ class _Work:
         self._failure: str | None = None
         # The indices of messages whose signed thinking is dropped.
         self._void: list[int] = []
-        # The index of the first assistant message generated with the current selection of dropped messages.
+        # The index of the first assistant message generated after the current set of messages was dropped.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:

@@ -333,7 +333,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if not isinstance(subject, str):
         length = size_of(subject)
         if name == "tojson" and arguments:
-            # Multiply the lengths, because JSON output may indent each item.
+            # Indented JSON adds up to the indent's width for each item, so multiply the number of items by the width.
             check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and isinstance(subject, Sized) and any(isinstance(one, list | tuple) for one in arguments):
             # Limit the number of copied items, because each addition copies all preceding lists.

@@ -113,7 +113,7 @@ class MessagesTemplate(InstructionTemplate):
             after.pop()
         self._system = SlotTemplate("") if system is None else system
         self._user = SlotTemplate("" if user is None else user.text, "user")
-        # In a tool loop, drop a final user message that contains images or files, like the user-level part.
+        # While a tool loop runs, a user message that comes last is dropped, even if it contains images or files.
         self._asks = bool(after) and after[-1].message.role == "user"
         self._before, self._after = tuple(before), tuple(after)
         self._read_slots(has_escapes=True)

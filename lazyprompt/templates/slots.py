@@ -240,7 +240,7 @@ class Value(str):
 
     Attributes:
         source: The expression if it is a name such as ``question`` or ``user.name``; otherwise an empty string.
-        held: The object that an empty text represents, or None.
+        held: The object itself if the value can't be converted to text, or None. The text is then empty.
     """
 
     __slots__ = ("held", "source")

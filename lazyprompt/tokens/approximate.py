@@ -36,7 +36,7 @@ _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
 
-# The letter for each kind of ASCII character. All other ASCII characters are punctuation, with the letter ".".
+# The code for each kind of ASCII character. All other ASCII characters are punctuation, with the code ".".
 _ASCII: Final = (
     ("v", "aeiouy"),
     ("c", "".join(sorted(set(ascii_lowercase) - set("aeiouy")))),

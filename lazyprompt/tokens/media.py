@@ -55,7 +55,7 @@ _RATES: Final = {
     "wav": _Rate(32, 32_000, 60),
     "video": _Rate(263 + 32, 125_000, 60),
     # Anthropic's guide "PDF support" states 1,500 to 3,000 text tokens per page.
-    # The assumed page size is that of a PDF page of text without embedded fonts.
+    # The assumed number of bytes per page matches a PDF page of text without embedded fonts.
     "file": _Rate(3_000, 20_000, 10),
 }
 # The assumed bytes per token, below the average for English (about 4) and Chinese (about 2.5) to avoid underestimates.
