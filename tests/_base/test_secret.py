@@ -75,6 +75,7 @@ KEYS = st.text("ab/+=-_.~!#$%&'\"<>0189XYZk", min_size=12, max_size=60)
 AROUND = st.binary(max_size=5)
 
 
+@pytest.mark.slow
 @given(KEYS, AROUND, AROUND, st.integers(1, 76))
 @example('sk-"a/bc<d>&e', b"user:", b"", 8)
 @example("000000000%09", b"", b"", 76)
@@ -118,6 +119,7 @@ def test_long_texts_are_looked_through_once(text: str) -> None:
     assert Secret("sk-never-shown").hidden_in(text) == text
 
 
+@pytest.mark.slow
 @given(st.text(), KEYS)
 def test_texts_without_it_stay_byte_for_byte(text: str, key: str) -> None:
     assert Secret(f"sk-{key}").hidden_in(text) == text

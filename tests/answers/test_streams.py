@@ -37,6 +37,7 @@ def mangled(draw: st.DrawFn) -> tuple[str, str]:
     return form, "".join(pieces)
 
 
+@pytest.mark.slow
 @given(mangled(), st.lists(st.integers(0, 1000)), st.integers(0, len(OPTIONS) - 1))
 def test_however_it_is_cut_an_answer_is_the_same(answer: tuple[str, str], places: list[int], options: int) -> None:
     form, text = answer
@@ -225,6 +226,7 @@ def test_a_finished_answer_stays_as_it_is() -> None:
         stream.feed("b")
 
 
+@pytest.mark.slow
 def test_answers_of_one_parser_do_not_mix() -> None:
     parser = ResponseParser("hermes")
     texts = [text for text, _ in EXAMPLES["hermes"]]

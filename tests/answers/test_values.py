@@ -123,6 +123,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_literals_are_read_as_python_reads_them(value: object) -> None:
     assert literal(repr(value)) == value

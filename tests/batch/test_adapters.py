@@ -177,6 +177,7 @@ def test_what_ray_is_given() -> None:
     assert given["fn"](*given["fn_constructor_args"])(table).column("line").to_pylist() == expected(5)
 
 
+@pytest.mark.slow
 def test_datasets_name_rows_by_their_place_in_all_processes() -> None:
     datasets = import_module("datasets")
     data = datasets.Dataset.from_list([{"question": f"Why {at}?", "language": "French"} for at in range(6)])

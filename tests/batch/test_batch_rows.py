@@ -112,6 +112,7 @@ def read(path: Path, start: int = 0) -> list[Any]:
 
 
 # Tables cost a hundred times what rows do.
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 4)
 @given(ROWS)
 def test_every_source_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
@@ -122,12 +123,14 @@ def test_every_source_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
     assert json.dumps(rows) == before
 
 
+@pytest.mark.slow
 def test_polars_gives_the_same_lines() -> None:
     polars = needs("polars")
     rows = [{"style": "a\r\nb", "question": "中文", "note": ""}, {"style": "\u2028", "question": " ", "note": "<s>"}]
     assert lines(polars.DataFrame(rows)) == lines(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 @given(rows=ROWS, start=st.integers(0, 7))
 def test_every_file_gives_the_same_rows_and_any_place_to_go_on(
@@ -216,6 +219,7 @@ def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(max_size=3),
@@ -389,6 +393,7 @@ def peak_of(path: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_few_rows_are_in_memory_at_a_time(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"

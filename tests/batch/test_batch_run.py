@@ -86,6 +86,7 @@ def test_a_row_without_a_line_ends_it_and_may_be_passed_over_then(tmp_path: Path
     assert len(numbers((tmp_path / "out.jsonl").read_bytes())) == 295
 
 
+@pytest.mark.slow
 def test_another_job_is_refused(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 100)
     with pytest.raises(BatchStoppedError):
@@ -260,6 +261,7 @@ def test_rows_of_any_kind_can_be_rejected() -> None:
     assert "中".encode() in made.rejects[0].line
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 2000, bad=300)
     run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
@@ -304,6 +306,7 @@ def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp
     assert run_batch(job_of(rows)).written == 200
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
     peaks: list[int] = []
     for count in (400, 4000):

@@ -47,6 +47,7 @@ def at(said: str, fault: Misbehaviour) -> Callable[[str], Misbehaviour | None]:
     return lambda each: fault if each == said else None
 
 
+@pytest.mark.slow
 def test_the_answers_stand_in_the_order_of_rows(tmp_path: Path) -> None:
     for source in ("openai", "anthropic"):
         directory = tmp_path / source
@@ -75,6 +76,7 @@ def test_an_answer_is_written_with_all_that_came_with_it(tmp_path: Path) -> None
     ).encode()
 
 
+@pytest.mark.slow
 @CLIENTS
 def test_no_more_are_under_way_than_may_be(tmp_path: Path, source: str) -> None:
     with Clocked(lambda _: Slow(first=0.1)) as server:
@@ -83,6 +85,7 @@ def test_no_more_are_under_way_than_may_be(tmp_path: Path, source: str) -> None:
     assert all(later - earlier >= 0.1 for earlier, later in zip(server.times, server.times[3:], strict=False))
 
 
+@pytest.mark.slow
 def test_requests_come_no_faster_than_so_many_a_minute(tmp_path: Path) -> None:
     with Clocked() as server:
         call_batch(calls_of(rows(tmp_path, 16), server.url("openai"), rates=Rates(8, rpm=1_200)))
@@ -91,6 +94,7 @@ def test_requests_come_no_faster_than_so_many_a_minute(tmp_path: Path) -> None:
     assert min(times[later] - times[0] - later * 0.05 for later in range(16)) >= -_LATE
 
 
+@pytest.mark.slow
 def test_requests_come_no_faster_than_so_many_tokens_a_minute(tmp_path: Path) -> None:
     with Clocked() as server:
         server.answer = Answer("so", prompt_tokens=140, completion_tokens=60)
@@ -99,6 +103,7 @@ def test_requests_come_no_faster_than_so_many_tokens_a_minute(tmp_path: Path) ->
     assert server.times[-1] - server.times[0] >= 7 * 0.1 - _LATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counter", "tokens"),
     # A thousand tokens, or five thousand characters; and five hundred for the answer.
@@ -115,6 +120,7 @@ def test_a_prompt_is_counted_before_it_is_sent(tmp_path: Path, counter: LineCoun
     assert server.times[-1] - server.times[0] >= 3 * 0.2 - _LATE
 
 
+@pytest.mark.slow
 @CLIENTS
 def test_what_a_server_asks_to_wait_is_waited(tmp_path: Path, source: str) -> None:
     with Clocked() as server:
@@ -126,6 +132,7 @@ def test_what_a_server_asks_to_wait_is_waited(tmp_path: Path, source: str) -> No
     assert server.times[1] - server.times[0] >= 0.3
 
 
+@pytest.mark.slow
 @CLIENTS
 def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, source: str) -> None:
     path = rows(tmp_path, 30)
@@ -205,12 +212,14 @@ def test_a_row_that_the_server_fails_at_is_rejected_when_another_one_has_an_answ
     assert len(lines(tmp_path / "out.jsonl")) == 7
 
 
+@pytest.mark.slow
 def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None:
     with Clocked(lambda said: Status(500) if int(said) % 2 else None) as server:
         call_batch(calls_of(rows(tmp_path, 30), server.url("openai"), skip=True, rates=Rates(1)))
     assert [line["row"] for line in lines(tmp_path / "bad.jsonl")] == [*range(1, 30, 2)]
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
     path = rows(tmp_path, 40)
     with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
@@ -257,6 +266,7 @@ def test_a_paid_answer_of_the_wrong_form_is_kept_beside_the_reason(tmp_path: Pat
     assert (first["row"], first["answer"]["text"], first["answer"]["usage"]["total_tokens"]) == (1, "re: 1", 25)
 
 
+@pytest.mark.slow
 def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Path) -> None:
     path = rows(tmp_path, 20)
     with Clocked(lambda said: Slow(first=0.4 if int(said) > 4 else 0)) as server:
@@ -269,6 +279,7 @@ def test_who_is_told_to_stop_leaves_some_time_to_what_is_under_way(tmp_path: Pat
     assert sorted(map(int, server.said)) == [*range(1, 21)]
 
 
+@pytest.mark.slow
 def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> None:
     path = rows(tmp_path, 20)
     with Clocked(lambda said: Slow(first=20 if int(said) > 4 else 0)) as server:

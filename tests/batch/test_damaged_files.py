@@ -73,6 +73,7 @@ def changed(path: Path, query: str, *values: object) -> None:
         database.execute(query, values)
 
 
+@pytest.mark.slow
 def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[bytes, bytes]) -> None:
     path = database_of(stopped)
     kept = left(path.parent)
@@ -107,6 +108,7 @@ def test_a_page_that_is_no_page_is_refused(stopped: BatchJob) -> None:
             (path.parent / name).write_bytes(data)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @SAME_DIRECTORY
 def test_random_damage_of_a_database_adds_no_line(
@@ -214,6 +216,7 @@ def test_an_answer_that_was_changed_is_asked_again_and_others_are_not(tmp_path: 
     assert server.said == ["1", "2", "3", "4", *([] if "INSERT" in change else ["2"]), "4", "5"]
 
 
+@pytest.mark.slow
 @given(damage=st.binary(min_size=1, max_size=40), at=st.integers(0, 20_000))
 @SAME_DIRECTORY
 def test_no_damage_of_answers_makes_a_line(tmp_path: Path, damage: bytes, at: int) -> None:

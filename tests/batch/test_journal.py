@@ -77,6 +77,7 @@ def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path:
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_what_is_behind_the_state_is_cut_off(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
         journal.add(3, lines(1, 2), bad(3))
@@ -586,6 +587,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         yield
 
 
+@pytest.mark.slow
 def test_killed_before_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing is done behind that step, neither what ends a block nor the rest; as if it was killed with kill -9.
     clean = tmp_path / "clean"

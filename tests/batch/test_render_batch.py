@@ -85,6 +85,7 @@ def outcome(make: Any, row: Any) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(PLANS)), ROWS)
 def test_a_line_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
     """Also what it refuses, and with which words."""
@@ -403,6 +404,7 @@ def test_settings_tell_plans_apart_and_are_json() -> None:
     assert plan(ChatPrompter("Be {style}.", system="")).settings == others[0].settings
 
 
+@pytest.mark.slow
 def test_settings_are_the_same_in_every_process() -> None:
     code = (
         "from lazyprompt import ChatPrompter; from lazyprompt.batch.render import RowPlan; "

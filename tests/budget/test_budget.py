@@ -271,6 +271,7 @@ def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
 # Caches
 
 
+@pytest.mark.slow
 def test_what_stays_begins_the_same_for_many_turns() -> None:
     budget = Budget(1_000, CHARS, "cache")
     system = said("system", "s" * 50)
@@ -288,6 +289,7 @@ def test_what_stays_begins_the_same_for_many_turns() -> None:
     assert Budget(1_000, CHARS, "cache").fit([system, *talk(799)])[0] == kept
 
 
+@pytest.mark.slow
 def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:
     starts = [Budget(1_000, Json(), "cache").fit(talk(2 * turn + 1))[0][0]["content"] for turn in range(1, 100)]
     changes = sum(one != other for one, other in pairwise(starts))

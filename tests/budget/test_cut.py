@@ -82,6 +82,7 @@ def balanced(text: str, name: str) -> bool:
     return min(depths) == depths[-1] == 0
 
 
+@pytest.mark.slow
 @given(pieces=MARKUP, room=st.integers(0, 200), cut=st.sampled_from(["end", "middle"]))
 def test_no_cut_separates_a_tag_from_its_partner(pieces: list[str], room: int, cut: Cut) -> None:
     """A retrieved passage lost its closing tag, so the next text read as part of it."""
@@ -97,6 +98,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     value=st.lists(JSON) | st.dictionaries(st.text(), JSON), indent=st.sampled_from([None, 2]), room=st.integers(0, 90)
 )

@@ -67,6 +67,7 @@ def test_formatting_keeps_the_limit(
     assert count <= (report.max_tokens or 0)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(messages=conversations(), limit=LIMITS, as_msg=st.booleans(), policy=st.sampled_from(list(POLICIES)))
 def test_what_is_left_begins_with_the_user(messages: list[Form], limit: int, policy: str, *, as_msg: bool) -> None:
@@ -157,6 +158,7 @@ def test_a_counter_that_counts_too_much_for_nothing_ends_in_an_error(messages: l
         Budget(limit, Greedy()).fit(messages)
 
 
+@pytest.mark.slow
 @given(messages=conversations(), limit=LIMITS, seed=st.randoms())
 def test_any_counter_comes_to_an_end(messages: list[Form], limit: int, seed: Any) -> None:
     class Wild:

@@ -35,6 +35,7 @@ def calls(budget: Budget, model: str | None) -> Iterator[PromptCall]:
         history.append([question, f"Answer {at}: " + "three years " * 30])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", RULES)
 def test_steps_lose_less_than_single_messages_by_the_rules_of_each_provider(provider: str) -> None:
     def report(low_water: float) -> CacheReport:

@@ -163,6 +163,7 @@ def test_a_field_of_another_kind_is_refused(tmp_path: Path, fields: dict[str, ob
         read_gguf(written(tmp_path, fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [{"x": ["a", "bc"]}, {"x": [1, 2]}, {"tokenizer.chat_template.x": "{{ x }}"}])
 def test_no_part_of_a_file_is_taken_for_all_of_it(tmp_path: Path, last: dict[str, object]) -> None:
     path = written(tmp_path, {"y": ["a"], "tokenizer.chat_template": "{{ y }}", **last})
@@ -174,6 +175,7 @@ def test_no_part_of_a_file_is_taken_for_all_of_it(tmp_path: Path, last: dict[str
             read_gguf(path)
 
 
+@pytest.mark.slow
 def test_bytes_at_random_end_in_a_template_or_an_error_at_once(tmp_path: Path) -> None:
     path = write_model(tmp_path / "x.gguf", {"default": CHATML})
     whole = path.read_bytes()

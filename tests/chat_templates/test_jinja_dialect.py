@@ -360,6 +360,7 @@ def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
         rendered(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -374,6 +375,7 @@ def test_what_takes_long_for_each_step_is_stopped_by_the_clock(monkeypatch: pyte
         rendered(text)
 
 
+@pytest.mark.slow
 def test_templates_may_look_through_all_messages_for_each_of_them() -> None:
     text = "{% for a in messages %}{% for i in range(messages|length) %}{% endfor %}{% endfor %}done"
     assert rendered(text, [USER] * 1500) == "done"

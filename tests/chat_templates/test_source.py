@@ -71,6 +71,7 @@ def test_templates_and_tokens_are_those_that_transformers_finds(tmp_path: Path, 
         assert found is None or found.special_tokens == theirs.special_tokens_map
 
 
+@pytest.mark.slow
 def test_a_real_tokenizers_tokens() -> None:
     source = read_chat_source(deepseek())
     assert source.special_tokens == tokenizer_in(deepseek()).special_tokens_map

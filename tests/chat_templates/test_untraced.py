@@ -209,6 +209,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(TEXTS, st.sampled_from(VALUES), st.sampled_from(["", "<", "<|im_"]), st.sampled_from(["", ">", "end|>", "|>"]))
 def test_no_filter_and_no_method_makes_a_token_of_a_value(text: str, value: str, before: str, behind: str) -> None:
     """A loop over a text's characters, ``map('replace', …)``, ``x['replace']`` and ``unescape`` made one."""

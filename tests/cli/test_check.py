@@ -110,6 +110,7 @@ def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], bla
     assert fault(run("check", *argv)).startswith(blamed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "status", "last"), [("right", 0, b"nothing found"), ("wrong", 1, b"1 error"), ("no", 2, b"")]
 )

@@ -64,6 +64,7 @@ def lines(screen: pyte.Screen) -> list[str]:
     return [line.rstrip() for line in screen.display]
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
     screen = screen_of(on_terminal(*PLAIN, "--window", "1000"))
     shown = lines(screen)
@@ -78,6 +79,7 @@ def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
     assert re.search("[█▉▊▋▌▍▎▏]", shown[x])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["flat", "openai"])
 def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) -> None:
     hostile = f"{ESCAPES}{UNSEEN}<script>alert(1)</script>"
@@ -95,6 +97,7 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\xad\U000e0000-\U000e0fff]", left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colour_there_is_not_one_escape(env: dict[str, Any]) -> None:
     data = on_terminal(*PLAIN, **env)
@@ -122,6 +125,7 @@ def test_json_is_the_whole_look(run: Run) -> None:
     assert found["trim"]["max_tokens"] == 500
 
 
+@pytest.mark.slow
 def test_each_token_of_a_training_sample(run: Run) -> None:
     tokenizer = f"huggingface:{deepseek()}"
     argv = ("--instruction", "Say {x}", "--set", "x=ab", "--system", "", "--input", "Hi", "--model", "deepseek-v3")

@@ -143,6 +143,7 @@ def test_a_broken_file_hides_no_other(run: Callable[..., Ran], prompts: Path) ->
     assert run("lib", "show", "ask").status == 0
 
 
+@pytest.mark.slow
 def test_a_process_elsewhere_with_a_package_and_a_layer(tmp_path: Path) -> None:
     for path, text in (
         ("site/acme/prompts/a@1.0.0.prompty", 'user:\n{% include "tone.md" %}'),

@@ -91,6 +91,7 @@ def test_full_disk_is_one_line(argv: list[str]) -> None:
     assert (done.returncode, done.stderr.decode()) == (2, f"{ERROR}stdout: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_interrupt_ends_it_quietly() -> None:
     # The program says on a pipe of its own when it has come to reading, so that no interrupt hits its start.
     code = (
@@ -124,6 +125,7 @@ def test_terminal_is_coloured_with_a_legend() -> None:
     assert "── \x1b[36mmarkers\x1b[0m · " in shown
 
 
+@pytest.mark.slow
 def test_terminal_without_colour() -> None:
     argv = ("render", "--instruction", "Say {x}.", "--set", "x=\x1b[2J中")
     plain = ChatPrompter("Say {x}.").generate_prompt({"x": "\x1b[2J中"}).replace("\x1b", "\\u001b")

@@ -68,6 +68,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
     with running(str(root), "--no-browser", "--port", "0") as made:
         ours = {"X-Studio-Token": made.token}
@@ -105,6 +106,7 @@ def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
             assert made.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_it_is_there_for_this_machine_alone(root: Path) -> None:
     with running(str(root), "--no-browser", "--port", "0") as made:
         port = int(made.base.rpartition(":")[2])
@@ -113,6 +115,7 @@ def test_it_is_there_for_this_machine_alone(root: Path) -> None:
             other.connect(("127.0.0.2", port))
 
 
+@pytest.mark.slow
 def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
     with socket.socket() as taking:
         taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -129,6 +132,7 @@ def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
             assert said.startswith(f"port {studio.DEFAULT_PORT} is in use, so another port was chosen; ")
 
 
+@pytest.mark.slow
 def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
     # Other users of a machine see with what a browser is started.
     seen = tmp_path / "seen"

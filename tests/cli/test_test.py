@@ -404,6 +404,7 @@ def rows(count: int) -> None:
     write("greet.test.jsonl", "\n".join(lines))
 
 
+@pytest.mark.slow
 def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
     rows(20)
     old = PROMPT.replace("You greet", "{% if name == 'N7' or name == 'N9' %}Hello.{% endif %}You greet")
@@ -451,6 +452,7 @@ def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run,
     assert model.said[-1] == "3?"
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked, tmp_path: Path) -> None:
     rows(40)
     model.misbehaves = lambda _: Slow(0.05)

@@ -347,6 +347,7 @@ def test_tiktoken(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> N
     assert made == [("gpt-4o", "o200k"), ("o200k_base", None)]
 
 
+@pytest.mark.slow
 def test_tiktoken_with_its_vocabulary(
     run: Callable[..., Ran], files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -374,6 +374,7 @@ def prompts(text: str) -> Iterator[Any]:
         yield ast.literal_eval(piece) if piece.startswith("[") else piece
 
 
+@pytest.mark.slow
 def test_the_programs_of_0_0() -> None:
     names, vision, chat, multimodal, ollama, generate, gemini, zhipu, string, messages, filled = prompts(
         printed("agentscope_0_0.py")
@@ -409,6 +410,7 @@ def test_the_programs_of_0_0() -> None:
     assert filled[2] == {"role": "user", "content": "Find the weather in London."}
 
 
+@pytest.mark.slow
 def test_the_programs_of_0_1() -> None:
     names, vision, chat, multimodal, litellm, ollama, generate, gemini, zhipu = prompts(printed("agentscope_0_1.py"))
     together = f"You're a helpful assistant\n## Conversation History{TEXT}"

@@ -102,6 +102,7 @@ def all_said(path: str) -> str:
     return "\n".join([*said, json.dumps(tools, ensure_ascii=False)])
 
 
+@pytest.mark.slow
 def test_there_are_a_hundred_of_all_dialects_and_many_languages() -> None:
     assert len(PATHS) >= 100
     assert set(INPUTS) == set(PATHS)

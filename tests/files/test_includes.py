@@ -127,6 +127,7 @@ def test_a_fault_behind_an_include_has_the_line_of_its_own_file(tmp_path: Path) 
         loaded(tmp_path, '{% include "long.md" %}\n{% oops %}', long_md="\n\n\n\n")
 
 
+@pytest.mark.slow
 def test_bounds(tmp_path: Path) -> None:
     tag = '{% include "b.md" %}'
     with pytest.raises(PromptFileError, match=f"more than {MAX_INCLUDES} files are included"):

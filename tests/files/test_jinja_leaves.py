@@ -72,6 +72,7 @@ def test_filters_and_operators_print_leaves_so(expression: str, text: str) -> No
     assert Prompty.loads(f"{{{{ {expression} }}}}", undefined="empty").render({"v": values}) == text
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9), st.lists))
 def test_no_word_of_python_is_printed(value: object) -> None:
     text = Prompty.loads("{{ v }}").render({"v": value})

@@ -406,6 +406,7 @@ def test_text_that_is_repeated_is_counted() -> None:
     assert "more than 5000000 characters" in fault(text)
 
 
+@pytest.mark.slow
 def test_number_of_values_is_bound() -> None:
     assert "more than 100000 values" in fault(f"history: [{'a,' * MAX_NODES}]")
 

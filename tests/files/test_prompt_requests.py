@@ -520,6 +520,7 @@ def test_what_a_provider_cannot_have_is_told_and_what_it_can_have_is_in_its_form
     assert prompt.request(given)["tools"] == [{"type": "function", "function": {"name": "t", "parameters": empty}}]
 
 
+@pytest.mark.slow
 def test_a_request_needs_no_client() -> None:
     program = (
         "import sys\n"

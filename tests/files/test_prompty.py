@@ -407,6 +407,7 @@ _TWO = (
 )
 
 
+@pytest.mark.slow
 def test_several_media_in_one_message_are_all_there_in_every_process() -> None:
     program = (
         "from lazyprompt.files.prompty import Prompty\n"

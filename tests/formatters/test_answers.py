@@ -642,6 +642,7 @@ def test_arguments_that_came_as_values_are_kept_as_their_json(arguments: Any, ra
     assert raw in (None, call.raw_input)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [190, 205, 300, 5000])
 def test_deep_arguments_are_the_same_from_dict_and_object(depth: int) -> None:
     answer = anthropic({"type": "tool_use", "id": "c1", "name": "f", "input": nested(depth)})
@@ -720,6 +721,7 @@ ENVELOPES = {
 }
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_an_answer_with_anything_at_any_place_never_raises(data: st.DataObject) -> None:
     case = CASES[data.draw(st.sampled_from(sorted(CASES)), "case")]

@@ -101,6 +101,7 @@ def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange 
     return (check_prefix(*pair) for pair in pairwise(payloads))
 
 
+@pytest.mark.slow
 @SEEDS
 @pytest.mark.parametrize("late_system", [False, True])
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
@@ -111,6 +112,7 @@ def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system
         assert not [change for change in changes(formatter, chat) if change], seed
 
 
+@pytest.mark.slow
 @SEEDS
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])

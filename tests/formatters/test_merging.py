@@ -424,6 +424,7 @@ def test_every_disguise_of_the_bracket_is_looked_for() -> None:
             assert "\\" in history(Msg("Bob", f"{chr(code)}/history>", "user")), hex(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["assistant", "user"])
 @given(data=st.data())
 def test_no_name_looks_like_another_role(role: Role, data: st.DataObject) -> None:
@@ -465,6 +466,7 @@ def test_no_name_looks_like_a_role_in_letters_of_another_kind(name: str) -> None
     assert history(Msg(name, "pay", "user")) == f'user "{name}": pay'
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["Ann", "Bob", "Eve (2)"]).flatmap(disguised), min_size=2, max_size=5, unique=True))
 def test_two_names_never_look_alike(names: list[str]) -> None:
     """Whoever was called as another is, but for a character that does not show, spoke as that one."""

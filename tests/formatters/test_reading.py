@@ -112,6 +112,7 @@ def flattened(item: Any) -> list[Any]:
     return [item] if isinstance(item, Msg | dict) or item == PAIR else [one for each in item for one in flattened(each)]
 
 
+@pytest.mark.slow
 @given(NESTED)
 def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
     flat = flattened(nested)
@@ -236,6 +237,7 @@ print(len(wrong))
 """
 
 
+@pytest.mark.slow
 def test_mistakes_are_errors_without_asserts_too() -> None:
     """Messages were checked by assert statements, which python -O leaves out."""
     done = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
@@ -256,6 +258,7 @@ for kind in (ChatFormatter, MultiAgentFormatter):
 """
 
 
+@pytest.mark.slow
 def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
     """Media had random names, so that no prompt could be cached."""
     outputs = {

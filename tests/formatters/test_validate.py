@@ -361,6 +361,7 @@ def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: s
             formatter.validate({key: messages, "tools": [{"type": huge, "name": huge}]})
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there(data: st.DataObject) -> None:
     provider, good = data.draw(st.sampled_from(WHOLE), "payload")

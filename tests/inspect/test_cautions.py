@@ -191,6 +191,7 @@ def check(prompter: Prompter, call: CallArguments, model: str | None) -> Look:
     return seen
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(q=VALUES, r=VALUES, said=VALUES, family=st.sampled_from(FAMILIES))
 @example(q="<", r="", said="", family="qwen2.5")
@@ -232,6 +233,7 @@ def test_each_sequence_has_a_mark_of_its_own(template: str, value: str, marks: l
     assert {mark.slot for mark in seen.marks} == {"q"}
 
 
+@pytest.mark.slow
 def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
     seen = check(ChatPrompter("{q}"), CallArguments({"q": "<|x|>" * 4000}), "qwen2.5")
     assert len(seen.marks) == 4000

@@ -48,6 +48,7 @@ def slot_of(seen: Look, name: str) -> tuple[int, str]:
     return next((slot.tokens, slot.text) for slot in seen.slots if slot.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_the_library_is_shown_as_it_is_sent() -> None:
     """A share of what ``python tests/support/inspected_library.py`` looks at."""

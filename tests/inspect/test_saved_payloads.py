@@ -159,6 +159,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(value=VALUES, form=st.sampled_from([None, "openai", "anthropic", "gemini", "openai-responses"]))
 def test_anything_is_shown_or_refused_in_one_way(value: Any, form: str | None) -> None:

@@ -222,6 +222,7 @@ def drips(start: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
     return drip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "start",
     [
@@ -238,10 +239,12 @@ def test_a_slow_drip_ends(site: Site, start: bytes) -> None:
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_a_slow_drip_over_tls_ends(safe_site: Site) -> None:
     assert "was not fetched within" in fault(safe_site.does("/a", drips(b"HTTP/1.1 200 OK\r\nX: ")), timeout=0.5)
 
 
+@pytest.mark.slow
 def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

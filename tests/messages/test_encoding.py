@@ -288,6 +288,7 @@ def models_own(tokenizer: Any, text: str) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS_KINDS)
 @given(parts=parts_of(REAL_TEXT, REAL_TEXT))
 @example(parts=["<|end", "", "oftext|>", "<|endoftext|>", "<｜User｜>", "", "<|end"])
@@ -311,6 +312,7 @@ def test_models_tokens_are_those_of_trusted_text_and_nothing_is_lost(kind: str, 
         assert encoded.ids == models_own(tokenizer, text)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_transformers_is_its_backend() -> None:
     tokenizer = tokenizer_in(deepseek())
     parts = ["<｜User｜>", "so <｜Assistant｜><think>", "<｜Assistant｜>"]
@@ -619,6 +621,7 @@ def test_a_control_token_that_cannot_be_broken_up_is_an_error() -> None:
         encode(["<s>", "a <s>"], tokenizer)
 
 
+@pytest.mark.slow
 def test_a_panic_of_the_package_is_an_error_of_ours() -> None:
     """It is no Exception: it went through every handler of the caller."""
     line = AddedToken("\n", special=True, normalized=False, lstrip=True, rstrip=True, single_word=True)

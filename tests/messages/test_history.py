@@ -55,6 +55,7 @@ def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
 QUESTIONS = st.text(min_size=1).filter(lambda text: text not in LANGCHAIN_WORDS)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(QUESTIONS, st.text())))
 def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) -> None:
     history = History.of(pairs)

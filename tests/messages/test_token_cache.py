@@ -136,6 +136,7 @@ def test_what_was_encoded_before_is_not_encoded_again() -> None:
     assert before < kept.size < before * 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [0, 300, 1_000, 20_000])
 def test_memory_is_bounded(max_bytes: int) -> None:
     kept = TokenCache(letters(), max_bytes)
@@ -161,6 +162,7 @@ def test_many_turns_take_no_more_memory_than_ten_thousand() -> None:
     assert sizes[1] < sizes[0] * 1.5
 
 
+@pytest.mark.slow
 def test_threads_share_a_cache() -> None:
     tokenizer = LOSSLESS["deepseek"]()
     kept = TokenCache(tokenizer, 50_000)
@@ -263,6 +265,7 @@ def test_a_step_written_in_python_is_asked_each_time() -> None:
     assert kept.size == 0
 
 
+@pytest.mark.slow
 def test_a_cache_stands_for_its_tokenizer() -> None:
     tokenizer = LOSSLESS["deepseek"]()
     kept = TokenCache(tokenizer)
@@ -295,6 +298,7 @@ def test_a_token_of_white_space_that_takes_more_has_one_place() -> None:
     assert whole.encode(tokenizer) == tokenizer.encode(whole.text, add_special_tokens=False).ids
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_a_token_that_reaches_to_its_left_is_no_place_to_cut(data: st.DataObject) -> None:
     flags = data.draw(

@@ -353,6 +353,7 @@ def test_a_mistake_is_found_on_every_call() -> None:
 # The module
 
 
+@pytest.mark.slow
 def test_the_same_functions_give_the_same_bytes_in_every_process() -> None:
     code = (
         "from lazyprompt.messages.tools import ToolSet\n"

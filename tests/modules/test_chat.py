@@ -166,6 +166,7 @@ def test_a_stream_that_is_cancelled_is_not_kept(module: Module, lenient: ModelSe
     assert chat.history == ()
 
 
+@pytest.mark.slow
 def test_a_budget_trims_what_is_sent_and_not_what_is_kept(lenient: ModelServer) -> None:
     for kind in KINDS:
         module = module_of(kind, lenient, budget=Budget(400, CharTokenCounter())).prompt(BARE)

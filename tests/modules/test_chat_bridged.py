@@ -59,6 +59,7 @@ def ids_said(url: str, record: CallRecord) -> list[int]:
     return posted(url, "/completion", prompt=record.payload["prompt"], **common, **extra)["tokens"]  # type: ignore[no-any-return]  # JSON
 
 
+@pytest.mark.slow
 def test_a_local_conversation_goes_on_with_the_ids_that_were_seen_and_said(
     engine: tuple[Path, str], make: Make
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_local_conversation_goes_on_with_the_ids_that_were_seen_and_said(
     module.close()
 
 
+@pytest.mark.slow
 def test_what_was_changed_between_is_sent_as_a_whole(engine: tuple[Path, str], make: Make, tmp_path: Path) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records)

@@ -132,6 +132,7 @@ def ten_answers(form: Form) -> list[Answer]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("source", FORMS)
 def test_ten_turns_are_accepted(source: str, stream: bool) -> None:  # noqa: FBT001 - pytest hands it in

@@ -110,6 +110,7 @@ def run(script: str, *arguments: str) -> None:
     assert not ended.returncode, ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["httpx", "httpx2"])
 def test_a_request_never_meets_half_a_package(server: ModelServer, package: str) -> None:
     """Some clients look in ``sys.modules`` for a package that another thread may just be importing."""
@@ -126,6 +127,7 @@ def test_a_request_imports_nothing(source: str, package: str) -> None:
     run(IMPORTED, source)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork; CI runs it on Linux")
 def test_a_process_that_is_forked_while_a_client_is_made_can_make_its_own() -> None:
     needs("openai")
@@ -178,6 +180,7 @@ class Jobs(ThreadPoolExecutor):
         return super().submit(*job, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", FEW)
 def test_the_first_calls_of_a_loop_do_not_take_all_of_its_threads(server: ModelServer, source: str) -> None:
     model, jobs = module(server, source), Jobs()

@@ -7,6 +7,8 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
 from modules.online_scenes import as_sent, close_all, marked, module, written
 from support.model_server.server import ModelServer
@@ -33,6 +35,7 @@ def dry(model: Module, *call: Any) -> dict[str, Any]:
     return as_sent(model.source.name, payload) if isinstance(model, OnlineChatModule) else payload
 
 
+@pytest.mark.slow
 def test_one_prompter_serves_four_modules_at_once() -> None:
     """64 calls at once over 4 modules, whole and streamed, in threads and then in a loop."""
     prompter = ChatPrompter("Answer in {language}.")

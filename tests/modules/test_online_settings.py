@@ -237,6 +237,7 @@ def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str)
 # Made lazily, and once.
 
 
+@pytest.mark.slow
 @SOME
 def test_nothing_is_made_before_it_is_needed(source: str) -> None:
     """No client is loaded, and no connection made, by making a module and attaching a prompter."""

@@ -129,6 +129,7 @@ def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> N
         assert record.reply.finish is None
 
 
+@pytest.mark.slow
 def test_retries_are_one_call(server: ModelServer) -> None:
     records: list[CallRecord] = []
     for source in FEW:

@@ -58,6 +58,7 @@ def adding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(make, path, engine.url)
 
 
+@pytest.mark.slow
 def test_the_engine_counts_the_tokens_that_our_tokenizer_counts(model: Served) -> None:
     module = model.module()
     reply = module(CALL, HISTORY)
@@ -211,6 +212,7 @@ def test_an_answer_of_a_form_is_held_to_it_by_the_engine(model: Served) -> None:
     assert module.payload(CALL, response_format=schema)["extra_body"] == {"json_schema": schema}
 
 
+@pytest.mark.slow
 def test_shared_modules_ask_one_engine(model: Served) -> None:
     module = model.module()
     shared = module.share("Say something about {animal}.")

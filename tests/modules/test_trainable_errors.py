@@ -52,6 +52,7 @@ def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed:
         module.close()
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_overloaded_is_asked_again() -> None:
     with ModelServer() as server:
         server.faults = [Status(503, retry_after=0), Drop()]

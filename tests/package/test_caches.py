@@ -1,8 +1,11 @@
+import pytest
+
 from support.caches import BOUNDS, CONSTANTS, ONE_CALL, kept, lasting, owner
 
 MOST = 1_024
 
 
+@pytest.mark.slow
 def test_each_function_that_remembers_has_a_bound() -> None:
     # A vocabulary once was kept for each path that it was ever read from: 100 MB each.
     functions = [each for each in kept() if each.kind == "function"]

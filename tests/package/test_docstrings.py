@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
+
 from support.paths import PACKAGE
 
 # "As" and "Whether" begin riddles: "Whether it has one" is "Return True if it has one".
@@ -27,6 +29,7 @@ def first_lines() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_docstrings_begin_plainly() -> None:
     lines = first_lines()
     assert len(lines) > 1000

@@ -77,6 +77,7 @@ def goes_down(arrow: Arrow) -> bool:
     return LAYERS[target] < LAYERS[source]
 
 
+@pytest.mark.slow
 def test_every_import_goes_down_or_stays_in_its_folder() -> None:
     assert [arrow[:2] for arrow in arrows() if not arrow.is_door and not goes_down(arrow)] == []
 

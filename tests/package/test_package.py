@@ -53,6 +53,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_no_check_vanishes_under_optimisation() -> None:
     for path in PACKAGE.rglob("*.py"):
         assert not any(

@@ -41,6 +41,7 @@ print(len(names))
 """
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_without_what_only_posix_has() -> None:
     """The module that local engines run in asked for a signal, and with it no local model could be imported."""
     files = [each for each in PACKAGE.rglob("*.py") if each.name != "__main__.py"]

@@ -59,6 +59,7 @@ def fit(prompter: Prompter, budget: Budget, **more: Any) -> tuple[Any, Any]:
     return prompter.with_budget(budget).fit(values, PAIRS, format="openai")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROMPTERS)
 def test_the_oldest_history_goes_and_then_whole_items_from_the_end(name: str) -> None:
     """The list was dropped as a whole, or not at all; a limit of the slot cut its JSON."""
@@ -120,6 +121,7 @@ def test_an_order_is_of_the_same_items(order: Any) -> None:
         fit(PROMPTERS["file"](), Budget(400, CHARS, order={"passage": order}))
 
 
+@pytest.mark.slow
 def test_the_priority_decides_item_by_item() -> None:
     prompter = ChatPrompter("Examples: {examples}\nFrom {passages}.", system="")
     examples = [f"example-{at}" for at in range(5)]
@@ -158,6 +160,7 @@ def test_a_list_that_is_protected_stays() -> None:
         fit(PROMPTERS["slots"](), Budget(400, CHARS, protect={"passages"}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["cache", lambda messages: f"{len(messages)} messages."])
 @pytest.mark.parametrize("start_on", [None, "user"])
 def test_no_more_items_go_than_must_under_any_policy(policy: Any, start_on: Any) -> None:

@@ -73,6 +73,7 @@ def test_no_value_changes_the_text_outside_its_slot_in_alpaca(values: dict[str, 
     assert "".join(trusted_text(ALPACA, values, [], None)) == "".join(calm)
 
 
+@pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": VALUE, "k": VALUE, "input": VALUE}), history=PAIRS)
 def test_inputs_are_never_changed(values: dict[str, object], history: list[list[str]]) -> None:
     before = copy.deepcopy((values, history, TOOLS))
@@ -82,6 +83,7 @@ def test_inputs_are_never_changed(values: dict[str, object], history: list[list[
     assert (values, history, TOOLS) == before
 
 
+@pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, label=st.none() | TEXT)
 def test_flat_and_dict_say_the_same(values: dict[str, object], history: list[list[str]], label: str | None) -> None:
     """Each message of the dict is in the flat prompt, in order; system text and instruction are joined differently."""
@@ -98,6 +100,7 @@ def test_flat_and_dict_say_the_same(values: dict[str, object], history: list[lis
                 at = flat.index(text, at) + len(text)
 
 
+@pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
 def test_the_segments_are_the_prompt(values: dict[str, object], history: list[list[str]]) -> None:
     for prompter in TEMPLATES:
@@ -107,6 +110,7 @@ def test_the_segments_are_the_prompt(values: dict[str, object], history: list[li
         assert rendered == pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own
 
 
+@pytest.mark.slow
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS)
 def test_a_filled_prompt_renders_as_the_prompter_does(values: dict[str, object], history: list[list[str]]) -> None:
     """The path over Prompt and the quick one are the same path."""
@@ -164,6 +168,7 @@ def test_every_process_gives_the_same_bytes() -> None:
     assert outputs.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_32_threads_share_a_prompter_and_never_see_each_others_data() -> None:
     prompter = ChatPrompter("I am {name}.", tools=TOOLS)

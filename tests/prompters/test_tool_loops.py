@@ -180,6 +180,7 @@ def is_empty(content: Any) -> bool:
     return not content
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(prompter=st.sampled_from(PROMPTERS), given_=INPUT, history=HISTORY, form=st.sampled_from(FORMATS))
 def test_no_turn_of_the_user_is_empty(prompter: Prompter, given_: Any, history: Any, form: Any) -> None:

@@ -52,6 +52,7 @@ def test_a_folding_of_ones_own_moves_characters_of_plain_text_too() -> None:
     assert [*origins("aBbC", range(5), folds)] == [0, 1, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_all_disguises_are_those_that_unicode_has() -> None:
     """The search looks for these alone, where text with others is not decomposed."""
     forms = [chr(code) for code in range(128, 0x110000) if normalize("NFKD", chr(code)) != chr(code)]
@@ -83,6 +84,7 @@ def disguised_markers() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NORMALIZERS)
 def test_what_a_normalizer_of_a_tokenizer_drops_or_folds_is_no_disguise(name: str) -> None:
     texts = disguised_markers()

@@ -111,6 +111,7 @@ def test_for_one_model_only_its_own_sequences_count() -> None:
         neutralize("x", "no-such-model")
 
 
+@pytest.mark.slow
 def test_backslashes_that_are_a_sequence_themselves_are_refused_at_once() -> None:
     """Each that broke a sequence made another: their number grew with each pass until memory ended."""
     with pytest.raises(SafetyError, match="can.t be neutralised"):

@@ -214,6 +214,7 @@ def test_json_is_broken_with_its_own_escape() -> None:
     assert json.loads(guard("<|", JsonText('["a"]'), "|>")[1]) == ["a"]
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.text() | st.lists(st.sampled_from([*FORGED, "<", "\\", '"', "\n", "\t"])).map("".join) | st.none(),

@@ -143,6 +143,7 @@ def test_a_broken_archive_is_an_error_of_ours(tmp_path: Path, temporary: Path) -
         library(archive)
 
 
+@pytest.mark.slow
 def test_a_bomb_fills_neither_the_memory_nor_the_disk(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

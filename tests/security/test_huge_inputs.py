@@ -156,6 +156,7 @@ def parallel_items(count: int) -> list[dict[str, Any]]:
     return [*calls, *({"type": "function_call_output", "call_id": f"c{n}", "output": "r"} for n in range(count))]
 
 
+@pytest.mark.slow
 def test_many_unknown_slots_are_an_error_that_can_be_read() -> None:
     values = {f"a{n}": "x" for n in range(COUNT)}
     with pytest.raises(LazyPromptError) as caught:
@@ -250,6 +251,7 @@ FILE_WAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", FILE_WAYS)
 def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: str) -> None:
     """The naive version ``path.read_bytes()`` has all of it in the memory before anybody looks at its size."""

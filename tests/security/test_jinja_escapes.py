@@ -185,6 +185,7 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
     assert peak_of(render) < 40_000_000
 
 
+@pytest.mark.slow
 def test_what_a_template_does_not_keep_costs_nothing() -> None:
     """A naive bound adds up all that is made: a text that grows, or that comes back from a filter as it was."""
     loop = "{% for i in range(3000) %}"

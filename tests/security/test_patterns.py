@@ -162,6 +162,7 @@ def test_no_pattern_is_steep(share: int) -> None:
     assert steep - BOUNDED.keys() == set()
 
 
+@pytest.mark.slow
 def test_what_is_let_off_is_there() -> None:
     assert BOUNDED.keys() <= {each.name for each in used()}
     assert len(used()) > 150

@@ -49,6 +49,7 @@ def look(looking: Looking, text: str = FILE, path: str = "refund.prompty", **mor
 VALUES = {"order": "#1", "tone": "stern", "items": ["lamp"], "count": 2, "extra": "now"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_a_share_of_all_looks_is_what_generate_prompt_gives() -> None:
     share = [case for case in cases() if case.is_of_share(SHARE)]

@@ -133,6 +133,7 @@ def test_the_page_asks_for_nothing_from_elsewhere() -> None:
     assert {*policy["script-src"].split(), *policy["connect-src"].split(), *policy["style-src"].split()} == {"'self'"}
 
 
+@pytest.mark.slow
 def test_files_of_the_page_have_their_types_and_no_others_are_sent(client: TestClient) -> None:
     known = [each.name for each in files("lazyprompt.studio").joinpath("static").iterdir()]
     # What has no type is not sent: a page without it would be found out here.
@@ -198,6 +199,7 @@ def test_wrong_requests_are_told(client: TestClient, body: bytes) -> None:
     assert answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_body_that_is_too_large_is_not_read(client: TestClient) -> None:
     given: list[int] = []
 

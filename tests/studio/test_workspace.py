@@ -246,6 +246,7 @@ print(count)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_save_lose_nothing(root: Path) -> None:
     (root / "x.prompty").write_text("")
     root = root.resolve()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from textwrap import indent
-from typing import TYPE_CHECKING
+
+import pytest
 
 from support.paths import TESTS
-
-if TYPE_CHECKING:
-    import pytest
 
 pytest_plugins = ["pytester"]
 
@@ -46,6 +44,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tests: dict[
     return pytester.runpytest_subprocess("-p", "support.stay_offline", "-n", "0", "-rA")
 
 
+@pytest.mark.slow
 def test_a_quick_test_that_would_need_a_network_fails(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +58,7 @@ def test_a_quick_test_that_would_need_a_network_fails(
         assert outcome.stdout.str().count(f"a quick test {word}; mark it slow") >= len(PLACES), kind
 
 
+@pytest.mark.slow
 def test_a_quick_test_may_talk_to_this_machine_and_a_slow_one_may_start_pip(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -363,6 +363,7 @@ _DATA = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(_PIECES).map("".join), _DATA, st.booleans())
 def test_a_template_of_names_alone_is_what_it_is_compiled(text: str, values: dict[str, Any], lenient: bool) -> None:  # noqa: FBT001 - hypothesis gives it
     """Templates that only name values are not compiled; nobody is to notice."""

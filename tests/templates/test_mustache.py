@@ -214,6 +214,7 @@ def test_a_function_is_refused() -> None:
         MustacheTemplate("{{#f}}x{{/f}}").fill({"f": print})
 
 
+@pytest.mark.slow
 def test_sections_lie_deep_in_one_another() -> None:
     """Python takes twenty loops in one another, and their variables must be known in the functions of the others."""
     deep = MAX_DEPTH // 2
@@ -254,6 +255,7 @@ def test_text_without_tags_comes_out_as_it_is(text: str) -> None:
     assert MustacheTemplate(text).fill({}) == [text]
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="{}#/^!=&>x. \n\\") | st.text())
 def test_a_value_changes_no_part_that_is_not_its_own(value: str) -> None:
     hostile = value + "{{y}}{{/l}}{{=<% %>=}}"

@@ -197,6 +197,7 @@ EXPRESSIONS = st.recursive(ATOMS, lambda inner: st.builds(str.format, FORMS, inn
 
 
 # Python warns of ``True[1:]`` in what Jinja compiles; ours evaluates it when it renders.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @given(EXPRESSIONS, st.sampled_from(BOTH))
 @settings(max_examples=200, deadline=None)

@@ -69,6 +69,7 @@ def collected(*arguments: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_pytest_collects_cases() -> None:
     out = collected()
     assert "1 failed, 1 passed" in out
@@ -76,6 +77,7 @@ def test_pytest_collects_cases() -> None:
     assert "FAILED greet.test.yaml::Bob" in out
 
 
+@pytest.mark.slow
 def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_alone() -> None:
     Path("other.test.yaml").write_text("suites: [1]\n", encoding="utf-8")
     Path("alone.test.yaml").write_text("cases: [1]\n", encoding="utf-8")
@@ -85,6 +87,7 @@ def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_
     assert "unknown prompt check 'contain' (did you mean 'contains'?)" in out
 
 
+@pytest.mark.slow
 def test_starting_pytest_imports_little_of_the_package() -> None:
     """What is imported before coverage starts would count as never run."""
     Path("greet.test.yaml").unlink()

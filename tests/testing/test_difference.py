@@ -168,6 +168,7 @@ def test_the_edits_of_each_kind_change_something_and_nothing() -> None:
     assert all(found[edit.__name__, True] >= 15 for edit in EDITS)
 
 
+@pytest.mark.slow
 def test_the_library_against_itself_has_no_change() -> None:
     files = map(CaseFile.read, case_files(LIBRARY))
     assert [

@@ -32,6 +32,7 @@ def test_each_prompt_of_the_library_has_a_case_that_passes(
     assert [((result.case.file, result.case.name), result.failures) for result in results if result.failures] == []
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     prompt = tmp_path / "ask.yaml"
     prompt.write_text("instruction: Answer in {language}.\n", encoding="utf-8")

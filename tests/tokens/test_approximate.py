@@ -153,6 +153,7 @@ def test_no_text_is_no_token_and_any_text_is_one() -> None:
     assert {approximate_tokens(character) for character in CHARACTERS} <= {1, 2}
 
 
+@pytest.mark.slow
 @given(TEXTS, TEXTS)
 @settings(max_examples=1000)
 def test_more_text_never_counts_less(text: str, more: str) -> None:

@@ -327,6 +327,7 @@ def test_what_is_no_json_is_refused(bad: Any) -> None:
         counter.count([{"role": "assistant", "content": None, "function_call": bad}])
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_read_on_first_use_and_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     read = vocabulary._encoding  # noqa: SLF001 - what is read

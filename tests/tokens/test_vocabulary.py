@@ -110,6 +110,7 @@ def test_nothing_of_tiktoken_is_changed(full: Path) -> None:
     assert {path.name for path in full.iterdir() if len(path.name) == 40} >= {KEY, O200K}
 
 
+@pytest.mark.slow
 def test_many_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
     found: list[object] = []
@@ -122,6 +123,7 @@ def test_many_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(map(id, found))) == 1
 
 
+@pytest.mark.slow
 def test_a_file_is_read_where_it_lies(folder: Path, tmp_path: Path) -> None:
     lies = copy(vocabulary_folder() / KEY, tmp_path / "a.tiktoken")
     for bpe_file in (lies, str(lies)):
@@ -291,6 +293,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "closed"])
 def test_behind_a_silent_or_closed_proxy_nothing_hangs(folder: Path, silent: bool) -> None:  # noqa: FBT001 - a parameter
     """tiktoken would wait for ever behind a silent one."""
@@ -378,6 +381,7 @@ assert tiktoken.get_encoding("cl100k_base").encode("hello world") == [15339, 191
 """
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_downloaded_through_a_proxy(site: Site, proxy: Proxy, folder: Path) -> None:
     whole = (vocabulary_folder() / KEY).read_bytes()
     site.gives(PATH, whole)
@@ -462,6 +466,7 @@ def test_what_is_no_vocabulary_leaves_nothing_behind(site: Site, folder: Path, a
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("proxy")
 def test_a_flood_is_left(site: Site, folder: Path) -> None:
     site.does(PATH, floods)

@@ -96,6 +96,7 @@ def test_a_mask_that_is_none_is_refused(mask: Any, message: str) -> None:
         PROMPTER.training_sample(VALUES, "ab", mask=mask)
 
 
+@pytest.mark.slow
 def test_a_pattern_that_would_take_forever_is_stopped() -> None:
     """The naive version: ``re`` would take more than 2 ** 60 steps."""
     with pytest.raises(FormatError, match=r"takes more than 1 s for 71 characters"):

@@ -148,6 +148,7 @@ def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
     return pairs
 
 
+@pytest.mark.slow
 def test_pairs_share_the_ids_of_their_prompt() -> None:
     for at, (pair, prompt) in enumerate(random_pairs(60)):
         tokenizer = deepseek_tokenizer() if at % 2 else chatml()

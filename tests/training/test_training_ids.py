@@ -187,6 +187,7 @@ def test_white_space_that_an_end_marker_takes_makes_it_straddle() -> None:
     assert straddling == [len(ids) - 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(data=st.data())
 def test_each_token_is_trained_if_it_begins_in_trained_text(data: st.DataObject) -> None:

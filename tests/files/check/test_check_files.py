@@ -240,6 +240,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXTS)
 @settings(deadline=None)
 def test_a_file_loads_or_has_an_error(text: str) -> None:

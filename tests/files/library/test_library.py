@@ -394,6 +394,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     assert len({of(text) for text in (HASHED, *others)}) == 4
 
 
+@pytest.mark.slow
 def test_the_hash_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
     for place in ("one", "two"):
         put(tmp_path / place, "a.prompty", text=HASHED)

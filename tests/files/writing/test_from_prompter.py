@@ -137,6 +137,7 @@ _INSTRUCTIONS = st.lists(_PIECES, max_size=8).map("".join)
 _VALUES = st.lists(_PIECES, max_size=3).map("".join)
 
 
+@pytest.mark.slow
 @given(
     _INSTRUCTIONS,
     _INSTRUCTIONS,
@@ -159,6 +160,7 @@ def test_the_messages_are_those_of_the_prompter(
     _same(prompter, values)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_any_text_stays_as_it_is(system: str, instruction: str) -> None:
     _same(ChatPrompter({"system": escape(instruction)}, system=system), "x")

@@ -243,12 +243,14 @@ _SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.float
 _VALUES = st.recursive(_SCALARS | _TEXTS, lambda of: st.lists(of, max_size=3) | st.dictionaries(_TEXTS, of, max_size=3))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), _VALUES, max_size=4))
 def test_any_value_is_written_so_that_it_is_read_back(values: "dict[str, Json]") -> None:
     kept = {name: value for name, value in values.items() if value is not None}
     assert (_read(dump_yaml(values)) or {}) == kept
 
 
+@pytest.mark.slow
 @given(_VALUES, _VALUES)
 def test_any_value_becomes_any_other(old: "Json", new: "Json") -> None:
     source = SourceText(f"---\n# top\na: 1 # one\n{dump_yaml({'b': old})}# end\nc: 2 # two\n---\n", "x")

@@ -96,6 +96,7 @@ async def test_without_a_key_none_is_sent_not_even_that_of_the_environment(
     assert server.seen[1].headers["x-mine"] == "1"
 
 
+@pytest.mark.slow
 def test_a_body_that_breaks_off_is_asked_for_again_a_stream_is_not(server: ModelServer) -> None:
     server.faults = [Cut(), None, Cut()]
     with closing(client_for(server, "openai", retries=1)) as client:
