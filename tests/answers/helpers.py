@@ -332,7 +332,7 @@ EXAMPLES: dict[str, list[Example]] = {
 }
 
 
-def said(message: Msg) -> list[object]:
+def message_contents(message: Msg) -> list[object]:
     """What a message says, in the way the examples write it."""
     return [
         block.text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, said, streamed
+from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, message_contents, streamed
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
@@ -20,9 +20,9 @@ CASES = [(form, text, expected) for form, examples in EXAMPLES.items() for text,
 
 @pytest.mark.parametrize(("form", "text", "expected"), CASES)
 def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(form: str, text: str, expected: list[object]) -> None:
-    assert said(ResponseParser(form).parse(text)) == expected
+    assert message_contents(ResponseParser(form).parse(text)) == expected
     deltas, message = streamed(ResponseParser(form), text)
-    assert said(message) == expected
+    assert message_contents(message) == expected
     adds_up(deltas, message)
 
 
@@ -83,7 +83,7 @@ def test_ids_are_the_models_own_or_made_of_the_place(form: str, text: str, ids: 
     ],
 )
 def test_a_model_answers_in_the_form_of_its_family(model: str, text: str, expected: list[object]) -> None:
-    assert said(ResponseParser(model).parse(text)) == expected
+    assert message_contents(ResponseParser(model).parse(text)) == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -116,7 +116,7 @@ def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | N
     output = sample.text.removeprefix(prompter.generate_prompt("Hi", model=family)).lstrip()
     assert output.rstrip() in prompter.generate_prompt("Well?", [Msg("user", "Hi", "user"), answer], model=family)
     deltas, message = streamed(ResponseParser(family, tools=TOOLS, thinking=False), output)
-    assert said(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
+    assert message_contents(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
     adds_up(deltas, message)
 
 
@@ -131,7 +131,7 @@ def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | N
 )
 def test_llama_calls_behind_text_if_the_tools_are_known(text: str, tools: Any, expected: list[object]) -> None:
     deltas, message = streamed(ResponseParser("llama", tools=tools), text)
-    assert said(message) == expected
+    assert message_contents(message) == expected
     adds_up(deltas, message)
 
 
@@ -176,7 +176,7 @@ def test_a_wrong_option_is_an_error(wrong: dict[str, object], error: type[LazyPr
 
 def test_a_parser_travels_between_processes() -> None:
     parser = pickle.loads(pickle.dumps(ResponseParser("qwen3.5", tools=TOOLS)))  # noqa: S301 - our own bytes
-    assert said(parser.parse(EXAMPLES["qwen-xml"][0][0])) == EXAMPLES["qwen-xml"][0][1]
+    assert message_contents(parser.parse(EXAMPLES["qwen-xml"][0][0])) == EXAMPLES["qwen-xml"][0][1]
 
 
 def test_custom_markers_end_the_response() -> None:

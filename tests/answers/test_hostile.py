@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answers.helpers import calls, said
+from answers.helpers import calls, message_contents
 from lazyprompt import Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
@@ -106,7 +106,7 @@ def test_halves_of_surrogates_are_replaced_and_those_that_meet_are_joined() -> N
     stream = ResponseParser("qwen2.5").stream()
     assert [each.text for chunk in ("a\ud83d", "\ude00b", "\ud83d") for each in stream.feed(chunk)] == ["a", "😀b"]
     assert stream.finish().content == "a😀b\ufffd"
-    assert said(PARSERS["hermes"].parse('<tool_call>{"name": "f\\ud800"}</tool_call>')) == [("f\ufffd", {})]
+    assert message_contents(PARSERS["hermes"].parse('<tool_call>{"name": "f\\ud800"}</tool_call>')) == [("f\ufffd", {})]
 
 
 def seconds(parser: ResponseParser, text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from answers.helpers import ARGUMENTS, PLAIN, TOOLS, adds_up, calls, said, streamed
+from answers.helpers import ARGUMENTS, PLAIN, TOOLS, adds_up, calls, message_contents, streamed
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.messages.msg import TextBlock
 from support.chat_judges import SPECIAL
@@ -166,7 +166,7 @@ def test_what_a_template_writes_is_read_back(row: Row) -> None:
     ]
     deltas, streamed_message = streamed(parser, text)
     read = parser.parse(text)
-    assert said(read) == said(streamed_message) == expected
+    assert message_contents(read) == message_contents(streamed_message) == expected
     adds_up(deltas, read)
     if row.own_ids:
         assert [call.id for call in calls(read)] == [call["id"] for call in message["tool_calls"]]
@@ -227,8 +227,10 @@ def test_transformers_reads_the_same(judge: str, template: str) -> None:
     prompt, output = row.turn + opened, text.removeprefix(opened)
     told = parse(output, judges()[judge], prefix=prompt, tools=TOOLS)
     read = ResponseParser(row.model, tools=TOOLS, thinking=row.thinking).parse(text)
-    assert said(ResponseParser(judges()[judge], tools=TOOLS, prompt=prompt).parse(output)) == said(read)
-    thoughts = [part[1] for part in said(read) if isinstance(part, tuple) and part[0] == "thinking"]
+    assert message_contents(
+        ResponseParser(judges()[judge], tools=TOOLS, prompt=prompt).parse(output)
+    ) == message_contents(read)
+    thoughts = [part[1] for part in message_contents(read) if isinstance(part, tuple) and part[0] == "thinking"]
     assert [(told.get("reasoning_content") or told.get("thinking") or "").strip()] == (thoughts or [""])
     assert (told.get("content") or "").strip() == "".join(
         b.text for b in read.blocks if isinstance(b, TextBlock)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from answers.helpers import TOOLS, adds_up, calls, cut, said, streamed
+from answers.helpers import TOOLS, adds_up, calls, cut, message_contents, streamed
 from lazyprompt import ChatTemplate, ResponseParser
 from lazyprompt.errors import MissingExtraError, TemplateError
 
@@ -94,9 +94,9 @@ def test_an_answer_is_read_by_the_template(template: dict[str, Any], text: str, 
     parser = ResponseParser(template, tools=TOOLS)
     for chunks in ([text], text, cut(text, (3, 11, 29, 54))):
         deltas, message = streamed(parser, chunks)
-        assert said(message) == expected
+        assert message_contents(message) == expected
         adds_up(deltas, message)
-    assert said(parser.parse(text)) == expected
+    assert message_contents(parser.parse(text)) == expected
 
 
 def test_text_arrives_while_it_is_written() -> None:
@@ -117,7 +117,7 @@ def test_text_arrives_while_it_is_written() -> None:
     ],
 )
 def test_the_prompt_tells_where_the_answer_begins(prompt: str, text: str, expected: list[object]) -> None:
-    assert said(ResponseParser(QWEN, prompt=prompt).parse(text)) == expected
+    assert message_contents(ResponseParser(QWEN, prompt=prompt).parse(text)) == expected
 
 
 def test_ids_are_the_models_own() -> None:
@@ -134,21 +134,21 @@ def tokenizer(**options: Any) -> Any:
 def test_a_tokenizer_brings_its_template(tmp_path: Path) -> None:
     text = "<think>hm</think>Hi<|im_end|>"
     own = tokenizer(response_template=QWEN, chat_template="{{ messages }}")
-    assert said(ResponseParser(own).parse(text)) == [("thinking", "hm"), "Hi"]
+    assert message_contents(ResponseParser(own).parse(text)) == [("thinking", "hm"), "Hi"]
     own.save_pretrained(tmp_path)
     template = ChatTemplate.load(tmp_path).response_template
     assert template == QWEN
-    assert said(ResponseParser(template or "llama").parse(text)) == [("thinking", "hm"), "Hi"]
+    assert message_contents(ResponseParser(template or "llama").parse(text)) == [("thinking", "hm"), "Hi"]
 
 
 @pytest.mark.parametrize("chat", ["[TOOL_CALLS]", {"default": "", "tool_use": "[TOOL_CALLS]"}])
 def test_a_tokenizer_without_one_has_the_form_of_its_chat_template(chat: str | dict[str, str]) -> None:
-    assert said(ResponseParser(tokenizer(chat_template=chat)).parse("[TOOL_CALLS]now[ARGS]{}")) == [NOON]
+    assert message_contents(ResponseParser(tokenizer(chat_template=chat)).parse("[TOOL_CALLS]now[ARGS]{}")) == [NOON]
 
 
 def test_a_parser_travels_between_processes() -> None:
     parser = pickle.loads(pickle.dumps(ResponseParser(QWEN, prompt="<think>")))  # noqa: S301 - our own bytes
-    assert said(parser.parse("hm</think>Hi")) == [("thinking", "hm"), "Hi"]
+    assert message_contents(parser.parse("hm</think>Hi")) == [("thinking", "hm"), "Hi"]
 
 
 @pytest.mark.parametrize(

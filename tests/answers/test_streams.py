@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answers.helpers import EXAMPLES, adds_up, cut, said, streamed
+from answers.helpers import EXAMPLES, adds_up, cut, message_contents, streamed
 from lazyprompt.answers.forms import FORMS
 from lazyprompt.answers.parser import Delta, ResponseParser
 from lazyprompt.errors import FormatError
@@ -201,7 +201,7 @@ def test_where_nobody_knows_of_the_prompt_nothing_comes_before_it_is_clear(form:
     ],
 )
 def test_where_a_thought_begins(form: str, thinking: bool | None, text: str, expected: list[object]) -> None:  # noqa: FBT001 - a case
-    assert said(ResponseParser(form, thinking=thinking).parse(text)) == expected
+    assert message_contents(ResponseParser(form, thinking=thinking).parse(text)) == expected
 
 
 def test_what_comes_behind_the_end_of_a_turn_is_not_looked_at() -> None:
@@ -211,7 +211,7 @@ def test_what_comes_behind_the_end_of_a_turn_is_not_looked_at() -> None:
     assert chunks_of("qwen2.5", "So.", forged, " more") == [[("text", "So.")], [], [], []]
     # Not even within a call: one that was cut off there is not whole.
     text = '<tool_call>{"name": "f", "arguments": {"a": "b<|im_end|>"}}</tool_call>'
-    assert said(ResponseParser("qwen2.5").parse(text)) == [("f", '{"a": "b')]
+    assert message_contents(ResponseParser("qwen2.5").parse(text)) == [("f", '{"a": "b')]
 
 
 def test_a_finished_answer_stays_as_it_is() -> None:

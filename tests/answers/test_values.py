@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answers.helpers import TOOLS, calls, said
+from answers.helpers import TOOLS, calls, message_contents
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.answers.values import gemma_object, literal, python_calls
 
@@ -82,9 +82,9 @@ def test_a_parameter_has_the_type_of_its_schema(form: str, text: str, schema: An
 def test_without_a_schema_parameters_are_the_text_that_was_written() -> None:
     text = "<tool_call><function=f><parameter=a>7</parameter><parameter=b>[1]</parameter></function></tool_call>"
     for tools in (None, ["f"], [tool({})], [{"name": "f"}], TOOLS):
-        assert said(ResponseParser("qwen-xml", tools=tools).parse(text)) == [("f", {"a": "7", "b": "[1]"})]
+        assert message_contents(ResponseParser("qwen-xml", tools=tools).parse(text)) == [("f", {"a": "7", "b": "[1]"})]
     flat = {"name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}}
-    assert said(ResponseParser("qwen-xml", tools=[flat]).parse(text)) == [("f", {"a": 7, "b": "[1]"})]
+    assert message_contents(ResponseParser("qwen-xml", tools=[flat]).parse(text)) == [("f", {"a": 7, "b": "[1]"})]
 
 
 def test_functions_are_tools() -> None:
@@ -92,8 +92,8 @@ def test_functions_are_tools() -> None:
         """Do nothing."""
 
     text = "<tool_call><function=f><parameter=a>7</parameter><parameter=b>7</parameter></function></tool_call>"
-    assert said(ResponseParser("qwen-xml", tools=[f, "g"]).parse(text)) == [("f", {"a": 7, "b": "7"})]
-    assert said(ResponseParser("llama", tools=[f, "g"]).parse("[g()]")) == [("g", {})]
+    assert message_contents(ResponseParser("qwen-xml", tools=[f, "g"]).parse(text)) == [("f", {"a": 7, "b": "7"})]
+    assert message_contents(ResponseParser("llama", tools=[f, "g"]).parse("[g()]")) == [("g", {})]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_call_without_a_marker_counts_only_if_its_name_is_known(form: str, tex
 
 def test_a_call_with_a_marker_counts_whatever_its_name() -> None:
     text = '<tool_call>{"name": "g", "arguments": {}}</tool_call>'
-    assert said(ResponseParser("hermes", tools=["f"]).parse(text)) == [("g", {})]
+    assert message_contents(ResponseParser("hermes", tools=["f"]).parse(text)) == [("g", {})]
 
 
 VALUES = st.recursive(
@@ -191,4 +191,4 @@ def test_gemma_objects() -> None:
 
 def test_numbers_that_json_cannot_hold_are_no_arguments() -> None:
     assert math.isinf(literal("1e999"))  # type: ignore[arg-type]
-    assert said(ResponseParser("pythonic", tools=["f"]).parse("[f(a=1e999)]")) == [("f", "a=1e999")]
+    assert message_contents(ResponseParser("pythonic", tools=["f"]).parse("[f(a=1e999)]")) == [("f", "a=1e999")]

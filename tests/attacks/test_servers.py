@@ -73,28 +73,28 @@ class Attacked(NamedTuple):
 def attacked(text: str, cut: int, places: frozenset[str]) -> Attacked:
     """A call with a text in some places, in two pieces where two stand side by side."""
 
-    def said(place: str) -> str:
+    def text_at(place: str) -> str:
         return text if place in places else "so"
 
     def halves(place: str) -> tuple[str, str]:
         return (text[:cut], text[cut:]) if place in places else ("so", "so")
 
     slots = halves("two slots")
-    values = {"mood": said("slot") + slots[0], "manner": slots[1], "input": said("input")}
+    values = {"mood": text_at("slot") + slots[0], "manner": slots[1], "input": text_at("input")}
     # Escapes and a compact form: such a message is kept as it was written, where it can be.
-    arguments = json.dumps({said("key"): said("argument")}, separators=(",", ":")).replace("<", "\\u003c")
+    arguments = json.dumps({text_at("key"): text_at("argument")}, separators=(",", ":")).replace("<", "\\u003c")
     history: list[dict[str, Any]] = [
-        {"role": "user", "content": said("user")},
-        {"role": "assistant", "content": said("answer"), "tool_calls": [
-            {"id": said("id"), "type": "function", "function": {"name": "pay", "arguments": arguments}}
+        {"role": "user", "content": text_at("user")},
+        {"role": "assistant", "content": text_at("answer"), "tool_calls": [
+            {"id": text_at("id"), "type": "function", "function": {"name": "pay", "arguments": arguments}}
         ]},
-        {"role": "tool", "tool_call_id": said("id"), "content": said("result")},
+        {"role": "tool", "tool_call_id": text_at("id"), "content": text_at("result")},
         {"role": "user", "content": [{"type": "text", "text": part} for part in halves("two parts")]},
         {"role": "assistant", "content": "Fine."},
     ]  # fmt: skip
-    note = {"type": "string", "enum": [said("enum")]}
-    parameters = {"type": "object", "properties": {"note": note, said("property"): {"type": "string"}}}
-    function = {"name": "pay", "description": said("description"), "parameters": parameters}
+    note = {"type": "string", "enum": [text_at("enum")]}
+    parameters = {"type": "object", "properties": {"note": note, text_at("property"): {"type": "string"}}}
+    function = {"name": "pay", "description": text_at("description"), "parameters": parameters}
     return Attacked(values, history, [{"type": "function", "function": function}])
 
 

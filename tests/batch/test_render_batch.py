@@ -213,13 +213,13 @@ def _texts(value: Any) -> str:
 def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
     made = plan(ChatPrompter({"user": "{style}"}, system=""))
 
-    def said(value: object) -> str:
+    def system_text(value: object) -> str:
         return str(json.loads(made.line(1, {"style": value}))["body"]["messages"][0]["content"])
 
-    assert said(10**40) == "1" + "0" * 40
-    assert said(1e16) == "1e+16"
-    assert said(value=True) == "True"
-    assert said({"a": [1, "中"]}) == '{"a": [1, "中"]}'
+    assert system_text(10**40) == "1" + "0" * 40
+    assert system_text(1e16) == "1e+16"
+    assert system_text(value=True) == "True"
+    assert system_text({"a": [1, "中"]}) == '{"a": [1, "中"]}'
     for value, message in {
         10**6000: "integer of 19932 bits",
         b"a": "bytes; decode",
@@ -229,7 +229,7 @@ def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
         (float("nan"),): "nan, which is not valid JSON",
     }.items():
         with pytest.raises(SlotError, match=f"^row 1: .*{message}"):
-            said(value)
+            system_text(value)
 
 
 @pytest.mark.parametrize(

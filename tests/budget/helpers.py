@@ -27,14 +27,14 @@ def exactly(*args: Any, **settings: Any) -> Budget:
     return Budget(*args, **{"low_water": 1, **settings})
 
 
-def said(role: str, text: Any, **fields: Any) -> Form:
+def msg(role: str, text: Any, **fields: Any) -> Form:
     """A message in the OpenAI form."""
     return {"role": role, "content": text, **fields}
 
 
 def talk(count: int, length: int = 10) -> list[Form]:
     """Messages of the user and the assistant in turn, numbered, each of so many signs."""
-    return [said("assistant" if at % 2 else "user", f"{at:03}".ljust(length, "x")) for at in range(count)]
+    return [msg("assistant" if at % 2 else "user", f"{at:03}".ljust(length, "x")) for at in range(count)]
 
 
 class Json:

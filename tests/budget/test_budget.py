@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from budget.helpers import CHARS, Form, Greedy, Json, exactly, said, talk
+from budget.helpers import CHARS, Form, Greedy, Json, exactly, msg, talk
 from lazyprompt import (
     Budget,
     BudgetError,
@@ -79,15 +79,15 @@ def test_a_budget_can_be_pickled() -> None:
     assert again.fit(talk(9))[0] == budget.fit(talk(9))[0]
 
 
-@pytest.mark.parametrize("bad", ["text", said("user", "x"), Msg("user", "x", "user"), [1], ["text"], [None]])
+@pytest.mark.parametrize("bad", ["text", msg("user", "x"), Msg("user", "x", "user"), [1], ["text"], [None]])
 def test_what_is_no_list_of_messages_is_refused(bad: Any) -> None:
     with pytest.raises(HistoryError, match="must be a list of Msg or message dicts|must be a pair"):
         Budget(40, CHARS).fit(bad)
 
 
 def test_a_budget_without_a_limit_only_counts() -> None:
-    kept, report = Budget(None, CHARS).fit([said("system", "s"), *talk(9)])
-    assert kept == [said("system", "s"), *talk(9)]
+    kept, report = Budget(None, CHARS).fit([msg("system", "s"), *talk(9)])
+    assert kept == [msg("system", "s"), *talk(9)]
     assert str(report) == "91 tokens: nothing changed"
     assert report.max_tokens is None
 
@@ -96,7 +96,7 @@ def test_a_budget_without_a_limit_only_counts() -> None:
 
 
 def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
-    system, messages = said("system", "s" * 10), talk(9)
+    system, messages = msg("system", "s" * 10), talk(9)
     kept, report = exactly(45, CHARS).fit([system, *messages])
     assert kept == [system, *messages[6:]]
     assert report.dropped == (1, 2, 3, 4, 5, 6)
@@ -105,8 +105,11 @@ def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
     assert str(exactly(1_000, CHARS).fit(messages)[1]) == "90 of 1,000 tokens: nothing changed"
 
 
-ANSWERS = [said("assistant", f"{at}" * 10) for at in range(4)]
-LOOP = [said("user", "question".ljust(10)), *(said("assistant", f"{at}".ljust(10)) for at in range(9))]
+ANSWERS = [msg("assistant", f"{at}" * 10) for at in range(4)]
+LOOP = [
+    msg("user", "question".ljust(10)),
+    *(msg("assistant", f"{at}".ljust(10)) for at in range(9)),
+]
 HALF: dict[str, Any] = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
 AND_THIS = TextBlock("and this")
 BESIDE: list[Any] = [
@@ -152,7 +155,12 @@ def test_tools_are_counted() -> None:
 def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None:
     with pytest.raises(BudgetError) as caught:
         Budget(45, CHARS, protect={"Bob"}).fit(
-            [said("system", "s" * 20), said("user", "b" * 9, name="Bob"), *talk(3), said("user", "u" * 30)]
+            [
+                msg("system", "s" * 20),
+                msg("user", "b" * 9, name="Bob"),
+                *talk(3),
+                msg("user", "u" * 30),
+            ]
         )
     assert str(caught.value) == (
         "the parts that are never dropped have 62 tokens (system text 20, protected messages 12, newest user turn 30), "
@@ -163,7 +171,11 @@ def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None
 
 def test_nothing_is_shared_with_what_was_given() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [said("user", "a"), said("assistant", "", tool_calls=[call]), said("tool", "r", tool_call_id="1")]
+    messages = [
+        msg("user", "a"),
+        msg("assistant", "", tool_calls=[call]),
+        msg("tool", "r", tool_call_id="1"),
+    ]
     messages.append({"role": "user", "content": [TextBlock("x")]})
     before = json.dumps(messages, default=str)
     kept, _ = Budget(900, CHARS).fit(messages)
@@ -176,7 +188,7 @@ def test_nothing_is_shared_with_what_was_given() -> None:
 
 
 def test_results_without_their_call_are_left_out() -> None:
-    orphan = said("tool", "r", tool_call_id="9")
+    orphan = msg("tool", "r", tool_call_id="9")
     kept, report = Budget(900, CHARS).fit([orphan, *talk(3)])
     assert kept == talk(3)
     assert str(report) == "31 → 30 of 900 tokens: 1 dropped (a result without its call)"
@@ -189,8 +201,8 @@ def test_exchanges_in_any_form_go_whole() -> None:
     result = {"type": "tool_result", "id": "1", "name": "f", "output": "r" * 50}
     later = {"type": "tool_result", "tool_use_id": "1", "content": "r" * 50}
     exchanges: list[list[Any]] = [
-        [said("assistant", "", tool_calls=[call]), said("tool", "r" * 50, tool_call_id="1")],
-        [said("assistant", "", tool_calls=[call]), said("tool", "r" * 50)],
+        [msg("assistant", "", tool_calls=[call]), msg("tool", "r" * 50, tool_call_id="1")],
+        [msg("assistant", "", tool_calls=[call]), msg("tool", "r" * 50)],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [later]}],
         [
@@ -226,8 +238,8 @@ def test_media_are_counted() -> None:
 
 
 def test_the_lowest_priority_goes_first_and_of_two_the_older() -> None:
-    messages = [said("user", f"{at}" * 10, priority=number) for at, number in enumerate([3, 1, 2, 1, 0])]
-    bare = [said("user", f"{at}" * 10) for at in range(5)]
+    messages = [msg("user", f"{at}" * 10, priority=number) for at, number in enumerate([3, 1, 2, 1, 0])]
+    bare = [msg("user", f"{at}" * 10) for at in range(5)]
     for limit, left in ((50, [0, 1, 2, 3, 4]), (40, [0, 2, 3, 4]), (30, [0, 2, 4]), (20, [0, 4]), (10, [4])):
         kept, report = exactly(limit, CHARS, "priority").fit(messages)
         assert kept == [messages[at] for at in left], "a message's own number; the newest turn stays in any case"
@@ -274,7 +286,7 @@ def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
 @pytest.mark.slow
 def test_what_stays_begins_the_same_for_many_turns() -> None:
     budget = Budget(1_000, CHARS, "cache")
-    system = said("system", "s" * 50)
+    system = msg("system", "s" * 50)
     starts: list[str] = []
     for turn in range(1, 400):
         kept, report = budget.fit([system, *talk(2 * turn + 1)])
@@ -300,7 +312,11 @@ def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:
 
 
 def test_the_next_to_stay_is_cut_rather_than_dropped() -> None:
-    messages = [said("user", "old " * 5), said("assistant", "One sentence. " * 20), said("user", "new")]
+    messages = [
+        msg("user", "old " * 5),
+        msg("assistant", "One sentence. " * 20),
+        msg("user", "new"),
+    ]
     kept, report = Budget(103, CHARS, cut="end").fit(messages)
     assert contents(kept) == ["One sentence. " * 6 + "One […]"[4:], "new"] or contents(kept)[0].endswith("[…]")
     assert report.dropped == (0,)
@@ -313,7 +329,7 @@ def test_the_next_to_stay_is_cut_rather_than_dropped() -> None:
 
 
 def test_a_message_is_cut_where_32_tokens_of_it_stay_and_dropped_where_fewer_would() -> None:
-    messages = [said("assistant", "x" * 200), said("user", "new")]
+    messages = [msg("assistant", "x" * 200), msg("user", "new")]
     for room, left in ((32, ["x" * 28 + " […]", "new"]), (31, ["new"])):
         assert contents(Budget(room + 3, CHARS, cut="end").fit(messages)[0]) == left
 
@@ -328,7 +344,7 @@ def test_a_text_that_counts_more_in_the_whole_than_by_itself_is_cut_until_all_fi
             return super().count(messages, tools) + more * sum("[…]" in str(each) for each in messages)
 
     budget = Budget(100, Dear(), policy, cut="end", low_water=0.999, summary_tokens=60)
-    kept, report = budget.fit([said("assistant", "x" * 200), *talk(4)])
+    kept, report = budget.fit([msg("assistant", "x" * 200), *talk(4)])
     assert (len(kept), report.failure) == (5, None)
     assert "[…]" in kept[0]["content"]
     assert Dear().count(kept) == 100, "and no more is cut than must be"
@@ -348,7 +364,11 @@ def test_a_long_result_is_cut_and_stays_with_its_call() -> None:
 
 
 def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
-    messages = [said("system", "s" * 10), *talk(4), said("user", [{"type": "text", "text": "A b. " * 100}])]
+    messages = [
+        msg("system", "s" * 10),
+        *talk(4),
+        msg("user", [{"type": "text", "text": "A b. " * 100}]),
+    ]
     kept, report = Budget(60, CHARS, cut="middle").fit(messages)
     assert [message["role"] for message in kept] == ["system", "user"]
     assert report.cut == (5,)
@@ -377,7 +397,7 @@ def test_each_message_is_counted_once_in_all_turns() -> None:
     Recorder.asked.clear()
     budget = exactly(53, Recorder())
     for turn in range(3):
-        kept, _ = budget.fit([said("user", f"{at} two three four five") for at in range(100 + turn)])
+        kept, _ = budget.fit([msg("user", f"{at} two three four five") for at in range(100 + turn)])
         assert len(kept) == 10
     asked = [text for text in Recorder.asked if text.endswith("five")]
     assert len(asked) == len(set(asked)) == 13, "what stays, one more, and one for each turn that follows"
@@ -388,7 +408,7 @@ def test_a_counter_without_count_text_will_do() -> None:
         def count(self, messages: Any, tools: Any = None) -> int:
             return CHARS.count(messages, tools)
 
-    kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), said("user", "A b. " * 100)])
+    kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), msg("user", "A b. " * 100)])
     assert 50 < CHARS.count(kept) <= 60
 
 
@@ -412,15 +432,18 @@ def test_a_counter_that_gives_no_number_is_told_so() -> None:
 
 def test_messages_that_differ_in_a_key_are_counted_each() -> None:
     """Two dicts of two keys counted the same where their contents were, whatever the other key held."""
-    messages: list[Form] = [said("user", "x") | {"name": "a" * 9}, said("user", "x") | {"name": "b"}]
+    messages: list[Form] = [
+        msg("user", "x") | {"name": "a" * 9},
+        msg("user", "x") | {"name": "b"},
+    ]
     assert Budget(None, CHARS).fit(messages)[1].before == CHARS.count(messages) == 12
-    empty = [said("user", ""), said("assistant", "")]
+    empty = [msg("user", ""), msg("assistant", "")]
     for counter in (Greedy(), CHARS):
         assert Budget(None, counter).fit(empty)[1].before == counter.count(empty)
 
 
 def test_a_report_is_data() -> None:
-    kept, report = exactly(45, CHARS).fit([said("system", "s"), *talk(9)])
+    kept, report = exactly(45, CHARS).fit([msg("system", "s"), *talk(9)])
     data = report.as_dict()
     assert json.loads(json.dumps(data)) == data
     gone = {"fate": "dropped", "reason": "the oldest go first", "before": 10, "after": 0}
@@ -472,7 +495,7 @@ def test_what_is_no_budget_or_no_counter_is_told_with_what_to_give(give: Callabl
 
 
 def test_the_newest_turn_is_cut_at_its_end_unless_it_is_told_otherwise() -> None:
-    message = said("user", "First sentence. " + "x" * 100 + " Last sentence.")
+    message = msg("user", "First sentence. " + "x" * 100 + " Last sentence.")
     cases: list[tuple[Any, bool]] = [("end", False), ("middle", True)]
     for cut, ends in cases:
         kept, report = Budget(60, CHARS, cut=cut).fit([message])

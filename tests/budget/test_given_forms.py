@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budget.helpers import CHARS, exactly, said, talk
+from budget.helpers import CHARS, exactly, msg, talk
 from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
 
 CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}
@@ -59,8 +59,8 @@ def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:
 
 def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    ask = said("assistant", None, tool_calls=[call])
-    items = [ask, said("tool", "one. " * 90, tool_call_id="1", name="f"), said("user", "so?")]
+    ask = msg("assistant", None, tool_calls=[call])
+    items = [ask, msg("tool", "one. " * 90, tool_call_id="1", name="f"), msg("user", "so?")]
     kept, report = Budget(200, CHARS, cut="end").fit(items)
     assert report.cut == (1,)
     assert kept[0] == items[0]
@@ -71,11 +71,11 @@ def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
 @pytest.mark.parametrize("limit", range(20, 34))
 def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
     """Where nothing of a text fits, its message goes; where it must stay, that is an error."""
-    messages = [said("assistant", "x" * 400), said("user", "u" * 20)]
+    messages = [msg("assistant", "x" * 400), msg("user", "u" * 20)]
     kept, _ = Budget(limit, CHARS, cut="end").fit(messages)
     assert all(message["content"] not in ("", "[…]") for message in kept)
     with pytest.raises(BudgetError, match="the parts that are never dropped have"):
-        Budget(limit, CHARS, cut="end").fit([said("system", "s" * (limit - 3)), said("user", "x" * 99)])
+        Budget(limit, CHARS, cut="end").fit([msg("system", "s" * (limit - 3)), msg("user", "x" * 99)])
 
 
 def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
@@ -93,7 +93,7 @@ def test_names_count_as_a_formatter_sends_them() -> None:
 
 
 def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
-    messages = [said("system", "s" * 10), *talk(6)[1:], said("user", "u" * 10)]
+    messages = [msg("system", "s" * 10), *talk(6)[1:], msg("user", "u" * 10)]
     kept, report = Budget(35, CHARS, start_on="user").fit(messages)
     assert [message["role"] for message in kept] == ["system", "user"]
     reasons = {each.index: each.reason for each in report.messages if each.fate == "dropped"}
@@ -109,11 +109,11 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
 def test_an_exchange_before_the_users_turn_goes_whole() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
-        said("assistant", None, tool_calls=[call]),
-        said("user", "wait"),
-        said("tool", "r", tool_call_id="1"),
-        said("assistant", "so"),
-        said("user", "on"),
+        msg("assistant", None, tool_calls=[call]),
+        msg("user", "wait"),
+        msg("tool", "r", tool_call_id="1"),
+        msg("assistant", "so"),
+        msg("user", "on"),
     ]
     kept, report = Budget(900, CHARS, start_on="user").fit(messages)
     assert kept == [messages[1], *messages[3:]]
@@ -124,8 +124,8 @@ def test_an_exchange_before_the_users_turn_goes_whole() -> None:
 def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_it(start_on: Any) -> None:
     """The question stands in the history, not in the input: it is what never goes, and what is left begins with it."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    loop = [said("assistant", None, tool_calls=[call]), said("tool", "result", tool_call_id="1")]
-    history = [*talk(8), said("user", "question"), *loop]
+    loop = [msg("assistant", None, tool_calls=[call]), msg("tool", "result", tool_call_id="1")]
+    history = [*talk(8), msg("user", "question"), *loop]
     room = CHARS.count(history[8:])
     for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
         prompter = ChatPrompter("", system="", budget=exactly(limit, CHARS, start_on=start_on))
@@ -140,18 +140,26 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
 
 
 def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
-    history = [said("system", "s"), said("assistant", "a" * 10), said("assistant", "b" * 10)]
+    history = [
+        msg("system", "s"),
+        msg("assistant", "a" * 10),
+        msg("assistant", "b" * 10),
+    ]
     assert Budget(900, CHARS, start_on="user").fit(history)[0] == history
     prompter = ChatPrompter("", system="", budget=Budget(900, CHARS, start_on="user"))
     made, report = prompter.fit("So?", history[1:], format="openai")
-    assert made["messages"] == [said("user", "So?")]
+    assert made["messages"] == [msg("user", "So?")]
     assert [line.after for line in report.messages] == [0, 0, 3]
 
 
 def test_formatters_prompters_and_modules_begin_with_the_user_too() -> None:
     budget = Budget(900, CHARS, start_on="user")
-    history = [said("assistant", "Good morning."), said("user", "Hi"), said("assistant", "Hello")]
-    payload = ChatFormatter("openai", budget=budget).format(*history, said("user", "So?"))
+    history = [
+        msg("assistant", "Good morning."),
+        msg("user", "Hi"),
+        msg("assistant", "Hello"),
+    ]
+    payload = ChatFormatter("openai", budget=budget).format(*history, msg("user", "So?"))
     assert [message["role"] for message in payload["messages"]] == ["user", "assistant", "user"]
     prompter = ChatPrompter("Help.", budget=budget)
     assert "Good morning." not in prompter.generate_prompt("So?", history)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from budget.helpers import CHARS, Form, Json, said, talk
+from budget.helpers import CHARS, Form, Json, msg, talk
 from lazyprompt import Budget, BudgetError, Msg
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ PREFIX = "Summary of the earlier conversation: "
 
 def test_a_summary_stands_in_the_place_of_what_goes() -> None:
     made = Summarizer()
-    system, messages = said("system", "s" * 10), talk(30)
+    system, messages = msg("system", "s" * 10), talk(30)
     kept, report = Budget(200, CHARS, made, summary_tokens=60).fit([system, *messages])
-    assert kept == [system, said("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
+    assert kept == [system, msg("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
     assert made.given == [messages[: len(report.summarized)]]
     assert report.slots["summary"] == (0, len(PREFIX) + 6)
     assert "summarized (replaced by a summary)" in str(report)
@@ -121,10 +121,10 @@ def test_summaries_of_many_conversations_are_forgotten_in_time() -> None:
     made = Summarizer()
     budget = Budget(200, CHARS, made, summary_tokens=60)
     for number in range(70):
-        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+        budget.fit([msg("user", f"conversation {number}"), *talk(30)])
     assert len(made.given) == 70
     for number, asked in ((69, 70), (0, 71)):
-        budget.fit([said("user", f"conversation {number}"), *talk(30)])
+        budget.fit([msg("user", f"conversation {number}"), *talk(30)])
         assert len(made.given) == asked
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHARS = CharTokenCounter()
 
 
-def said(role: str, length: int, letter: str = "x") -> dict[str, Any]:
+def message_of_length(role: str, length: int, letter: str = "x") -> dict[str, Any]:
     """A message of so many characters."""
     return {"role": role, "content": letter * length}
 
@@ -35,7 +35,7 @@ def said(role: str, length: int, letter: str = "x") -> dict[str, Any]:
 def chat(*lengths: int) -> list[dict[str, Any]]:
     """A chat whose messages have these lengths: system, user, assistant, user, ..."""
     roles = ["system", *("user", "assistant") * len(lengths)]
-    return [said(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
+    return [message_of_length(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
 
 
 def reads(calls: list[object], rules: str) -> list[int]:
@@ -63,7 +63,11 @@ def at(model: str, length: int, *times: float) -> list[object]:
         ("anthropic", at("claude-haiku-4-5", 3000, 0, 200), [0, 0]),
         ("vllm", [{"messages": chat(100)}, {"messages": chat(100)}, {"messages": chat(95)}], [0, 96, 80]),
         ("llama.cpp", ["abcdef", "abcxyz", "abcdef"], [0, 3, 6]),
-        ("deepseek", [{"messages": [said("system", 500), said("user", 40, each)]} for each in "bc"], [0, 500]),
+        (
+            "deepseek",
+            [{"messages": [message_of_length("system", 500), message_of_length("user", 40, each)]} for each in "bc"],
+            [0, 500],
+        ),
         # A lifetime begins again with each use, and calls out of the order of time do not shorten it.
         ("openai", at("gpt-4o", 1700, 0, 200, 400, 701), [0, 1920, 1920, 0]),
         ("openai", at("gpt-4o", 1700, 1000, 900, 1250, 800, 1540), [0, 1920, 1920, 1920, 1920]),
@@ -142,9 +146,12 @@ def test_what_is_unknown_is_said() -> None:
 
 
 def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None:
-    system = said("system", 3000)
-    named = [PromptCall({"messages": [system, said("user", 500, letter)]}, conversation=letter) for letter in "abc"]
-    unnamed = [{"messages": [system, said("user", 500, letter)]} for letter in "abc"]
+    system = message_of_length("system", 3000)
+    named = [
+        PromptCall({"messages": [system, message_of_length("user", 500, letter)]}, conversation=letter)
+        for letter in "abc"
+    ]
+    unnamed = [{"messages": [system, message_of_length("user", 500, letter)]} for letter in "abc"]
     assert simulate(named, "openai", CHARS).breaks == simulate(unnamed, "openai", CHARS).breaks == ()
 
 
@@ -219,7 +226,8 @@ def test_slots_of_the_last_message_are_found(
 def test_secrets_are_masked() -> None:
     def call(key: str) -> PromptCall:
         return PromptCall(
-            {"messages": [said("system", 50), {"role": "user", "content": f"key {key} ok"}]}, conversation="a"
+            {"messages": [message_of_length("system", 50), {"role": "user", "content": f"key {key} ok"}]},
+            conversation="a",
         )
 
     keys = ["sk-ant-" + letter * 30 + "1" for letter in "ab"]
@@ -243,7 +251,7 @@ def test_flat_prompts_tell_their_slots() -> None:
 
 def test_counts_of_a_payload_are_the_counters_own() -> None:
     payload = ChatFormatter("anthropic", cache=("tools", "system")).format(
-        [said("system", 40), said("user", 30)],
+        [message_of_length("system", 40), message_of_length("user", 30)],
         tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
     )
     counter = ApproximateTokenCounter()
@@ -281,7 +289,7 @@ def test_payloads_of_all_providers_are_read(provider: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "texts"),
     [
-        ({"input": {"messages": [said("user", 7)]}, "parameters": {"seed": 1}}, [7]),
+        ({"input": {"messages": [message_of_length("user", 7)]}, "parameters": {"seed": 1}}, [7]),
         ({"contents": [{"parts": [{"text": "x" * 9}]}], "config": {"system_instruction": "y" * 5}}, [5, 9]),
         ({"prompt": "x" * 9, "system": "y" * 5}, [5, 9]),
         ({"messages": None}, []),

@@ -52,31 +52,33 @@ def tokenizer_with(tokens: Sequence[str]) -> Any:
     return made
 
 
-def said(chance: random.Random) -> str:
+def random_text(chance: random.Random) -> str:
     return " ".join(chance.choice(WORDS) for _ in range(chance.randint(1, 4)))
 
 
 def turns(chance: random.Random) -> list[dict[str, Any]]:
     """A chat: with a system text or without, with thoughts, with calls of which several may come at once."""
     thinks, calls = chance.random() < 0.5, chance.random() < 0.6
-    chat: list[dict[str, Any]] = [{"role": "system", "content": said(chance)}] if chance.random() < 0.4 else []
+    chat: list[dict[str, Any]] = [{"role": "system", "content": random_text(chance)}] if chance.random() < 0.4 else []
     for _ in range(chance.randint(1, 3)):
-        chat.append({"role": "user", "content": said(chance)})
+        chat.append({"role": "user", "content": random_text(chance)})
         while calls and chance.random() < 0.5:
             called: list[dict[str, Any]] = [
                 {"id": f"call{len(chat):03}{at:02}", "type": "function", "function": {"name": name, "arguments": given}}
                 for at, (name, given) in enumerate(chance.choices(CALLS, k=chance.choice([1, 1, 2])))
             ]
-            chat.append({"role": "assistant", "content": chance.choice(["", said(chance)]), "tool_calls": called})
+            chat.append(
+                {"role": "assistant", "content": chance.choice(["", random_text(chance)]), "tool_calls": called}
+            )
             for call in called:
-                content = chance.choice([said(chance), '{"t": 3}'])
+                content = chance.choice([random_text(chance), '{"t": 3}'])
                 result = {"tool_call_id": call["id"], "name": call["function"]["name"], "content": content}
                 chat.append({"role": "tool"} | result)
-        chat.append({"role": "assistant", "content": said(chance)})
+        chat.append({"role": "assistant", "content": random_text(chance)})
     for message in chat:
         if message["role"] == "assistant" and thinks and chance.random() < 0.8:
-            message["reasoning_content"] = said(chance)
-    return [*chat, {"role": "user", "content": said(chance)}]
+            message["reasoning_content"] = random_text(chance)
+    return [*chat, {"role": "user", "content": random_text(chance)}]
 
 
 class Judged(NamedTuple):

@@ -70,7 +70,7 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "content": None, "tool_calls": calls} if calls else message
 
 
-def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+def msg(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
@@ -146,9 +146,9 @@ def random_chats(name: str, template: ChatTemplate, count: int) -> list[list[dic
 
     def turns() -> list[dict[str, Any]]:
         count = random.choice((1, 1, 3, 3, 5, 9, 2))
-        return [said(("user", "assistant")[at % 2], content()) for at in range(count)]
+        return [msg(("user", "assistant")[at % 2], content()) for at in range(count)]
 
-    return [[*([said("system", content())] if random.random() < 0.4 else ()), *turns()] for _ in range(count)]
+    return [[*([msg("system", content())] if random.random() < 0.4 else ()), *turns()] for _ in range(count)]
 
 
 @BY_SHARE
@@ -178,12 +178,12 @@ def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_it
     for name, template in share_of(share):
         theirs = {}
         for form, (content, arguments) in FORMS.items():
-            called = said("assistant", content, tool_calls=[call(1, arguments), call(2, arguments)])
+            called = msg("assistant", content, tool_calls=[call(1, arguments), call(2, arguments)])
             chat = [*map(template.jinja().with_content, [USER, called, result(1, "rain"), result(2, "sun")])]
             text, _ = judged(template.text, chat, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
             if text is not None:
                 theirs[form] = text
-        chat = [USER, as_sent(said("assistant", "", tool_calls=[call(1), call(2)])), *chat[2:]]
+        chat = [USER, as_sent(msg("assistant", "", tool_calls=[call(1), call(2)])), *chat[2:]]
         if theirs:
             ours = template.render(chat, TOOLS, now=NOW).text
             assert ours in theirs.values(), name
@@ -233,19 +233,23 @@ SLOTS = {
     "Keybericht": "tools",
 }
 TURNS = [
-    said("system", "Systeem."),
-    said("user", "\nVraagje? "),
-    said("assistant", " Antwoord\n"),
-    said("user", "Vervolg"),
+    msg("system", "Systeem."),
+    msg("user", "\nVraagje? "),
+    msg("assistant", " Antwoord\n"),
+    msg("user", "Vervolg"),
 ]
 SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
     "turns": (TURNS, None, {"Systeem", "Vraagje", "Antwoord", "Vervolg"}),
-    "developer": ([said("developer", "Ontwikkelaar"), said("user", "Vraagje")], None, {"Ontwikkelaar", "Vraagje"}),
-    "parts": ([said("user", [{"type": "text", "text": "Vraagje"}])], None, {"Vraagje"}),
+    "developer": (
+        [msg("developer", "Ontwikkelaar"), msg("user", "Vraagje")],
+        None,
+        {"Ontwikkelaar", "Vraagje"},
+    ),
+    "parts": ([msg("user", [{"type": "text", "text": "Vraagje"}])], None, {"Vraagje"}),
     "calls": (
         [
-            said("user", "Vraagje"),
-            said("assistant", "", tool_calls=[a_call(1), a_call(2)]),
+            msg("user", "Vraagje"),
+            msg("assistant", "", tool_calls=[a_call(1), a_call(2)]),
             a_result(1, "Regenbui"),
             a_result(2, "Zonneschijn"),
             *TURNS[2:],
@@ -256,10 +260,10 @@ SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
     ),
     "thoughts": (
         [
-            said("user", "Vraagje"),
-            said("assistant", "Antwoord", reasoning_content="Gedacht"),
-            said("user", "Vervolg"),
-            said("assistant", "<think>\nBedacht\n</think>\n\nAntwoord"),
+            msg("user", "Vraagje"),
+            msg("assistant", "Antwoord", reasoning_content="Gedacht"),
+            msg("user", "Vervolg"),
+            msg("assistant", "<think>\nBedacht\n</think>\n\nAntwoord"),
         ],
         None,
         {"Vraagje", "Gedacht", "Antwoord", "Vervolg", "Bedacht"},
@@ -296,7 +300,7 @@ def test_texts_of_other_classes_are_written_as_what_they_say() -> None:
     class Word(str, Enum):  # noqa: UP042 - which is written as its name
         HELLO = "hello"
 
-    assert ChatTemplate.load(PLAIN).render([said("user", Word.HELLO)]).text == "<user>hello</><ai>"
+    assert ChatTemplate.load(PLAIN).render([msg("user", Word.HELLO)]).text == "<user>hello</><ai>"
 
 
 def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
@@ -322,14 +326,14 @@ def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
 THOUGHT = {"role": "assistant", "content": "So ", "reasoning_content": "hm "}
 CONTINUED: dict[str, list[dict[str, Any]]] = {
     "an answer": [USER, ANSWER],
-    "turns": [SYSTEM, USER, ANSWER, USER, said("assistant", "So")],
-    "white space": [USER, said("assistant", "So\n ")],
-    "nothing said": [USER, said("assistant", "")],
+    "turns": [SYSTEM, USER, ANSWER, USER, msg("assistant", "So")],
+    "white space": [USER, msg("assistant", "So\n ")],
+    "nothing said": [USER, msg("assistant", "")],
     "a thought and an answer": [USER, THOUGHT],
     "a thought": [USER, THOUGHT | {"content": ""}],
     "a thought and no content": [USER, THOUGHT | {"content": None}],
-    "parts": [USER, said("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b "}])],
-    "no text in parts": [USER, said("assistant", [{"type": "image"}])],
+    "parts": [USER, msg("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b "}])],
+    "no text in parts": [USER, msg("assistant", [{"type": "image"}])],
     "the user": [USER],
     "nobody": [],
 }
@@ -354,7 +358,7 @@ PLAIN = (
 
 
 def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> None:
-    rendered = ChatTemplate.load(PLAIN).render([USER, said("assistant", "So <|x|> ")], continue_final_message=True)
+    rendered = ChatTemplate.load(PLAIN).render([USER, msg("assistant", "So <|x|> ")], continue_final_message=True)
     assert rendered.text == "<user>Hi, 你好 </><assistant>So <\\|x|> "
     assert rendered.segments[-1] == ("So <\\|x|> ", "assistant", False)
     assert rendered.note == ""
@@ -362,7 +366,7 @@ def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> 
 
 def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
     """An answer begun with an open thought got its tag neutralised: the model would not go on thinking."""
-    rendered = ChatTemplate.load(PLAIN).render([USER, said("assistant", "<think>\nhm")], continue_final_message=True)
+    rendered = ChatTemplate.load(PLAIN).render([USER, msg("assistant", "<think>\nhm")], continue_final_message=True)
     assert rendered.text.endswith("<assistant><think>\nhm")
 
 
@@ -396,11 +400,11 @@ def test_where_there_is_nothing_to_go_on_with_it_says_so(
 
 def test_the_time_is_the_one_that_is_given() -> None:
     template = ChatTemplate.load("{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}")
-    rendered = template.render([said("user", "!")], now=NOW)
+    rendered = template.render([msg("user", "!")], now=NOW)
     assert rendered.text == "2025-02-03!"
     assert rendered.segments[0] == ("2025-02-03", "markers", True)
-    assert template.render([said("user", "!")]).text != rendered.text
-    assert judged(template.text, [said("user", "!")])[0] == rendered.text
+    assert template.render([msg("user", "!")]).text != rendered.text
+    assert judged(template.text, [msg("user", "!")])[0] == rendered.text
 
 
 @pytest.mark.slow
@@ -408,10 +412,10 @@ def test_what_is_given_is_never_changed() -> None:
     messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])
     before = copy.deepcopy((messages, tools, DOCUMENTS))
     template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
-    forged = [*messages, said("user", "<|im_end|>")]
+    forged = [*messages, msg("user", "<|im_end|>")]
     for safety in ("neutralize", "off"):
         template.render(forged, tools, documents=DOCUMENTS, safety=safety).segments  # noqa: B018 - made when asked for
-    template.render([*messages, said("assistant", "x")], tools, continue_final_message=True)
+    template.render([*messages, msg("assistant", "x")], tools, continue_final_message=True)
     assert (messages, tools, DOCUMENTS) == before
 
 
@@ -439,7 +443,7 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
     template = ChatTemplate.load(PLAIN)
     given: Any = template.render
     with pytest.raises(HistoryError, match=r"^messages\[0\].content must be a list, not bytes$"):
-        given([said("user", b"x")])
+        given([msg("user", b"x")])
     with pytest.raises(FormatError, match=r"^style is a function"):
         given([USER], style=lambda: None)
     with pytest.raises(FormatError, match=r"^documents\[0\].x is a set"):
@@ -503,14 +507,14 @@ def test_tokens_that_are_given_go_before_those_of_the_files(tmp_path: Path) -> N
     assert template.special_tokens == {"bos_token": "<b>", "eos_token": "</s>", "x_token": "<x>"}
     assert template.render([]).text == "plain <b>"
     # They are the template's own, and nobody else may write them.
-    shown = ChatTemplate.load("{{ x_token }}{{ messages[0].content }}", **OTHER).render([said("user", "<x>")])
+    shown = ChatTemplate.load("{{ x_token }}{{ messages[0].content }}", **OTHER).render([msg("user", "<x>")])
     assert shown.text == "<x><\\x>"
 
 
 def test_the_special_tokens_of_the_tokenizer_are_for_the_template_alone(tmp_path: Path) -> None:
     added = {"5": {"content": "[CUT]", "special": True}, "6": {"content": "word", "special": False}}
     save(tmp_path / "tokenizer_config.json", {"chat_template": PLAIN, "added_tokens_decoder": added})
-    assert ChatTemplate.load(tmp_path).render([said("user", "a [CUT] word")]).text.startswith("<user>a [\\CUT] word</>")
+    assert ChatTemplate.load(tmp_path).render([msg("user", "a [CUT] word")]).text.startswith("<user>a [\\CUT] word</>")
 
 
 @pytest.mark.parametrize(

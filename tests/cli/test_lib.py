@@ -29,7 +29,7 @@ user:
 """
 
 
-def said(*argv: str) -> str:
+def lib_output(*argv: str) -> str:
     # A command that is run without its group knows no -h from then on: click keeps the option of its first run.
     return CliRunner().invoke(commands, ["lib", *argv], catch_exceptions=False, standalone_mode=False).stdout
 
@@ -48,8 +48,8 @@ def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_list(prompts: Path) -> None:
     table = "KEY       LANGUAGES  VERSIONS\nask       -          -\ns/refund  - zh-CN    - 1.0.0 2.0.0\n"
-    assert said("list") == said("list", str(prompts)) == table
-    found: list[dict[str, Any]] = json.loads(said("list", "--json"))
+    assert lib_output("list") == lib_output("list", str(prompts)) == table
+    found: list[dict[str, Any]] = json.loads(lib_output("list", "--json"))
     assert [each["key"] for each in found] == ["ask", "s/refund"]
     assert [(each["lang"], each["version"]) for each in found[1]["files"]] == [
         ("", "1.0.0"),
@@ -59,25 +59,25 @@ def test_list(prompts: Path) -> None:
 
 
 def test_show(prompts: Path) -> None:
-    text = said("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
+    text = lib_output("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
     facts, _, template = text.partition("\n\n")
     assert f"path: {prompts / 's' / 'refund@1.0.0.prompty'}\n" in facts
     assert "version: 1.0.0\n" in facts
     assert 'inputs: [{"name":"q","kind":"string","default":"hi"}]' in facts
     assert template == "system:\nBe kind.\nuser:\n{{ q }}\n"
     assert "sesame" not in text
-    assert json.loads(said("show", "s/refund", "--lang", "zh_cn", "--json"))["template"] == "user:\n你好\n"
-    yaml = json.loads(said("show", "ask", "--json"))
+    assert json.loads(lib_output("show", "s/refund", "--lang", "zh_cn", "--json"))["template"] == "user:\n你好\n"
+    yaml = json.loads(lib_output("show", "ask", "--json"))
     assert (yaml["inputs"], yaml["template"]) == (["question"], "instruction: Answer {question}.\n")
 
 
 def test_diff(prompts: Path) -> None:
     assert prompts.is_dir()
-    lines = said("diff", "s/refund", "1.0.0", "^2").splitlines()
+    lines = lib_output("diff", "s/refund", "1.0.0", "^2").splitlines()
     assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
     assert lines[-1] == "      +Be brief."
-    assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["state"] == "changed"
-    assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 are equal\n"
+    assert json.loads(lib_output("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["state"] == "changed"
+    assert lib_output("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 are equal\n"
 
 
 def test_layers_and_params(prompts: Path) -> None:
@@ -85,8 +85,8 @@ def test_layers_and_params(prompts: Path) -> None:
     team.mkdir()
     (team / "tone.md").write_text("Be stern.")
     (team / "p.prompty").write_text("---\nmodel: ${params:model}\n---\nHi")
-    assert "Be stern." in said("show", "s/refund", "--layer", "team")
-    assert '"id":"m1"' in said("show", "p", "--layer", "team", "--param", "model=m1")
+    assert "Be stern." in lib_output("show", "s/refund", "--layer", "team")
+    assert '"id":"m1"' in lib_output("show", "p", "--layer", "team", "--param", "model=m1")
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_layers_and_params(prompts: Path) -> None:
 def test_wrong_use_names_the_option(prompts: Path, argv: tuple[str, ...], where: str, says: str) -> None:
     assert prompts.is_dir()
     with pytest.raises(WrongUseError) as error:
-        said(*argv)
+        lib_output(*argv)
     assert error.value.where == where
     assert says in error.value.message
 
 
 def test_the_library_is_named_in_one_way(prompts: Path) -> None:
     # `lib list --dir` was no option, while `lib show --dir` was.
-    assert said("list", "--dir", str(prompts / "s")) == said("list", str(prompts / "s"))
-    assert said("list", "--dir", str(prompts)) == said("list")
+    assert lib_output("list", "--dir", str(prompts / "s")) == lib_output("list", str(prompts / "s"))
+    assert lib_output("list", "--dir", str(prompts)) == lib_output("list")
 
 
 def test_references_may_lead_to_further_roots(prompts: Path) -> None:
     (prompts / "s" / "p.prompty").write_text("---\ndescription: ${file:../tone.md}\n---\nHi")
-    assert "Be kind." in said("show", "p", "--dir", "s", "--root", ".")
+    assert "Be kind." in lib_output("show", "p", "--dir", "s", "--root", ".")
 
 
 @pytest.mark.parametrize(

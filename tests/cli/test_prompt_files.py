@@ -78,7 +78,7 @@ def kinds(tmp_path: Path) -> str:
     return write(tmp_path / "kinds.prompty", KINDS)
 
 
-def said(ran: Ran) -> str:
+def user_text(ran: Ran) -> str:
     """What the user says, where that is text."""
     content = ran.json["messages"][-1]["content"]
     assert isinstance(content, str)
@@ -132,9 +132,9 @@ def test_values_are_read_as_the_kinds_that_are_declared(run: Callable[..., Ran],
     (tmp_path / "place.json").write_text('{"city": "Ulm"}\n')
     values = ("count=2", "ratio=1", "urgent=true", 'tags=["a","b"]', "place=@place.json", "either=7", "code=007")
     argv = [each for value in values for each in ("--set", value)]
-    assert said(run("render", kinds, *argv, "--format", "openai")) == '3|1|true|["a", "b"]|Ulm|false|007'
+    assert user_text(run("render", kinds, *argv, "--format", "openai")) == '3|1|true|["a", "b"]|Ulm|false|007'
     text = run("render", kinds, "--set", "count=2", "--set", 'either="7"', "--format", "openai")
-    assert said(text) == "3|0.5|false|||true|"
+    assert user_text(text) == "3|0.5|false|||true|"
 
 
 def test_a_picture_is_an_address_or_a_file(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
@@ -150,17 +150,17 @@ def test_a_picture_is_an_address_or_a_file(run: Callable[..., Ran], kinds: str, 
 
 def test_text_alone_is_for_the_input_that_must_be_given(run: Callable[..., Ran], kinds: str, order: str) -> None:
     for stdin, argv in ((None, ("--input", "30")), (b"30\n", ()), (b'{"count": 30}', ())):
-        assert said(run("render", kinds, *argv, "--format", "openai", stdin=stdin)).startswith("31|")
+        assert user_text(run("render", kinds, *argv, "--format", "openai", stdin=stdin)).startswith("31|")
     made = run("render", order, "--set", "language=Dutch", "--input", "@@x", "--format", "openai")
-    assert said(made) == "@x"
+    assert user_text(made) == "@x"
     piped = run("render", order, "--format", "openai", stdin=b'{"language": "Dutch", "question": "@x"}')
-    assert said(piped) == "@x"
+    assert user_text(piped) == "@x"
 
 
 def test_text_alone_is_for_the_slot_that_has_no_value(run: Callable[..., Ran]) -> None:
     # As in a chat: a YAML prompt file refused it.
     argv = ("--set", "document=D", "--input", "Q?", "--format", "openai")
-    assert said(run("render", str(PROMPTS / "document_qa.yaml"), *argv)).endswith("Q?")
+    assert user_text(run("render", str(PROMPTS / "document_qa.yaml"), *argv)).endswith("Q?")
 
 
 def test_a_thread_is_a_history(run: Callable[..., Ran], order: str, tmp_path: Path) -> None:

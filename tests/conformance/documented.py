@@ -46,7 +46,7 @@ class Characters:
         return sum(len(each["content"]) for each in messages if isinstance(each["content"], str))
 
 
-def said(payload: Payload) -> object:
+def payload_contents(payload: Payload) -> object:
     """What a payload says: the documents print nothing of it but that."""
     assert list(payload) in (["messages"], ["contents"], ["prompt"])
     return next(iter(payload.values()))
@@ -61,14 +61,14 @@ def formatted(case: dict[str, Any], media: MediaResolver) -> object:
         payload = ChatFormatter(case["provider"], media=media).format(messages)
         if "report" in case:
             assert [[entry.action, entry.text] for entry in payload.report] == case["report"]
-        return said(payload)
+        return payload_contents(payload)
     settings: dict[str, Any] = {"history_style": case["history_style"], "media": media}
     if "options" in case:
         oldest = [message for message in messages if message.role != "system"][: case["options"]["drop_oldest"]]
-        whole = Characters().count(said(MultiAgentFormatter(case["provider"], **settings).format(messages)))  # type: ignore[arg-type]
+        whole = Characters().count(payload_contents(MultiAgentFormatter(case["provider"], **settings).format(messages)))  # type: ignore[arg-type]
         room = whole - sum(len(f"{message.name}: {message.content}\n") for message in oldest)
         settings |= {"token_counter": Characters(), "max_tokens": room}
-    return said(MultiAgentFormatter(case["provider"], **settings).format(messages))
+    return payload_contents(MultiAgentFormatter(case["provider"], **settings).format(messages))
 
 
 def check_prompter(case: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ def outcome(door: str, target: str, history: RoughHistory) -> Payload | type[Laz
         return type(error)
 
 
-def said(outcome: Payload | type[LazyPromptError]) -> object:
+def comparable_outcome(outcome: Payload | type[LazyPromptError]) -> object:
     """What is compared of an outcome: messages and tools, without a module's parameters; the kind of an error."""
     return {key: alike(outcome[key]) for key in SAID if key in outcome} if isinstance(outcome, Mapping) else outcome
 
@@ -202,7 +202,7 @@ def faults(door: str, target: str) -> Faults:
         if any("but Prompty sends them" in entry.reason for entry in report):
             # A prompt file's request to OpenAI names a file by its address, as Prompty's specification does.
             continue
-        if said(made) != expected[seed]:
+        if comparable_outcome(made) != expected[seed]:
             differing.append(seed)
         if not isinstance(made, Mapping):
             continue
@@ -226,7 +226,7 @@ def histories() -> list[RoughHistory]:
 @cache
 def sent_by_formatter(target: str) -> list[object]:
     """What each door is compared with: the formatter's outcome for each history."""
-    return [said(outcome("formatter", target, history)) for history in histories()]
+    return [comparable_outcome(outcome("formatter", target, history)) for history in histories()]
 
 
 @cache

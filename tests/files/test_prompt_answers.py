@@ -32,7 +32,7 @@ def responses(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**own, "output": [*output], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], **more}
 
 
-def said(*texts: str) -> dict[str, Any]:
+def output_message(*texts: str) -> dict[str, Any]:
     content: list[Any] = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
     return {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": content}
 
@@ -43,7 +43,7 @@ def anthropic(*content: dict[str, Any], stop: str = "end_turn") -> dict[str, Any
     return {**own, "content": [*content], "stop_reason": stop, "stop_sequence": None}
 
 
-REFUSED = {**said(), "content": [{"type": "refusal", "refusal": "I will not."}]}
+REFUSED = {**output_message(), "content": [{"type": "refusal", "refusal": "I will not."}]}
 CALLED = {"type": "function_call", "id": "i", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}
 USED = {"type": "tool_use", "id": "c1", "name": "f", "input": {"city": "Köln", "n": [1]}}
 
@@ -60,15 +60,15 @@ ANSWERS: list[tuple[str, Callable[[Any], object], tuple[str, str], dict[str, Any
         chat(content="I look.", tool_calls=[CALL]),
         [{"id": "c1", "name": "f", "arguments": '{"city": "Rom'}],
     ),
-    ("text", Response.model_validate, ("openai", "responses"), responses(said("H", "i")), "Hi"),
+    ("text", Response.model_validate, ("openai", "responses"), responses(output_message("H", "i")), "Hi"),
     ("nothing", Response.model_validate, ("openai", "responses"), responses(), ""),
-    ("no text", Response.model_validate, ("openai", "responses"), responses(said("")), ""),
+    ("no text", Response.model_validate, ("openai", "responses"), responses(output_message("")), ""),
     ("refusal", Response.model_validate, ("openai", "responses"), responses(REFUSED), "I will not."),
     (
         "calls",
         Response.model_validate,
         ("azure", "responses"),
-        responses(said("I look."), CALLED),
+        responses(output_message("I look."), CALLED),
         [{"id": "c1", "name": "f", "arguments": '{"a": 1}'}],
     ),
     (

@@ -110,12 +110,12 @@ def read_back(provider: str, *blocks: Block) -> Msg:
     """What is read of a turn that was written, the same from the REST dict and from the client's object."""
     answer = answered(provider, formatted(provider, *blocks))
     message = ChatFormatter(provider).parse(answer)
-    again = said(*with_place_ids(list(message.blocks))) if provider == "ollama" else message
+    again = assistant_message(*with_place_ids(list(message.blocks))) if provider == "ollama" else message
     assert ChatFormatter(provider).parse(object_of(provider, answer)) == again
     return message
 
 
-def said(*blocks: Block) -> Msg:
+def assistant_message(*blocks: Block) -> Msg:
     return Msg("assistant", blocks, "assistant")
 
 
@@ -153,7 +153,7 @@ def everything(provider: str) -> list[Block]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
     blocks = everything(provider)
-    assert read_back(provider, *blocks) == said(*blocks)
+    assert read_back(provider, *blocks) == assistant_message(*blocks)
     assert formatted(provider, *blocks).report == ()
 
 
@@ -166,7 +166,7 @@ def test_text_alone_calls_alone_and_a_thought_with_calls_alone_come_back(provide
         [*thoughts_of(provider), call],
         [*thoughts_of(provider), TextBlock("So.")],
     ):
-        assert read_back(provider, *blocks) == said(*blocks)
+        assert read_back(provider, *blocks) == assistant_message(*blocks)
 
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: not text.isspace())
@@ -212,9 +212,11 @@ def turns(provider: str) -> st.SearchStrategy[list[Block]]:
 def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:
     blocks = data.draw(turns(provider))
     answer = answered(provider, formatted(provider, *blocks))
-    assert ChatFormatter(provider).parse(answer) == said(*blocks)
+    assert ChatFormatter(provider).parse(answer) == assistant_message(*blocks)
     message = ChatFormatter(provider).parse(object_of(provider, answer))
-    assert message == (said(*with_place_ids(blocks)) if provider == "ollama" else said(*blocks))
+    assert message == (
+        assistant_message(*with_place_ids(blocks)) if provider == "ollama" else assistant_message(*blocks)
+    )
 
 
 def with_place_ids(blocks: list[Block]) -> list[Block]:
@@ -229,14 +231,14 @@ def with_place_ids(blocks: list[Block]) -> list[Block]:
 def test_ollamas_client_drops_ids_so_there_they_are_made_of_the_place_and_all_else_comes_back() -> None:
     blocks: list[Block] = [TextBlock("So."), ToolUseBlock("a", "weather", ARGUMENTS), ToolUseBlock("b", "now")]
     answer = answered("ollama", formatted("ollama", *blocks))
-    assert ChatFormatter("ollama").parse(answer) == said(*blocks)
-    assert ChatFormatter("ollama").parse(object_of("ollama", answer)) == said(*with_place_ids(blocks))
+    assert ChatFormatter("ollama").parse(answer) == assistant_message(*blocks)
+    assert ChatFormatter("ollama").parse(object_of("ollama", answer)) == assistant_message(*with_place_ids(blocks))
 
 
 @pytest.mark.parametrize("provider", ONE_TEXT)
 def test_where_content_is_one_string_several_texts_come_back_as_lines_of_one(provider: str) -> None:
     texts = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。")
-    assert read_back(provider, *texts, ToolUseBlock("callnr000", "now")) == said(
+    assert read_back(provider, *texts, ToolUseBlock("callnr000", "now")) == assistant_message(
         TextBlock("One.\nTwo.\n\n三。"), ToolUseBlock("callnr000", "now")
     )
 
@@ -244,13 +246,13 @@ def test_where_content_is_one_string_several_texts_come_back_as_lines_of_one(pro
 @pytest.mark.parametrize("provider", [provider for provider in PROVIDERS if provider not in ONE_TEXT])
 def test_where_content_has_parts_several_texts_come_back_as_they_were(provider: str) -> None:
     blocks = TextBlock("One."), TextBlock("Two.\n"), TextBlock("三。"), ToolUseBlock("callnr000", "now")
-    assert read_back(provider, *blocks) == said(*blocks)
+    assert read_back(provider, *blocks) == assistant_message(*blocks)
 
 
 @pytest.mark.parametrize("provider", AS_TEXT)
 def test_where_thoughts_are_one_string_several_come_back_as_lines_of_one(provider: str) -> None:
     thoughts = ThinkingBlock("One.", provider=provider), ThinkingBlock("二。", "c2ln", provider="anthropic")
-    assert read_back(provider, *thoughts, TextBlock("So.")) == said(
+    assert read_back(provider, *thoughts, TextBlock("So.")) == assistant_message(
         ThinkingBlock("One.\n二。", provider=provider), TextBlock("So.")
     )
 
@@ -259,7 +261,7 @@ def test_where_thoughts_are_one_string_several_come_back_as_lines_of_one(provide
 def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_comes_back(provider: str) -> None:
     rest = TextBlock("So."), ToolUseBlock("callnr000", "weather", ARGUMENTS)
     thought = ThinkingBlock("Hm.", SIGNATURE, id="rs_1", provider=provider)
-    assert read_back(provider, thought, *rest) == said(*rest)
+    assert read_back(provider, thought, *rest) == assistant_message(*rest)
     (entry,) = formatted(provider, thought, *rest).report
     assert (entry.kind, entry.action, entry.text) == ("thinking", "left out", "Hm.")
 
@@ -267,7 +269,7 @@ def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_com
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_arguments_that_are_no_json_object_come_back_under_a_key_of_their_own(provider: str) -> None:
     raw = '{"city": "Zür'
-    assert read_back(provider, ToolUseBlock("callnr000", "weather", raw_input=raw)) == said(
+    assert read_back(provider, ToolUseBlock("callnr000", "weather", raw_input=raw)) == assistant_message(
         ToolUseBlock("callnr000", "weather", {"raw_input": raw})
     )
     payload = formatted(provider, ToolUseBlock("callnr000", "weather", raw_input=raw))
@@ -283,7 +285,9 @@ def test_the_tests_know_of_all_providers_and_sorts() -> None:
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "Rain?", "parameters": SCHEMA}}
 SYSTEM, ANSWER = Msg("system", "Be brief.", "system"), Msg("assistant", "It is.", "assistant")
-CALLS = said(TextBlock("I look."), ToolUseBlock("call_0", "weather", ARGUMENTS), ToolUseBlock("call_1", "weather", {}))
+CALLS = assistant_message(
+    TextBlock("I look."), ToolUseBlock("call_0", "weather", ARGUMENTS), ToolUseBlock("call_1", "weather", {})
+)
 RESULTS = Msg("tool", [ToolResultBlock("call_1", "weather", "Sun."), ToolResultBlock("call_0", output="Rain.")], "tool")
 CONVERSATIONS: dict[str, list[Msg]] = {
     "plain": [QUESTION, ANSWER, QUESTION],
@@ -337,7 +341,7 @@ def test_an_answer_with_everything_goes_back_with_the_results(provider: str) -> 
         del blocks[1]  # a thought needs an item behind it that is none
     with Loopback({provider: answered(provider, formatted(provider, *blocks))}) as server:
         answer = formatter.parse(accepted(server, provider, formatter.format(SYSTEM, QUESTION, tools=[TOOL])))
-        assert answer == said(*(with_place_ids(blocks) if provider == "ollama" else blocks))
+        assert answer == assistant_message(*(with_place_ids(blocks) if provider == "ollama" else blocks))
         calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
         results = Msg("tool", [ToolResultBlock(call.id, call.name, "Rain.") for call in calls], "tool")
         # The loop goes on: a second answer with calls of the same ids, and results of its own.

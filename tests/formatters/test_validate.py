@@ -36,8 +36,8 @@ from support.providers.judges import (
     calls,
     contents,
     items,
+    msg,
     parts,
-    said,
     told,
     turns,
 )
@@ -75,18 +75,18 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("openai", {"messages": [S, 5]}, ["messages[1]"]),
     ("openai", turns(U | {"role": "human"}), ["messages[0].role"]),
     ("openai", turns({"role": "user"}), ["messages[0].content"]),
-    ("openai", turns(said("user", [])), ["messages[0].content"]),
-    ("openai", turns(said("user", [TEXT, {"type": "text"}])), ["messages[0].content[1].text"]),
-    ("openai", turns(said("user", [IMAGE | {"image_url": "x"}])), ["messages[0].content[0].image_url"]),
+    ("openai", turns(msg("user", [])), ["messages[0].content"]),
+    ("openai", turns(msg("user", [TEXT, {"type": "text"}])), ["messages[0].content[1].text"]),
+    ("openai", turns(msg("user", [IMAGE | {"image_url": "x"}])), ["messages[0].content[0].image_url"]),
     ("openai", turns(U | {"mood": "good"}), ["messages[0].mood"]),
     ("openai", turns(U | {"name": "Dr. Who"}), ["messages[0].name"]),
-    ("openai", turns("U", said("assistant", None)), ["messages[1].content"]),
+    ("openai", turns("U", msg("assistant", None)), ["messages[1].content"]),
     ("openai", turns("UC1"), ["messages[1].tool_calls[1]"]),
     ("openai", turns("UC12", "1"), ["messages[4]"]),
-    ("openai", turns("U", calls("a", "a"), said("tool", "Rain.", tool_call_id="a")), ["messages[1].tool_calls[1]"]),
+    ("openai", turns("U", calls("a", "a"), msg("tool", "Rain.", tool_call_id="a")), ["messages[1].tool_calls[1]"]),
     (
         "openai",
-        turns("U", calls("a", arguments="[1]"), said("tool", "Rain.", tool_call_id="a")),
+        turns("U", calls("a", arguments="[1]"), msg("tool", "Rain.", tool_call_id="a")),
         ["messages[1].tool_calls[0].function.arguments"],
     ),
     ("openai", turns("U", tools=[TOOL, TOOL]), ["tools[1].function.name"]),
@@ -96,27 +96,27 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     # A role that is unknown there is one fault, and no turn that comes first.
     ("deepseek", turns(S | {"role": "developer"}, U), ["messages[0].role"]),
     ("deepseek", turns("UC", *"12", model="deepseek-reasoner"), ["messages[1]"]),
-    ("openai", turns(said("system", [IMAGE]), U), ["messages[0].content[0].type", "messages[0].content[0]"]),
+    ("openai", turns(msg("system", [IMAGE]), U), ["messages[0].content[0].type", "messages[0].content[0]"]),
     ("ollama", turns(S | {"images": [PNG]}, U), ["messages[0].images[0]"]),
-    ("deepseek", turns(said("user", [IMAGE])), ["messages[0].content[0].type", "messages[0].content[0]"]),
-    ("moonshot", turns(said("user", "")), ["messages[0].content"]),
-    ("moonshot", turns(said("user", [IMAGE])), ["messages[0].content[0]"]),
+    ("deepseek", turns(msg("user", [IMAGE])), ["messages[0].content[0].type", "messages[0].content[0]"]),
+    ("moonshot", turns(msg("user", "")), ["messages[0].content"]),
+    ("moonshot", turns(msg("user", [IMAGE])), ["messages[0].content[0]"]),
     ("vllm", turns("UAS"), ["messages[2]"]),
     ("ollama", turns(U | {"images": [PNG, "https://example.com/a.png"]}), ["messages[0].images[1]"]),
     ("ollama-generate", {"prompt": "", "images": [5]}, ["images[0]", "prompt"]),
-    ("dashscope-multimodal", turns(said("user", [{"text": "a", "image": "b"}])), ["messages[0].content[0]"]),
-    ("anthropic", turns(said("user", [TEXT | {"text": " "}])), ["messages[0].content[0]"]),
-    ("anthropic", turns(said("user", [BITMAP])), ["messages[0].content[0]"]),
-    ("anthropic", turns("U", said("assistant", [USE]), "U"), ["messages[1].content[0]"]),
-    ("anthropic", turns("U", said("assistant", "It is ")), ["messages[1].content"]),
-    ("anthropic", turns("U", said("assistant", [TEXT, THOUGHT]), "U"), ["messages[1].content[1]"]),
-    ("anthropic", turns(said("user", [CACHED] * 5)), ["messages[0].content[4]"]),
-    ("anthropic", turns(said("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
+    ("dashscope-multimodal", turns(msg("user", [{"text": "a", "image": "b"}])), ["messages[0].content[0]"]),
+    ("anthropic", turns(msg("user", [TEXT | {"text": " "}])), ["messages[0].content[0]"]),
+    ("anthropic", turns(msg("user", [BITMAP])), ["messages[0].content[0]"]),
+    ("anthropic", turns("U", msg("assistant", [USE]), "U"), ["messages[1].content[0]"]),
+    ("anthropic", turns("U", msg("assistant", "It is ")), ["messages[1].content"]),
+    ("anthropic", turns("U", msg("assistant", [TEXT, THOUGHT]), "U"), ["messages[1].content[1]"]),
+    ("anthropic", turns(msg("user", [CACHED] * 5)), ["messages[0].content[4]"]),
+    ("anthropic", turns(msg("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
     ("anthropic", turns("U", system=[TEXT | {"text": 5}]), ["system[0].text"]),
     ("anthropic", turns("U", tools=[{"name": "a"}]), ["tools[0].input_schema"]),
     (
         "anthropic",
-        turns(said("user", [USE]), said("user", [RESULT])),
+        turns(msg("user", [USE]), msg("user", [RESULT])),
         ["messages[0].content[0].type", "messages[0].content[0]"],
     ),
     ("anthropic", turns("UA", model="claude-opus-4-6"), ["messages[1]"]),
@@ -126,7 +126,7 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("gemini", contents("u", tools=[DECLARED]), ["tools[0].functionDeclarations[0].name"]),
     ("openai-responses", items("U", REASONING), ["input[1]"]),
     ("openai-responses", items("Uo"), ["input[1]"]),
-    ("openai-responses", items("U", said("assistant", [TEXT])), ["input[1].content[0].type"]),
+    ("openai-responses", items("U", msg("assistant", [TEXT])), ["input[1].content[0].type"]),
     ("openai-responses", items("U", tools=[TOOL]), ["tools[0].function", "tools[0].name", "tools[0].parameters"]),
 ]  # fmt: skip
 
@@ -139,7 +139,7 @@ def test_a_violation_is_told_with_its_exact_path(provider: str, payload: Payload
 def test_all_violations_are_listed_not_only_the_first() -> None:
     payload = turns(
         U | {"name": "a b"},
-        said("user", [{"type": "text", "text": 5}, {"type": "smell"}, {"type": "image_url", "image_url": {}}]),
+        msg("user", [{"type": "text", "text": 5}, {"type": "smell"}, {"type": "image_url", "image_url": {}}]),
         calls("x" * 41, name="a.b"),
         U | {"mood": "good"},
         tools=[TOOL, TOOL, {"type": "function"}],
@@ -171,9 +171,9 @@ def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
 
 def test_a_medium_that_is_refused_is_told_with_those_that_are_taken() -> None:
     types = "image/png, image/jpeg, image/gif, image/webp"
-    ((_, what, fix),) = complaints("anthropic", turns(said("user", [BITMAP])))
+    ((_, what, fix),) = complaints("anthropic", turns(msg("user", [BITMAP])))
     assert (what, fix) == ("is image as 'data:image/bmp'", f"use a URL or base64 data of type {types}")
-    ((_, _, fix),) = complaints("moonshot", turns(said("user", [IMAGE])))
+    ((_, _, fix),) = complaints("moonshot", turns(msg("user", [IMAGE])))
     assert fix == f"use base64 data of type {types}"
 
 
@@ -201,45 +201,48 @@ SEARCH = [
 ]
 DOCUMENT = {"type": "document", "title": "Rain", "context": "A poem.", "citations": {"enabled": True}}
 SOURCES = {"type": "content", "content": [TEXT]}, {"type": "file", "file_id": "f"}
-LOCAL = said("assistant", "", thinking="Hm.", tool_calls=[{"function": {"name": "weather", "arguments": {}}}])
+LOCAL = msg("assistant", "", thinking="Hm.", tool_calls=[{"function": {"name": "weather", "arguments": {}}}])
 SQL = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
 WEB = {"type": "builtin_function", "function": {"name": "$web_search"}}
 STRANGERS: dict[str, dict[str, Payload]] = {
     "openai": {
-        "a refusal": turns("U", said("assistant", None, refusal="No."), "U"),
-        "a refusal among parts": turns("U", said("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),
+        "a refusal": turns("U", msg("assistant", None, refusal="No."), "U"),
+        "a refusal among parts": turns("U", msg("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),
         "a developer with a name": turns(S | {"role": "developer", "name": "boss"}, U | {"name": "Ann"}),
         "several texts of everybody": turns(
-            *(said(role, [TEXT, TEXT]) for role in ("developer", "system", "user", "assistant")),
+            *(msg(role, [TEXT, TEXT]) for role in ("developer", "system", "user", "assistant")),
             calls("c1"),
-            said("tool", [TEXT, TEXT], tool_call_id="c1"),
+            msg("tool", [TEXT, TEXT], tool_call_id="c1"),
         ),
         "settings of a request": turns("U", model="gpt-5", temperature=1, tool_choice="auto", stream=True),
-        "an answer that was spoken": turns("U", said("assistant", None, audio={"id": "audio_1"}), "U"),
+        "an answer that was spoken": turns("U", msg("assistant", None, audio={"id": "audio_1"}), "U"),
         "a call of a custom tool": turns(
-            "U", said("assistant", None, tool_calls=[SQL]), said("tool", "1", tool_call_id="c1"), tools=[SQL]
+            "U",
+            msg("assistant", None, tool_calls=[SQL]),
+            msg("tool", "1", tool_call_id="c1"),
+            tools=[SQL],
         ),
-        "a file by its id": turns(said("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT])),
+        "a file by its id": turns(msg("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT])),
     },
     "anthropic": {
         "cache breakpoints": turns(
-            said("user", [CACHED]),
+            msg("user", [CACHED]),
             system=[CACHED_LONG],
             tools=[{"name": "a", "input_schema": SCHEMA, "cache_control": {**SHORT, "ttl": "1h"}}],
         ),
         "server tools and citations": turns(
-            "U", said("assistant", SEARCH), "U", tools=[{"type": "web_search_20250305", "name": "web_search"}]
+            "U", msg("assistant", SEARCH), "U", tools=[{"type": "web_search_20250305", "name": "web_search"}]
         ),
         "system text as a string": turns("UA", system="Be brief.", max_tokens=8),
         "system text as a list": turns("U", system=[TEXT, TEXT]),
         "a result that is an error": turns(
-            "UT", said("user", [RESULT | {"is_error": True, "cache_control": SHORT}, TEXT])
+            "UT", msg("user", [RESULT | {"is_error": True, "cache_control": SHORT}, TEXT])
         ),
-        "a result without content": turns("UT", said("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])),
+        "a result without content": turns("UT", msg("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])),
         "a document of text": turns(
-            said("user", [DOCUMENT | {"source": {"type": "text", "media_type": "text/plain", "data": "Drip."}}])
+            msg("user", [DOCUMENT | {"source": {"type": "text", "media_type": "text/plain", "data": "Drip."}}])
         ),
-        "documents of blocks and of files": turns(said("user", [DOCUMENT | {"source": source} for source in SOURCES])),
+        "documents of blocks and of files": turns(msg("user", [DOCUMENT | {"source": source} for source in SOURCES])),
     },
     "gemini": {
         "the keys of the REST API": contents(
@@ -281,10 +284,10 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     },
     "dashscope-multimodal": {
         "frames of a video": turns(
-            said("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])
+            msg("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])
         ),
         "a picture with a size": turns(
-            said("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])
+            msg("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])
         ),
     },
     "ollama": {
@@ -296,12 +299,12 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     "ollama-generate": {"settings of Ollama": {"prompt": "Is it", "suffix": "?", "context": [1], "images": [PNG]}},
     "litellm": {"signed thoughts": turns("U", A | {"thinking_blocks": [THOUGHT], "reasoning_content": "Hm."}, "U")},
     "moonshot": {
-        "a video of Kimi": turns(said("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
+        "a video of Kimi": turns(msg("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
         "Kimi's own tools": turns("U", tools=[WEB]),
     },
     "vllm": {
         "a sound by address": turns(
-            said("user", [{"type": "audio_url", "audio_url": {"url": "https://a.b/c.wav"}}, TEXT])
+            msg("user", [{"type": "audio_url", "audio_url": {"url": "https://a.b/c.wav"}}, TEXT])
         )
     },
     "zhipu": {"Zhipu's own tools": turns("U", tools=[{"type": "web_search", "web_search": {"enable": True}}])},

@@ -121,7 +121,7 @@ def parsed(html: str) -> Element:
     return root
 
 
-def said(element: Element) -> str:
+def element_text(element: Element) -> str:
     """The text of an element, with the signs that are written out as the signs they are."""
     return "".join(_said(element))
 
@@ -137,7 +137,7 @@ def _said(element: Element) -> Iterator[str]:
 
 
 def texts(html: str) -> list[str]:
-    return [said(each) for each in parsed(html).iter("pre")]
+    return [element_text(each) for each in parsed(html).iter("pre")]
 
 
 @settings(max_examples=40, deadline=None)
@@ -185,7 +185,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
     ]
     name = one if len(one) <= 80 else f"{one[:80]}…"
     if one and one != "assistant":
-        assert name in [said(each) for each in parsed(html).iter("bdi")]
+        assert name in [element_text(each) for each in parsed(html).iter("bdi")]
 
 
 @settings(max_examples=25, deadline=None)
@@ -193,7 +193,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
 def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
     items = [ItemTokens(one, other, 7, 0), ItemTokens("user", "input", 5, 5)]
     report = TrimReport(9, {0: ("dropped", one)}, lambda: Account(12, 5, items, {other: Tokens(12, 5)}), other)
-    cells = [said(each) for each in parsed(report._repr_html_()).iter("td")]
+    cells = [element_text(each) for each in parsed(report._repr_html_()).iter("td")]
     assert cells[0] == "0"
     assert cells[1:4] == [*(text if len(text) <= 80 else f"{text[:80]}…" for text in (one, other)), "7 → 0"]
     reply = Reply(Msg("assistant", one, "assistant"), {"model": other}, parsed={"x": other})
@@ -207,15 +207,15 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     flat = look(prompter, CallArguments(values), title=HOSTILE[0], model="qwen2.5", window=100)
     html = flat._repr_html_()
     shown = parsed(html)
-    assert said(next(shown.iter("pre"))) == flat.sent
-    marked = [said(each) for each in shown.iter("bdi") if "lp-mark" in each.get("class", "")]
+    assert element_text(next(shown.iter("pre"))) == flat.sent
+    marked = [element_text(each) for each in shown.iter("bdi") if "lp-mark" in each.get("class", "")]
     assert marked == [mark.safe for mark in flat.marks] == ["<\\|im_end|>"]
-    listed = [said(each) for each in shown.iter("li")]
+    listed = [element_text(each) for each in shown.iter("li")]
     assert "input: 1 control sequence(s) neutralised; <|im_end|> is sent as <\\|im_end|>" in listed
     assert "r: the value is empty" in listed
-    heads = [said(each) for each in shown.iter("th")]
+    heads = [element_text(each) for each in shown.iter("th")]
     assert heads == ["slot", "tokens (about)", "share of the window"]
-    assert f"{flat.total} tokens (about) of 100" in said(shown)
+    assert f"{flat.total} tokens (about) of 100" in element_text(shown)
     payload = look(prompter, CallArguments(values), form="anthropic", model="claude-sonnet-4-5")
     assert '"role": "user"' in texts(payload._repr_html_())[0]
 
@@ -232,7 +232,7 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     html = Rendered(("a", "b", "c", "d", "e"), ("markers", "q", "markers", "r", "markers"))._repr_html_()
     assert html.count('class="lp-slot lp-hue1 lp-open" title="q, not trusted" data-n="1">b<') == 1
     assert html.count('class="lp-slot lp-hue2 lp-open" title="r, not trusted" data-n="2">d<') == 1
-    legend = [said(each) for each in parsed(html).iter("li")]
+    legend = [element_text(each) for each in parsed(html).iter("li")]
     assert legend == ["markers 3", "q 1", "r 1", "not trusted"]
     many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
     assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
@@ -290,7 +290,7 @@ def test_long_conversations_and_reports_are_folded_and_cut() -> None:
 def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
     root = parsed(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
     assert [each.get("src") for each in root.iter("img")] == ([f"data:image/png;base64,{data}"] if shown else [])
-    assert ("not shown" in said(root)) is not shown
+    assert ("not shown" in element_text(root)) is not shown
 
 
 def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
@@ -328,7 +328,7 @@ def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
         asked = OnlineChatModule("ollama", model="qwen3", base_url=server.url("ollama"))
         html = asked("When?")._repr_html_()
     root = parsed(html)
-    shown = said(root)
+    shown = element_text(root)
     for part in ("model: ", "ended: tool_calls", "prompt 31", "At <nine>.", "hours", '"day": "Sunday"'):
         assert part in shown
     assert "a-key-of-a-test" not in html

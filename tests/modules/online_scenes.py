@@ -102,7 +102,7 @@ class Counted(ModelServer):
         return self._over
 
 
-class Said(NamedTuple):
+class ReplyContents(NamedTuple):
     """What a reply says, to be compared."""
 
     text: str
@@ -112,9 +112,9 @@ class Said(NamedTuple):
     usage: dict[str, int] | None
 
 
-def said(reply: Reply) -> Said:
+def reply_contents(reply: Reply) -> ReplyContents:
     calls = [(call.id, call.name, dict(call.input)) for call in reply.tool_calls]
-    return Said(str(reply), reply.thinking, calls, reply.finish, dict(reply.usage) if reply.usage else None)
+    return ReplyContents(str(reply), reply.thinking, calls, reply.finish, dict(reply.usage) if reply.usage else None)
 
 
 def marked(seen: Seen) -> Answer:

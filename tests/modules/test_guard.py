@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt.modules import guard
-from support.engines import SECONDS, eventually, python, running, said, spawned
+from support.engines import SECONDS, eventually, next_line, python, running, spawned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def mark(tmp_path: Path) -> str:
 def family(start: Started, mark: str, *, stays: bool) -> subprocess.Popen[bytes]:
     """A guard whose command has started two processes."""
     process = start(*python("-c", FAMILY + ("time.sleep(1000)" if stays else ""), mark))
-    assert said(process) == "all there"
+    assert next_line(process) == "all there"
     return process
 
 
@@ -110,7 +110,7 @@ def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) ->
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
     )
     process = start(*python("-c", deaf, mark))
-    assert said(process) == "up"
+    assert next_line(process) == "up"
     process.terminate()
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(guard.GRACE / 2)
@@ -123,7 +123,7 @@ def test_what_is_written_to_it_does_not_end_it(start: Started) -> None:
     assert process.stdin is not None
     process.stdin.write(b"not for the command")
     process.stdin.flush()
-    assert said(process) == "''"
+    assert next_line(process) == "''"
     assert process.wait(SECONDS) == 3
 
 
@@ -142,7 +142,7 @@ def test_a_killed_parent_takes_all_along(mark: str, holds: str) -> None:
     waits = "import time; print('up', flush=True); time.sleep(1000)"
     command = [*GUARD, *python("-c", waits, f"{mark}-engine", holds)]
     with spawned(python("-c", PARENT, *command), start_new_session=True) as parent:
-        assert said(parent) == "up"
+        assert next_line(parent) == "up"
         there = {"alone": 3, "fork": 4}[holds]
         assert eventually(lambda: len(running(f"{mark}-engine")) == there)
         parent.kill()

@@ -12,7 +12,7 @@ import urllib3
 from lazyprompt.errors import install_command
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.process import EngineProcess
-from support.engines import EOS, QUICK, SECONDS, python, said, spawned, tiny_model, tokenizer
+from support.engines import EOS, QUICK, SECONDS, next_line, python, spawned, tiny_model, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_pages_from_elsewhere_read_nothing(engine: Asked) -> None:
 def started(model: Path, *options: str) -> tuple[int | None, str, str]:
     """The exit code of a server, None if it serves, its first line and what it says of errors."""
     with spawned([*SERVER, "--model", str(model), "--port", "0", *options]) as process:
-        line = said(process)
+        line = next_line(process)
         served = "is served at http://127.0.0.1:" in line
         if served:
             process.terminate()
@@ -176,7 +176,7 @@ def test_a_wrong_template_does_not_crash(tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
     with spawned([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
-        assert "is served" in said(process)
+        assert "is served" in next_line(process)
         process.send_signal(2)
         _, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, errors) == (-2, b"")

@@ -21,7 +21,7 @@ from modules.online_scenes import (
     common_for,
     looped,
     module,
-    said,
+    reply_contents,
     settings_in,
     ways,
     written,
@@ -77,7 +77,7 @@ def time() -> str:
 @pytest.mark.parametrize("answer", ANSWERS, ids=["pong", "full", "length", "calls"])
 def test_all_ways_give_the_same(server: ModelServer, source: str, answer: Answer) -> None:
     server.answer = answer
-    called, *others = (said(way()) for way in ways(module(server, source), ASKED, tools=[weather, time]))
+    called, *others = (reply_contents(way()) for way in ways(module(server, source), ASKED, tools=[weather, time]))
     if source in NO_USAGE:
         others[::2] = (each._replace(usage=called.usage) for each in others[::2])
     assert others == [called] * 3
@@ -114,10 +114,12 @@ def test_openai_itself_is_known_by_its_address(server: ModelServer, monkeypatch:
 @ALL
 def test_a_streaming_module_gives_the_same(server: ModelServer, source: str) -> None:
     server.answer = FULL
-    called = said(module(server, source)(ASKED, tools=[WEATHER]))
+    called = reply_contents(module(server, source)(ASKED, tools=[WEATHER]))
     streaming = module(server, source, stream=True)
     replies = [streaming(ASKED, tools=[WEATHER]), looped(streaming, streaming.acall(ASKED, tools=[WEATHER]))]
-    assert {said(reply)._replace(usage=None).__repr__() for reply in replies} == {repr(called._replace(usage=None))}
+    assert {reply_contents(reply)._replace(usage=None).__repr__() for reply in replies} == {
+        repr(called._replace(usage=None))
+    }
     assert [seen.streamed for seen in server.seen] == [False, True, True]
 
 

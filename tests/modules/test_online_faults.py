@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule
-from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, said, ways
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, reply_contents, ways
 from support.client_scenes import KEY, TIMEOUT, WHOLE
 from support.model_server.http import odd_server
 from support.model_server.server import (
@@ -167,9 +167,9 @@ def test_half_a_call_is_an_error(server: ModelServer, source: str) -> None:
 def test_unknown_fields_and_events_change_nothing(server: ModelServer, source: str) -> None:
     server.answer = WHOLE
     model = module(server, source)
-    known = [said(way()) for way in ways(model, ASKED)]
+    known = [reply_contents(way()) for way in ways(model, ASKED)]
     server.faults = lambda _: Unknown()
-    assert [said(way()) for way in ways(model, ASKED)] == known
+    assert [reply_contents(way()) for way in ways(model, ASKED)] == known
 
 
 @SOME

@@ -33,9 +33,9 @@ from support.engines import (
     cycles,
     eventually,
     is_free,
+    next_line,
     python,
     running,
-    said,
     script_engine,
     spawned,
 )
@@ -435,7 +435,7 @@ print(engine.url, flush=True)
 )
 def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code: int) -> None:
     with spawned(python("-c", PROGRAM + then, str(model))) as program:
-        port = int(said(program).rpartition(":")[2])
+        port = int(next_line(program).rpartition(":")[2])
         output, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == code
     assert eventually(lambda: not running(model) and is_free(port))
@@ -447,7 +447,7 @@ def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_mid_answer_ends_it_too(model: Path, temporary: Path, number: signal.Signals) -> None:
     with spawned(python("-c", PROGRAM + "time.sleep(1000)", str(model))) as program:
-        port = int(said(program).rpartition(":")[2])
+        port = int(next_line(program).rpartition(":")[2])
         program.send_signal(number)
         program.communicate(timeout=SECONDS)
     assert program.returncode == -number

@@ -77,7 +77,7 @@ class Maker:
         words = " ".join(self.one(WORDS) for _ in range(self.chance.randint(1, 3)))
         return f"{words} §{self.marks}§" + self.one(("", "", " "))
 
-    def said(self, role: Role) -> str | list[Block]:
+    def random_content(self, role: Role) -> str | list[Block]:
         if self.maybe(0.6):
             return self.text()
         number = self.chance.randint(0, 3)
@@ -143,9 +143,9 @@ class Maker:
         for number in range(self.chance.randint(1, 6)):
             kind = self.chance.random()
             if kind < 0.35:
-                messages.append(Msg(self.one(NAMES), self.said("user"), "user"))
+                messages.append(Msg(self.one(NAMES), self.random_content("user"), "user"))
             elif kind < 0.6:
-                messages.append(Msg(self.one(NAMES), self.said("assistant"), "assistant"))
+                messages.append(Msg(self.one(NAMES), self.random_content("assistant"), "assistant"))
             elif kind < 0.67:
                 messages.append(Msg("system", self.text(), "system"))
             elif kind < 0.72:

@@ -128,7 +128,7 @@ def spawned(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
     return cast("subprocess.Popen[bytes]", subprocess.Popen(command, **more))  # noqa: S603 - the test's own
 
 
-def said(process: subprocess.Popen[bytes]) -> str:
+def next_line(process: subprocess.Popen[bytes]) -> str:
     """The next line that a process writes."""
     assert process.stdout is not None
     return process.stdout.readline().decode().rstrip("\n")

@@ -23,8 +23,8 @@ from support.providers.judges import (
     contents,
     in_order,
     items,
+    msg,
     parts,
-    said,
     told,
     turns,
 )
@@ -38,7 +38,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": DATA}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "minLength": 1}}, "required": ["city"]}
 ANTHROPIC_TOOL = {"name": "weather", "description": "Rain?", "input_schema": SCHEMA}
 INLINE = {"inline_data": {"mime_type": "image/png", "data": PNG}}
-LOCAL_CALL = said("assistant", "", tool_calls=[{"function": {"name": "weather", "arguments": {}}}] * 2)
+LOCAL_CALL = msg("assistant", "", tool_calls=[{"function": {"name": "weather", "arguments": {}}}] * 2)
 LOCAL_RESULT = {"role": "tool", "tool_name": "weather", "content": "Rain."}
 IDS = [f"{provider}: {label}" for provider, label, _ in BROKEN]
 
@@ -66,26 +66,42 @@ WRONG_TYPES: list[tuple[str, Payload, str]] = [
     ("openai", turns("U", temperature=1), "keys"),
     ("openai", {}, "keys"),
     ("openai", turns("U", A | {"reasoning_content": "Hm."}, "U"), "messages.1.reasoning_content: unknown"),
-    ("openai", turns(said("user", [PICTURE | {"image_url": DATA}])), "messages.0.content.0.image_url"),
+    ("openai", turns(msg("user", [PICTURE | {"image_url": DATA}])), "messages.0.content.0.image_url"),
     ("openai", turns("U", tools=[ANTHROPIC_TOOL]), "tools.0"),
-    ("openai", turns("U", calls("call_1"), said("tool", "Rain.")), "messages.2.tool_call_id: missing"),
+    ("openai", turns("U", calls("call_1"), msg("tool", "Rain.")), "messages.2.tool_call_id: missing"),
     ("deepseek", turns("U", A | {"reasoning_content": None}, "U"), "messages.1.reasoning_content"),
-    ("xai", turns(said("user", [{"type": "video_url", "video_url": {"url": DATA}}])), "messages.0.content.0"),
-    ("moonshot", turns(said("user", [{"type": "video_url", "video_url": DATA}])), "messages.0.content.0.video_url"),
-    ("zhipu", turns("U", said("assistant", [TEXT])), "messages.1.content"),
+    ("xai", turns(msg("user", [{"type": "video_url", "video_url": {"url": DATA}}])), "messages.0.content.0"),
+    (
+        "moonshot",
+        turns(msg("user", [{"type": "video_url", "video_url": DATA}])),
+        "messages.0.content.0.video_url",
+    ),
+    ("zhipu", turns("U", msg("assistant", [TEXT])), "messages.1.content"),
     ("mistral", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
     ("mistral", turns("U", tools=[{"type": "function", "function": {"name": "now"}}]), "function.parameters: missing"),
     ("mistral", turns("U", A | {"reasoning_content": "Hm."}, "U"), "messages.1.reasoning_content: unknown"),
     ("ollama", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
-    ("ollama", turns("U", said("assistant", None)), "messages.1.content"),
-    ("dashscope", turns("U", said("assistant", [{"text": None}]), "U"), "text is None"),
+    ("ollama", turns("U", msg("assistant", None)), "messages.1.content"),
+    ("dashscope", turns("U", msg("assistant", [{"text": None}]), "U"), "text is None"),
     ("dashscope", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
-    ("anthropic", turns("UT", said("user", [RESULT | {"is_error": "true"}])), "messages.2.content.0.is_error"),
-    ("anthropic", turns("U", said("assistant", [{"type": "thinking", "thinking": "Hm."}])), "signature: missing"),
-    ("anthropic", turns(said("user", [IMAGE])), "messages.0.content.0.type"),
+    (
+        "anthropic",
+        turns("UT", msg("user", [RESULT | {"is_error": "true"}])),
+        "messages.2.content.0.is_error",
+    ),
+    (
+        "anthropic",
+        turns("U", msg("assistant", [{"type": "thinking", "thinking": "Hm."}])),
+        "signature: missing",
+    ),
+    ("anthropic", turns(msg("user", [IMAGE])), "messages.0.content.0.type"),
     ("gemini", contents(parts("user", {"inlineData": INLINE["inline_data"]})), "inlineData: unknown"),
     ("gemini", contents(parts("user", {"inline_data": {"data": "?", "mime_type": "image/png"}})), "is no bytes"),
-    ("openai-responses", items("U", said("assistant", [{"type": "output_text", "text": "It is."}])), "input.1"),
+    (
+        "openai-responses",
+        items("U", msg("assistant", [{"type": "output_text", "text": "It is."}])),
+        "input.1",
+    ),
     ("openai-responses", {"input": "Is it raining?"}, "input"),
 ]
 
@@ -103,13 +119,17 @@ WRONG_ORDER: list[tuple[str, Payload, str]] = [
     ("ollama-generate", {"prompt": "What is it?", "images": ["picture.png"]}, "base64"),
     ("ollama", turns("U", LOCAL_CALL, LOCAL_RESULT, "U"), "did not have response"),
     ("ollama", turns("U", LOCAL_CALL, LOCAL_RESULT | {"tool_name": "time"}, LOCAL_RESULT), "preceding"),
-    ("dashscope-multimodal", turns(said("user", [])), "empty"),
-    ("anthropic", turns("UT", said("user", [RESULT | {"content": [TEXT | {"text": ""}]}])), "empty"),
-    ("anthropic", turns(said("user", [TEXT | {"text": " \n"}])), "non-empty"),
+    ("dashscope-multimodal", turns(msg("user", [])), "empty"),
+    ("anthropic", turns("UT", msg("user", [RESULT | {"content": [TEXT | {"text": ""}]}])), "empty"),
+    ("anthropic", turns(msg("user", [TEXT | {"text": " \n"}])), "non-empty"),
     ("anthropic", turns("U", system=[TEXT | {"text": ""}]), "system"),
     ("anthropic", turns("U", tools=[ANTHROPIC_TOOL, ANTHROPIC_TOOL]), "unique"),
-    ("anthropic", turns(said("user", [CACHED_LONG]), tools=[ANTHROPIC_TOOL | {"cache_control": SHORT}]), "ttl"),
-    ("anthropic", turns(said("user", [{"type": "image", "source": SOURCE | {"data": DATA}}])), "base64"),
+    (
+        "anthropic",
+        turns(msg("user", [CACHED_LONG]), tools=[ANTHROPIC_TOOL | {"cache_control": SHORT}]),
+        "ttl",
+    ),
+    ("anthropic", turns(msg("user", [{"type": "image", "source": SOURCE | {"data": DATA}}])), "base64"),
     ("gemini", contents(parts("user", {"text": "What?", **INLINE})), "oneof"),
     ("gemini", contents("u", parts("model", {"function_call": {"name": "a b"}}), told(name="a b")), "function name"),
     ("openai-responses", items("U", REASONING, "U"), "reasoning"),

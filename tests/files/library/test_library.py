@@ -36,7 +36,7 @@ def put(root: Path, *names: str, **texts: str) -> Path:
     return root
 
 
-def said(library: PromptLibrary, key: str, lang: str | None = None, version: str | None = None) -> str:
+def rendered_text(library: PromptLibrary, key: str, lang: str | None = None, version: str | None = None) -> str:
     return library.get(key, lang, version).render().removeprefix("user:\n")
 
 
@@ -87,7 +87,7 @@ def test_keys_versions_and_languages(lib: Path) -> None:
 )
 def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: str | None, name: str) -> None:
     assert PromptLibrary(lib).entry(key, lang, version).path == lib / name
-    assert said(PromptLibrary(lib), key, lang, version) == f"lib/{name}"
+    assert rendered_text(PromptLibrary(lib), key, lang, version) == f"lib/{name}"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: s
         library.get("a", "zh-CN")
     assert str(tmp_path / one) in str(error.value)
     assert str(tmp_path / other) in str(error.value)
-    assert said(library, "b")
+    assert rendered_text(library, "b")
 
 
 @pytest.mark.parametrize("name", ["a@latest.prompty", "a@.prompty", "@1.0.0.prompty"])
@@ -182,14 +182,14 @@ def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
     library = PromptLibrary(base, layers=[team])
     assert library.keys() == ("a", "b", "c", "d")
     # A team's file stands in the place of the package's, whatever version that has.
-    assert said(library, "a") == "team/a.prompty"
+    assert rendered_text(library, "a") == "team/a.prompty"
     # Who reads Chinese is given Chinese.
-    assert said(library, "a", "zh-CN") == "base/a.zh.prompty"
-    assert said(library, "b", "zh") == "team/b.zh.prompty"
-    assert said(library, "c") == "team/c@1.0.0.prompty"
-    assert said(library, "c", None, ">1.0") == "base/c@1.1.0.prompty"
-    assert said(library, "a", None, "3.x") == "base/a@3.0.0.prompty"
-    assert said(library, "d") == "base/d.prompty"
+    assert rendered_text(library, "a", "zh-CN") == "base/a.zh.prompty"
+    assert rendered_text(library, "b", "zh") == "team/b.zh.prompty"
+    assert rendered_text(library, "c") == "team/c@1.0.0.prompty"
+    assert rendered_text(library, "c", None, ">1.0") == "base/c@1.1.0.prompty"
+    assert rendered_text(library, "a", None, "3.x") == "base/a@3.0.0.prompty"
+    assert rendered_text(library, "d") == "base/d.prompty"
 
 
 def test_a_team_overrides_what_a_package_includes(tmp_path: Path) -> None:
@@ -315,16 +315,16 @@ def test_new_files_are_seen(tmp_path: Path) -> None:
     put(tmp_path / "base", "tone.md", text="base")
     team = put(tmp_path / "team", "x.prompty")
     library = PromptLibrary(tmp_path / "base", layers=[team])
-    assert said(library, "s/a") == "base"
+    assert rendered_text(library, "s/a") == "base"
     (team / "tone.md").write_text("team")
-    assert said(library, "s/a") == "team"
+    assert rendered_text(library, "s/a") == "team"
     (team / "s").mkdir()
     (team / "s" / "a.prompty").write_text("mine")
-    assert said(library, "s/a") == "mine"
+    assert rendered_text(library, "s/a") == "mine"
     (team / "s" / "a.prompty").unlink()
-    assert said(library, "s/a") == "team"
+    assert rendered_text(library, "s/a") == "team"
     (tmp_path / "base" / "s" / "a@1.1.0.prompty").write_text("newer")
-    assert said(library, "s/a") == "newer"
+    assert rendered_text(library, "s/a") == "newer"
 
 
 def test_a_file_of_this_moment_is_read_again(tmp_path: Path) -> None:
@@ -440,10 +440,10 @@ def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "a.prompty").symlink_to("..data/a.prompty")
     library = PromptLibrary(tmp_path)
-    assert (library.keys(), said(library, "a")) == (("a",), "1")
+    assert (library.keys(), rendered_text(library, "a")) == (("a",), "1")
     (tmp_path / "new").symlink_to("..2")
     (tmp_path / "new").replace(tmp_path / "..data")
-    assert said(library, "a") == "2"
+    assert rendered_text(library, "a") == "2"
 
 
 def test_a_library_is_asked_as_a_mapping_is(lib: Path) -> None:

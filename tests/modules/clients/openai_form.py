@@ -50,7 +50,7 @@ class Streamed(NamedTuple):
     complete: bool
 
     @property
-    def said(self) -> str:
+    def text_and_thinking(self) -> str:
         """The text and the thoughts in the deltas."""
         return "".join(delta.text for delta in self.deltas if delta.kind != "tool_call")
 

@@ -51,7 +51,7 @@ def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt:
     assert [seen.body["prompt"] for seen in server.seen] == [prompt, prompt]
     assert [seen.body["max_tokens"] for seen in server.seen] == [8, 8]
     told = whole.to_dict()
-    assert stream.said == whole.choices[0].text == server.answer.text
+    assert stream.text_and_thinking == whole.choices[0].text == server.answer.text
     assert stream.complete
     for key in ("id", "object", "created", "model", "usage"):
         assert stream.answer[key] == told[key]
@@ -121,7 +121,7 @@ def test_llama_cpp_itself(tmp_path: Path) -> None:
             request = Request("m", {"prompt": ids}, flat.params(greedy))
             whole: Any = flat.send(request)
             stream = streamed(flat, request)
-            assert (stream.said, stream.complete) == (whole.choices[0].text, True)
+            assert (stream.text_and_thinking, stream.complete) == (whole.choices[0].text, True)
             assert stream.answer["usage"]["prompt_tokens"] == whole.usage.prompt_tokens == len(ids)
             wanted = flat.structured(STRICT, "Number")
             assert wanted is not None

@@ -304,13 +304,13 @@ def in_order(provider: str, payload: Payload) -> None:
         rule(payload)
 
 
-def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+def msg(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
 def calls(*ids: str, **function: Any) -> dict[str, Any]:
     called = {"name": "weather", "arguments": "{}", **function}
-    return said("assistant", "", tool_calls=[{"id": one, "type": "function", "function": called} for one in ids])
+    return msg("assistant", "", tool_calls=[{"id": one, "type": "function", "function": called} for one in ids])
 
 
 def parts(role: str, *given: Any) -> dict[str, Any]:
@@ -334,11 +334,15 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DOTTED = RESULT | {"tool_use_id": "a.b"}
 BITMAP = {"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": PNG}}
-S, U, A = said("system", "Be brief."), said("user", "Is it raining?"), said("assistant", "It is.")
-RETURNED = [said("tool", "Rain.", tool_call_id=f"call_{number}") for number in (1, 2)]
-USED = said("assistant", [USE]), said("user", [RESULT])
+S, U, A = (
+    msg("system", "Be brief."),
+    msg("user", "Is it raining?"),
+    msg("assistant", "It is."),
+)
+RETURNED = [msg("tool", "Rain.", tool_call_id=f"call_{number}") for number in (1, 2)]
+USED = msg("assistant", [USE]), msg("user", [RESULT])
 GEMINI = parts("user", {"text": "Is it raining?"}), parts("model", {"text": "It is."}), parts("model", FUNCTION), told()
-NINTH = said("tool", "Rain.", tool_call_id="call00001", name="weather")
+NINTH = msg("tool", "Rain.", tool_call_id="call00001", name="weather")
 CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain."}
 TURNS = (S, U, A, calls("call_1", "call_2"), *RETURNED, *USED, *GEMINI, CALL, OUTPUT)
@@ -375,44 +379,60 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ("openai", "arguments that are no object", turns("U", calls("call_1", arguments="[1]"), "1")),
     ("openai", "arguments that are no text", turns("U", calls("call_1", arguments={}), "1")),
     ("xai", "a name with a space", turns(U | {"name": "Dr. Who"})),
-    ("openai", "a call id of 41 signs", turns("U", calls("c" * 41), said("tool", "Rain.", tool_call_id="c" * 41))),
+    (
+        "openai",
+        "a call id of 41 signs",
+        turns("U", calls("c" * 41), msg("tool", "Rain.", tool_call_id="c" * 41)),
+    ),
     ("openai", "a tool name with a dot", turns("U", calls("call_1", name="weather.now"), "1")),
-    ("openai", "an assistant that says nothing", turns("U", said("assistant", None))),
+    ("openai", "an assistant that says nothing", turns("U", msg("assistant", None))),
     ("openai", "Gemini's role", turns("U", A | {"role": "model"})),
     ("openai", "an unknown key", turns(U | {"tool_name": "weather"})),
     ("litellm", "a thought without signature", turns("U", A | {"thinking_blocks": [{"type": "thinking"}]})),
-    ("deepseek", "an image", turns(said("user", [IMAGE]))),
+    ("deepseek", "an image", turns(msg("user", [IMAGE]))),
     (
         "moonshot",
         "calls without content",
         turns("U", {"role": "assistant", "tool_calls": calls("call_1")["tool_calls"]}, "1"),
     ),
-    ("moonshot", "an empty user", turns("S", said("user", ""))),
-    ("moonshot", "an empty assistant", turns("U", said("assistant", ""), "U")),
+    ("moonshot", "an empty user", turns("S", msg("user", ""))),
+    ("moonshot", "an empty assistant", turns("U", msg("assistant", ""), "U")),
     ("mistral", "a call id of eight signs", turns("U", calls("call0001"), NINTH | {"tool_call_id": "call0001"})),
     ("mistral", "a user behind a result", turns("U", calls("call00001"), NINTH, "U")),
-    ("mistral", "an empty assistant", turns("U", said("assistant", ""), "U")),
+    ("mistral", "an empty assistant", turns("U", msg("assistant", ""), "U")),
     ("ollama", "arguments as text", turns("UC12")),
-    ("ollama", "content in parts", turns(said("user", [TEXT]))),
+    ("ollama", "content in parts", turns(msg("user", [TEXT]))),
     ("ollama", "a developer", turns(S | {"role": "developer"}, "U")),
     ("ollama", "an image that is a url", turns(U | {"images": ["https://example.com/a"]})),
     ("ollama-generate", "an empty prompt", {"system": "Be brief.", "prompt": ""}),
-    ("dashscope", "OpenAI's parts", turns(said("user", [TEXT]))),
+    ("dashscope", "OpenAI's parts", turns(msg("user", [TEXT]))),
     ("dashscope-multimodal", "content as text", turns("U")),
-    ("dashscope-multimodal", "two keys in a part", turns(said("user", [{"image": "https://a/b.png", "text": "?"}]))),
-    ("anthropic", "an empty text block", turns(said("user", [TEXT | {"text": ""}]))),
-    ("anthropic", "empty content", turns(said("user", []))),
-    ("anthropic", "text before a result", turns("UT", said("user", [TEXT, RESULT]))),
-    ("anthropic", "the same use id twice", turns("U", said("assistant", [USE, USE]), said("user", [RESULT, RESULT]))),
-    ("anthropic", "a use id with a dot", turns("U", said("assistant", [USE | {"id": "a.b"}]), said("user", [DOTTED]))),
+    (
+        "dashscope-multimodal",
+        "two keys in a part",
+        turns(msg("user", [{"image": "https://a/b.png", "text": "?"}])),
+    ),
+    ("anthropic", "an empty text block", turns(msg("user", [TEXT | {"text": ""}]))),
+    ("anthropic", "empty content", turns(msg("user", []))),
+    ("anthropic", "text before a result", turns("UT", msg("user", [TEXT, RESULT]))),
+    (
+        "anthropic",
+        "the same use id twice",
+        turns("U", msg("assistant", [USE, USE]), msg("user", [RESULT, RESULT])),
+    ),
+    (
+        "anthropic",
+        "a use id with a dot",
+        turns("U", msg("assistant", [USE | {"id": "a.b"}]), msg("user", [DOTTED])),
+    ),
     ("anthropic", "a tool name of 129 signs", turns("U", tools=[{"name": "t" * 129, "input_schema": SCHEMA}])),
     ("anthropic", "OpenAI's tool", turns("U", tools=[TOOL])),
-    ("anthropic", "white space at the end", turns("U", said("assistant", "It is "))),
-    ("anthropic", "five cache points", turns(said("user", [CACHED] * 5))),
-    ("anthropic", "a long cache after a short", turns(said("user", [CACHED_LONG]), system=[CACHED])),
-    ("anthropic", "a late thought", turns("U", said("assistant", [TEXT, THOUGHT]))),
-    ("anthropic", "a user's thought", turns(said("user", [THOUGHT, TEXT]))),
-    ("anthropic", "a bitmap", turns(said("user", [BITMAP]))),
+    ("anthropic", "white space at the end", turns("U", msg("assistant", "It is "))),
+    ("anthropic", "five cache points", turns(msg("user", [CACHED] * 5))),
+    ("anthropic", "a long cache after a short", turns(msg("user", [CACHED_LONG]), system=[CACHED])),
+    ("anthropic", "a late thought", turns("U", msg("assistant", [TEXT, THOUGHT]))),
+    ("anthropic", "a user's thought", turns(msg("user", [THOUGHT, TEXT]))),
+    ("anthropic", "a bitmap", turns(msg("user", [BITMAP]))),
     ("gemini", "the role assistant", contents("u", parts("assistant", {"text": "It is."}), "u")),
     ("gemini", "no parts", contents(parts("user"))),
     ("gemini", "one answer to two calls", contents("u", parts("model", FUNCTION, FUNCTION), "r")),
@@ -425,9 +445,13 @@ BROKEN: list[tuple[str, str, Payload]] = [
     (
         "openai-responses",
         "output text of a user",
-        items(said("user", [TEXT | {"type": "output_text", "annotations": []}])),
+        items(msg("user", [TEXT | {"type": "output_text", "annotations": []}])),
     ),
-    ("openai-responses", "input text of the assistant", items("U", said("assistant", [TEXT | {"type": "input_text"}]))),
+    (
+        "openai-responses",
+        "input text of the assistant",
+        items("U", msg("assistant", [TEXT | {"type": "input_text"}])),
+    ),
     ("openai-responses", "a reasoning item at the end", items("U", REASONING)),
     ("openai-responses", "a chat tool", items("U", tools=[TOOL])),
 ]
