@@ -59,10 +59,11 @@ class _TurnEnd(NamedTuple):
     """The text that ends an assistant turn.
 
     Attributes:
-        common: The template's text after the response that remains when new messages follow.
-        shared: The longest suffix of ``common`` that all comparable responses share.
+        common: The text directly after the response that the template writes both with and without new messages.
+        shared: The longest suffix of ``common`` that is the same for all matching sample responses.
         calls: True if the response calls tools.
-        strict: True if the completion must contain the end of the turn, because other text could follow its tool calls.
+        strict: True if the completion must contain the end of the turn, because other text could follow the
+            completion's tool calls.
     """
 
     common: str
@@ -161,10 +162,10 @@ def bridge_refusal(
         roles: The roles of the new messages.
         tools: True if the chats contain tools.
         thought: True if all assistant messages contain reasoning.
-        variables: Further variables of the template.
+        variables: Additional template variables.
 
     Returns:
-        The reason, or ``""`` if the template leaves earlier prompts and responses unchanged.
+        The reason why no bridge is possible, or ``""`` if the template leaves earlier prompts and responses unchanged.
     """
     setting = Setting.of(template, variables, tools=tools)
     refusals: list[str] = []
@@ -234,10 +235,10 @@ def _find_trial(
 
 
 def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Chat, completion: str) -> list[str]:
-    """Render the new messages after a trial's response.
+    """Render a sample chat and the new messages after its response.
 
     Returns:
-        The text after the response, as alternating trusted and untrusted parts.
+        The text after the sample chat's response, as alternating trusted and untrusted parts.
     """
     results = new[: results_in(str(message["role"]) for message in new)]
 
@@ -332,7 +333,10 @@ def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: Token
 
 
 def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids without white space; if reasoning tags are control tokens, drop reasoning tags in plain text."""
+    """Decode the ids of a prompt, and remove all white space.
+
+    If a reasoning tag is a control token, also remove each copy of the tag that is encoded as ordinary tokens.
+    """
     text = without_space(_decode(ids, tokenizer))
     made = {tag: encode([tag], tokenizer).ids for pair in MARKS for tag in pair if tag and tag in text}
     real = {known[0]: tag for tag, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
@@ -354,7 +358,6 @@ def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
 
 
 def _decode(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids to text, including control tokens."""
     try:
         return backend_of(tokenizer).decode(ids)
     except (KeyError, OverflowError, TypeError, ValueError) as error:

@@ -64,7 +64,7 @@ _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
 class UnprovenError(Exception):
-    """Raised if the check can't show that a prompt and a response stay unchanged; the error message states why."""
+    """Raised if new messages might change the rendered prompt or response; the error message states why."""
 
 
 class Thought(IntEnum):
@@ -131,8 +131,8 @@ class RenderedAnswer(NamedTuple):
         prompt: The rendered chat before the response, ending with the generation prompt.
         begin: The index in ``prompt`` at which the generation prompt begins.
         last: The rendered chat, ending with the response.
-        end: The index in ``last`` at which the response's last sample text ends.
-        word: The response's last sample text.
+        end: The index in ``last`` at which the response ends, which is also the end of ``word``.
+        word: The last sample text in the rendered response, such as the content or a tool-call argument.
     """
 
     chat: Chat
@@ -157,7 +157,8 @@ class RenderedAnswer(NamedTuple):
         """Find the end of the response in a rendered chat that continues after the response.
 
         Returns:
-            The index of the end (None if the response is missing), and True if the text before the end is unchanged.
+            The index in ``full`` at which the response ends, or None if ``full`` does not contain the response. The
+            second item is True if ``full`` and ``last`` are equal up to that index.
         """
         if not full.startswith(self.prompt):
             return None, False
@@ -189,8 +190,8 @@ class Setting:
 
     Args:
         template: The template.
-        tools: The number of sample tools, which is an index into ``_TOOLS``.
-        variables: The variables of the template other than messages, tools, documents and ``add_generation_prompt``.
+        tools: The number of sample tools: 0, 1 or 2 (see ``_TOOLS``).
+        variables: The template variables except messages, tools, documents and ``add_generation_prompt``.
     """
 
     template: ChatJinja
@@ -199,7 +200,7 @@ class Setting:
 
     @classmethod
     def of(cls, template: ChatJinja, variables: Mapping[str, object], *, tools: bool) -> Setting:
-        """Create the setting for a template, with a fixed time in place of the current time."""
+        """Create a :class:`Setting` in which the template's ``strftime_now`` formats a fixed time."""
         return cls(replace(template, now=_TIMES[0]), int(tools), variables)
 
     def given(self, *, prompted: bool) -> dict[str, object]:
@@ -262,7 +263,7 @@ class Setting:
         """Render a sample chat with a response.
 
         Raises:
-            TemplateError: The template refuses the chat.
+            TemplateError: The template rejects the chat.
             UnprovenError: The template does not render the response.
         """
         chat, prompt, begin = _render_before(self, history)
@@ -279,7 +280,7 @@ class Setting:
 
 @lru_cache(maxsize=256)
 def _render_before(setting: Setting, history: str) -> tuple[Chat, str, int]:
-    """Render the chat before a response.
+    """Render a sample chat that ends with the generation prompt.
 
     Returns:
         The messages, the rendered prompt, and the index in the prompt at which the generation prompt begins.
@@ -294,7 +295,7 @@ class Trial(NamedTuple):
 
     Attributes:
         history: The messages before the response, with one letter for each message.
-        answer: The letter for the kind of response.
+        answer: The letter that denotes the kind of response, such as ``a`` for text.
         prompt: The template's own text at the end of the prompt, without white space.
         earlier: The kind of reasoning in earlier turns.
         thought: The kind of reasoning in the response.
@@ -332,7 +333,7 @@ class Proof(NamedTuple):
     unlike: bool
 
     def trial(self, prompt: str, earlier: Thought, thought: Thought, *, calls_only: bool) -> tuple[Trial, str]:
-        """Return a trial that matches a prompt and a response, and the end of the turn that all matching trials share.
+        """Return a rendered sample chat that matches a prompt and a response.
 
         Args:
             prompt: The template's own text at the end of the prompt, without white space.
@@ -340,8 +341,12 @@ class Proof(NamedTuple):
             thought: The kind of reasoning in the response.
             calls_only: True if the response contains tool calls and no text.
 
+        Returns:
+            The first matching sample chat, and the longest common suffix of ``Trial.common`` in all matching sample
+            chats.
+
         Raises:
-            UnprovenError: No trial matches, or new messages change the text of a matching trial.
+            UnprovenError: No sample chat matches, or new messages change the text of a matching sample chat.
         """
         if thought is Thought.OPEN:
             raise UnprovenError("the completion ends before its reasoning is closed")
@@ -409,7 +414,11 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield a trial for each change that the template makes to a response, and a trial for the new messages."""
+    """Render a sample chat with and without new messages, and yield the results.
+
+    A result with a ``reason`` describes a change to the response. A result without a ``reason`` contains the text after
+    the response.
+    """
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)
@@ -433,7 +442,10 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Map ``tail`` to ``common`` for each trial without a reason; return None if the chat can't be rendered."""
+    """Render a sample chat, and map ``Trial.tail`` to ``Trial.common`` for each result that has no ``Trial.reason``.
+
+    Return None if the template can't render the sample chat.
+    """
     try:
         trials = [*_trials(setting, history, letter, calls, new)]
     except (TemplateError, UnprovenError):
@@ -443,9 +455,10 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return a pattern for the start of a response with only a tool call; None if no pattern excludes ordinary text.
+    """Return a pattern for the beginning of a response that contains only a tool call.
 
-    The pattern matches text without white space.
+    The pattern expects text from which all white space has been removed. The result is None if the template renders no
+    tool calls, or if every such pattern would also match a response without tool calls.
     """
     try:
         rendered = [setting.render_answer("u", letter, calls_for(_ANY_CALL)) for letter in "ac"]

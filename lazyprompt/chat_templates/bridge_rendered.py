@@ -1,9 +1,9 @@
-"""A bridge for prompts whose messages are known; the bridge renders the chat to find the text after the response.
+"""Finds the text that a chat template writes after a response, if the messages before the response are known.
 
 The chat is rendered with several placeholder responses and the new messages. The text before the response must equal
 the engine's prompt, and the text after the response must be the same for all placeholders, with and without reasoning.
-If both conditions are met, the template writes the same text after any response. The template may remove the reasoning
-from earlier turns, because the engine's ids still contain that reasoning.
+If both conditions are met, the template writes the same text after any response. The check accepts a template that
+removes reasoning from earlier turns, because the bridge keeps the engine's ids, which contain that reasoning.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Behind(NamedTuple):
     Attributes:
         prompt: The prompt as alternating trusted and untrusted parts.
         parts: The text after the response as alternating trusted and untrusted parts.
-        common: The beginning of the text after the response that is the same with and without new messages.
+        common: The text directly after the response that the template writes both with and without new messages.
         shared: The longest suffix of ``common`` that all placeholder responses share.
     """
 
