@@ -1,4 +1,4 @@
-"""A report on a chat template's abilities. Each ability is tested by rendering sample chats."""
+"""A report on a chat template's capabilities, which are tested by rendering sample chats."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _THOUGHTFUL = _ANSWER | {"reasoning_content": "Cogitatio.", "thinking": "Cogitat
 
 
 class Ability(NamedTuple):
-    """One tested ability of a template.
+    """The result of testing one capability of a chat template.
 
     Attributes:
-        name: The name of the ability.
-        holds: True if the template has the ability; None if the test does not apply to the template.
+        name: The name of the capability.
+        holds: True if the template has the capability; None if the test does not apply to the template.
         detail: An explanation of the result; empty if there is nothing to explain.
     """
 
@@ -51,19 +51,19 @@ class Ability(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """The abilities of a chat template.
+    """The test results for the capabilities of a chat template.
 
     Args:
-        findings: The tested abilities.
+        findings: The test result for each capability.
     """
 
     findings: tuple[Ability, ...]
 
     def __getitem__(self, name: str) -> Ability:
-        """Return an ability by its name.
+        """Return the test result for a capability.
 
         Raises:
-            KeyError: The report contains no ability of this name.
+            KeyError: The report contains no capability with this name.
         """
         for finding in self.findings:
             if finding.name == name:
@@ -71,7 +71,7 @@ class TemplateReport:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        """Return the report as text, with one line for each ability."""
+        """Return the report as text, with one line for each capability."""
         width = max((len(finding.name) for finding in self.findings), default=0)
         words = {True: "yes", False: "no", None: "-"}
         return "\n".join(
@@ -97,7 +97,7 @@ class _Subject(NamedTuple):
         return [self.template.with_content(self.template.call_form.convert(message)) for message in chat]
 
     def try_render(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
-        """Return the rendered chat; if the template refuses the chat, return None and the reason."""
+        """Return the rendered chat; if the template rejects the chat, return None and the reason."""
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
         try:
             return self.template.run(self.adapt(chat), given), ""
@@ -105,12 +105,12 @@ class _Subject(NamedTuple):
             return None, str(error)
 
     def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
-        """Return the rendered chat, or None if the template refuses the chat."""
+        """Return the rendered chat, or None if the template rejects the chat."""
         return self.try_render(*chat, tools=tools, prompted=prompted)[0]
 
 
 def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | None = None) -> TemplateReport:
-    """Test the abilities of a template.
+    """Test the capabilities of a template by rendering sample chats.
 
     Args:
         template: The template.

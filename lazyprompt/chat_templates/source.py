@@ -93,7 +93,7 @@ class ChatSource:
         return frozenset(text for text in found.union(self.whole_tokens) if len(text.strip()) > 1)
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
-        """Return the template for a chat.
+        """Return the model's chat template for chats with or without tools.
 
         Args:
             with_tools: True if the chat has tools.
@@ -123,7 +123,7 @@ def read_source(source: str | Path) -> ChatSource:
     Raises:
         TokenizerError: The path does not exist, or a file cannot be read.
         TemplateError: A template in the configuration is not text.
-        MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
+        MissingExtraError: The file is a GGUF file, and the ``gguf`` package is not installed.
     """
     if isinstance(source, str) and ("{{" in source or "{%" in source):
         return ChatSource({"default": source})
@@ -256,7 +256,7 @@ def read_gguf(path: Path) -> ChatSource:
 
     Raises:
         TokenizerError: The file is not a valid GGUF file.
-        MissingExtraError: The package gguf is not installed.
+        MissingExtraError: The ``gguf`` package is not installed.
     """
     try:
         reader = _reader()
@@ -271,7 +271,7 @@ def read_gguf(path: Path) -> ChatSource:
 
 
 def _check_head(path: Path) -> None:
-    """Check the counts in a GGUF file's header: large counts could make the package gguf hang or exhaust the memory."""
+    """Check the counts in a GGUF file's header: large counts could make ``gguf`` hang or exhaust the memory."""
     with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(24)
     # The version number is small, so the position of zero bytes in the version reveals the byte order.

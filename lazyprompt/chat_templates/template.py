@@ -1,4 +1,4 @@
-"""A model's own chat template, which renders prompts and training samples, and bridges token ids."""
+"""A model's own chat template, for rendering prompts and training samples and for extending a prompt's token ids."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ChatTemplate:
         Raises:
             TemplateError: The template does not exist, or its syntax is invalid.
             TokenizerError: The path does not exist, or a file cannot be read.
-            MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
+            MissingExtraError: The file is a GGUF file, and the ``gguf`` package is not installed.
         """
         found = read_source(source)
         if special_tokens:
@@ -147,14 +147,14 @@ class ChatTemplate:
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text, which includes all contents, tools and
                 documents. The policy is ``neutralize``, ``raise`` or ``off``.
-            variables: Further variables of the template, such as ``enable_thinking=False``. Variables are trusted.
+            variables: Additional template variables, such as ``enable_thinking=False``. Variables are trusted.
 
         Returns:
             The text with its segments. The slot of a segment is a message's role, ``tools``, ``documents``, or
             ``markers`` for the template's own text.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
+            TemplateError: The template rejects the messages, fails, or exceeds a resource limit.
             FormatError: A tool, document or variable is not plain data, or the template cannot represent a message.
             HistoryError: The format of a message is not accepted; for example, the message has no role.
             ToolsError: A tool has no valid schema.
@@ -179,7 +179,7 @@ class ChatTemplate:
 
     @property
     def markers(self) -> Markers:
-        """Markers for the template's generation prompt, its end of an assistant turn and its default system text."""
+        """The template's generation prompt, end-of-turn text and default system text, as :class:`Markers`."""
         end = self.answer_end
         return Markers(
             soa=_generation_prompt(self._chats[0]),
@@ -215,10 +215,11 @@ class ChatTemplate:
             new_messages: The messages after the response, such as tool results and user messages.
             tokenizer: The tokenizer that produced the ids.
             tools: The tools in the previous prompt.
-            messages: The messages of the previous prompt. If given, the bridge is checked by rendering the chat itself,
-                and the returned ids keep reasoning that the template removes from earlier turns.
+            messages: The messages of the previous prompt. If you pass these messages, the bridge is checked by
+                rendering the chat itself instead of sample chats. The returned ids then keep reasoning that the
+                template removes from earlier turns.
             safety: The policy for control sequences in the new messages.
-            variables: Further template variables of the previous prompt.
+            variables: Additional template variables of the previous prompt.
 
         Returns:
             The previous ids, the sampled ids and the new ids. If the template may change earlier prompts or responses,
@@ -254,7 +255,7 @@ class ChatTemplate:
             tools: The tools in the previous prompt.
             messages: The messages of the previous prompt.
             safety: The policy for control sequences in the new messages.
-            variables: Further template variables of the previous prompt.
+            variables: Additional template variables of the previous prompt.
 
         Returns:
             The ids, or the reason why the bridge can't build them.
@@ -291,16 +292,16 @@ class ChatTemplate:
             tools: The tools that the model may call.
             train: The responses to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns
                 True for each response to include.
-            mask: Text inside the responses that the loss excludes, as for :meth:`TrainingSample.with_mask`.
+            mask: The text within the responses to exclude from the loss, as for :meth:`TrainingSample.with_mask`.
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text.
-            variables: Further variables of the template.
+            variables: Additional template variables.
 
         Returns:
             The training sample.
 
         Raises:
-            TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+            TemplateError: The template rejects the messages, or the origins of the rendered text can't be traced.
             HistoryError: The last message is not an assistant message.
             LazyPromptError: Any error that :meth:`render` can raise.
         """
@@ -323,14 +324,14 @@ class ChatTemplate:
         return sample.with_mask(mask) if mask else sample
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
-        """Test the abilities of the template by rendering sample chats.
+        """Test the template's capabilities by rendering sample chats.
 
         Args:
             tokenizer: The model's tokenizer, which shows whether a beginning-of-text token is added to each text.
             tools: True to test the template for chats with tools, if the model has several templates.
 
         Returns:
-            The tested abilities by name. ``str()`` of the report contains one line for each ability.
+            The test results by capability name. ``str()`` of the report contains one line for each capability.
         """
         jinja = self.jinja(tools=tools)
         # The ids of an empty text are those that the tokenizer adds to every text.
@@ -363,8 +364,8 @@ class ChatTemplate:
             chat: The messages.
             given: The variables of the template.
             safety: The policy for control sequences in untrusted text.
-            texts: All untrusted texts. If None, origins are always traced.
-            traced: A function that returns the same messages with their origins.
+            texts: All untrusted texts. If None, the origins of the rendered text are always traced.
+            traced: A function that returns the same messages as traced text.
 
         Returns:
             The text, whose segments are computed on first access.
@@ -398,7 +399,7 @@ def _own_system(template: ChatJinja) -> str | None:
     """Return the system text that a template adds to a chat without a system message.
 
     Returns:
-        The text; None if the template adds no system text, or an empty text if the template refuses system messages
+        The text, or None if the template adds no system text. The text is empty if the template rejects system messages
         or doesn't render them as a separate turn.
     """
     system, user, answer = (
