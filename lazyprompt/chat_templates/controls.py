@@ -115,15 +115,15 @@ def _around_calls(template: ChatJinja) -> Sequence[str]:
 
 
 def own_texts(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **given: object) -> Sequence[str]:
-    """Return the template's own texts around the messages of a chat.
+    """Return the texts that a template writes around the messages of a chat.
 
     Args:
         template: The template.
         chats: The chats to try; the first one that the template renders is used.
-        given: The variables of the template.
+        given: The template variables.
 
     Returns:
-        The texts before, between and after the message contents; empty if the template refuses all chats.
+        The texts before, between and after the message contents; empty if the template rejects all chats.
     """
     for chat in chats:
         traced = [trace_message(message, TextOrigin("", at)) for at, message in enumerate(chat)]
@@ -150,12 +150,13 @@ class _Risk(NamedTuple):
     """The ways in which a template could build a control sequence from texts that contain none.
 
     Attributes:
-        always: True if the template's operations are unpredictable, so its output must always be checked.
+        always: True if the template could build a control sequence from almost any text, so the rendered text must
+            always be checked for control sequences.
         moves: True if the template may drop or reorder the characters of a text.
         between: True if a text between two pieces of the template's own text could complete a control sequence.
         any_case: True if the template changes the case of letters.
-        own: The template's own texts that may adjoin a value. ``own`` is None if these texts are unknown, or if
-            the template may join pieces of texts.
+        own: The texts that the template may write directly before or after a value. ``own`` is None if these texts are
+            unknown, or if the template may join parts of values.
     """
 
     always: bool
@@ -167,7 +168,6 @@ class _Risk(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _risk(template: ChatJinja, controls: Controls) -> _Risk:
-    """Determine how a template could build a control sequence from texts that contain none."""
     tree = parse_template(template.text)
     used = {*_uses(tree)}
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
@@ -215,7 +215,7 @@ def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
 
 
 def _fills_in(tree: nodes.Template) -> bool:
-    """Return True if the template may format text with the operator ``%``."""
+    """Return True if a ``%`` could be string formatting, because its right operand is not an integer constant."""
     operands = [node.right for node in tree.find_all(nodes.Mod)]
     return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
@@ -272,7 +272,7 @@ def _unpacks_arguments(node: nodes.Node) -> bool:
 
 
 def _unpacks(node: nodes.Node) -> bool:
-    """Return True if an assignment may unpack the characters of a text, or assign a text to a list's name."""
+    """Return True if an assignment may unpack a string, or assign a string to a name that suggests a list."""
     if not isinstance(node, nodes.Assign | nodes.AssignBlock):
         return False
     given = node.node if isinstance(node, nodes.Assign) else None
@@ -313,7 +313,7 @@ def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
 
 
 def _of_dicts(tree: nodes.Template) -> set[int]:
-    """Return the Python ids of the loops and item accesses that use ``x`` inside ``{% if x is mapping %}``."""
+    """Return the ``id()`` of each node that loops over ``x`` or reads its items inside ``{% if x is mapping %}``."""
     found: set[int] = set()
     for branch in tree.find_all(nodes.If):
         name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
@@ -369,7 +369,6 @@ class _Use(NamedTuple):
 
     @classmethod
     def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
-        """Create a ``_Use`` from a filter's or method's name and its arguments in the template."""
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
@@ -408,7 +407,7 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
         template: The template.
         controls: The template's control sequences.
         texts: All untrusted texts in messages, tool calls, tools and documents.
-        own: The developer's own texts that are also passed to the template; None if they are unknown.
+        own: The trusted texts in the template variables; None if these texts are unknown.
     """
     # Join the distinct texts with a separator that no control sequence contains, and search all of them at once.
     texts = [*dict.fromkeys(texts)]

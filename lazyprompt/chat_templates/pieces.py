@@ -104,12 +104,12 @@ def _edges_of(controls: Controls) -> Edges:
 
 
 class _Beginnings:
-    """An index of the beginnings of control sequences, or of their ends if all texts are read backwards.
+    """An index of the prefixes of control sequences, or of their suffixes if ``backwards`` is True.
 
     Args:
         texts: The control sequences.
         reserved: True to include all sequences like ``<|name|>``.
-        backwards: True to read all texts backwards.
+        backwards: True to reverse the control sequences and all texts that are searched.
     """
 
     __slots__ = ("_backwards", "_firsts", "_known", "_reserved")
@@ -130,15 +130,17 @@ class _Beginnings:
                 self._firsts[form] = within, max(length, longest, len(whole))
 
     def plain(self, text: str) -> str:
-        """Return the result of :func:`plain`, reversed if texts are read backwards."""
         return plain(text)[::-1] if self._backwards else plain(text)
 
     def begin(self, piece: str) -> bool:
-        """Return True if a plain piece is the beginning of a longer control sequence."""
+        """Return True if a piece, normalized by :meth:`plain`, is a proper prefix of a control sequence."""
         return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
 
     def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the ends of plain texts that are beginnings of control sequences, ignoring white space."""
+        """Return each normalized suffix of the texts that is a proper prefix of a control sequence.
+
+        White space at the end of the texts is ignored.
+        """
         joined = JOINT.join(texts)
         if joined.isascii():
             firsts = {first for first in self._firsts if first in joined}
@@ -171,12 +173,12 @@ class _Beginnings:
     def _near(
         self, texts: Iterable[str], outermost: set[str], within: set[str], width: int, *, ends: bool
     ) -> Iterator[str]:
-        """Yield the plain ends or beginnings of texts that could contain a piece of a control sequence.
+        """Yield the normalized end (or beginning) of each text that could contain a piece of a control sequence.
 
         Args:
             texts: The texts.
             outermost: The characters that a piece can end with, or begin with if ``ends`` is False.
-            within: Characters of which a piece must contain at least one.
+            within: The characters to look for. A text is skipped if its end (or beginning) contains none of them.
             width: The maximum length of the results.
             ends: True for the ends of the texts, False for their beginnings.
         """
@@ -194,19 +196,25 @@ class _Beginnings:
                 yield whole[-width:] if ends else whole[:width]
 
     def _wide(self, bare: str, width: int, *, right: bool) -> str:
-        """Return the plain end or beginning of a text; folding may shorten the text."""
+        """Return the normalized end or beginning of a text.
+
+        The result has at least ``width`` characters, unless the whole normalized text is shorter.
+        """
         wide = bare[-_WIDE * width :] if right else bare[: _WIDE * width]
         whole = self.plain(wide).strip()
         return whole if len(whole) >= width or len(wide) == len(bare) else self.plain(bare).strip()
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return the characters of plain texts in both cases, and all digits if the texts contain ``0``."""
+    """Return the characters of normalized texts in lower and upper case.
+
+    If the texts contain ``0``, which represents any digit, the result contains all digits.
+    """
     return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
 
 
 class Edges:
-    """The pieces of control sequences, for comparison with texts from :func:`plain`.
+    """An index of the prefixes, suffixes and inner parts of control sequences, all normalized by :func:`plain`.
 
     Args:
         texts: The control sequences.
@@ -231,7 +239,7 @@ class Edges:
 
 
 def caseless(text: str) -> str:
-    """Fold a text, including the case of its letters."""
+    """Fold a text with :func:`~lazyprompt.safety.folding.fold`, and also fold the case of its letters."""
     return _caseless(fold(text))
 
 
@@ -240,7 +248,7 @@ def _caseless(folded: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Fold a text and its case, and replace each digit with ``0`` and each run of blanks with a space."""
+    """Normalize a text: fold it with :func:`caseless`, replace digits with ``0`` and runs of blanks with a space."""
     return _BLANKS.sub(" ", _DIGITS.sub("0", caseless(text)))
 
 
