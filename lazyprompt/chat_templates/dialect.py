@@ -1,8 +1,8 @@
 """The Jinja dialect of chat templates, compiled within resource limits.
 
 The dialect adds loop controls, ``raise_exception``, ``tojson`` without HTML escapes, ``{% generation %}``, ``dict`` and
-``namespace`` to Jinja. One environment renders plain text, and :class:`TracingEnvironment` renders the same text with
-its origins.
+``namespace`` to Jinja. :class:`ChatEnvironment` renders plain text. :class:`TracingEnvironment` renders the same text
+and records the origin of each character.
 
 Source: transformers 5 (``_cached_compile_jinja_template`` in ``utils/chat_template_utils.py``) and its guide
 "Writing a chat template".
@@ -61,7 +61,6 @@ class _Generation(Extension):
         return block
 
     def show(self, caller: Callable[[], str]) -> str:
-        """Return the content of a ``{% generation %}`` block."""
         return caller()
 
 
@@ -71,18 +70,17 @@ def _mark_generated(text: str) -> str:
 
 
 class _Dict:
-    """The ``dict`` function in templates. It creates dicts and hides the attributes of Python's ``dict`` class."""
+    """The ``dict`` function in templates, which creates dicts but hides the attributes of Python's ``dict`` class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
-        """Call ``dict.fromkeys``."""
         return dict.fromkeys(*args)
 
 
 class _Namespace(Namespace):
-    """The ``namespace`` function in templates. It rejects names that begin with an underscore."""
+    """The ``namespace`` function in templates, which rejects names that begin with an underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         names = dict(*args[1:], **kwargs)
@@ -104,13 +102,13 @@ def _check_name(name: object) -> None:
 
 
 def raise_exception(message: object) -> None:
-    """Refuse the messages with the reason that a template passes to ``raise_exception``.
+    """Raise the error with which a template rejects the messages of a chat.
 
     Args:
-        message: The reason for the refusal.
+        message: The reason why the template rejects the messages.
 
     Raises:
-        TemplateRefusal: In every case.
+        TemplateRefusal: Always.
     """
     raise TemplateRefusal(str(message))
 
@@ -149,7 +147,7 @@ _UNKNOWN = (b"",)
 
 
 class TracingEnvironment(ChatEnvironment):
-    """The Jinja environment for texts that carry their origins."""
+    """The Jinja environment that records the origin of each character in the rendered text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +198,7 @@ class TracingEnvironment(ChatEnvironment):
 
 
 def _mark_unknown(text: object) -> tuple[object, ...]:
-    """Return a tuple: a value of unknown origin if a format may write characters by code point, else nothing."""
+    """Return ``_UNKNOWN`` if a format string may write characters by code point, or an empty tuple otherwise."""
     return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 
@@ -237,7 +235,7 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
 
 
 def _join(given: Sequence[Any], options: dict[str, Any]) -> str | None:
-    """Join texts with their origins, as the filter ``join`` does; return None if ``join`` reads an attribute."""
+    """Join texts like the ``join`` filter, and keep their origins; return None if the filter joins attributes."""
     if "attribute" in options or len(given) > 2:  # noqa: PLR2004 - the items and the separator
         return None
     between = _to_text(options.get("d", given[1] if len(given) > 1 else ""))
@@ -245,7 +243,7 @@ def _join(given: Sequence[Any], options: dict[str, Any]) -> str | None:
 
 
 def _to_text(value: object) -> str:
-    """Convert the value of an expression to text with its origins."""
+    """Convert the value of an expression to text, and keep the origins of the text."""
     if isinstance(value, str):
         return value
     size_of(value)
@@ -264,7 +262,7 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
 
     Args:
         text: The template.
-        traced: True to compile the template for text that carries its origins.
+        traced: True to compile the template with :class:`TracingEnvironment`.
 
     Raises:
         TemplateError: The syntax is invalid; the message contains the line number.

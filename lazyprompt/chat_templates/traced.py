@@ -1,4 +1,4 @@
-"""Text that carries its origins through a template's string operations.
+"""Strings that record the origin of each character and keep this record in a template's string operations.
 
 A chat template may, for example, strip a text, split it at a tag, and join the pieces with its own text. A
 :class:`Traced` text behaves like plain text, but each of its characters keeps its origin, which is a message or the
@@ -55,13 +55,13 @@ Run: TypeAlias = "tuple[int, TextOrigin]"
 
 
 class Traced(str):
-    """A string that carries the origins of its characters."""
+    """A string that records the origin of each character."""
 
     __slots__ = ("runs",)
     runs: tuple[Run, ...]
 
     def __new__(cls, text: str, runs: Iterable[Run]) -> Self:
-        """Create a text from its characters and the runs of its origins; the runs must cover the whole text."""
+        """Create a text from a string and the length and origin of each run; the runs must cover the whole string."""
         made = super().__new__(cls, text)
         made.runs = tuple(runs)
         return made
@@ -120,31 +120,31 @@ class Traced(str):
         return found
 
     def lstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip the start of the text, as ``str.lstrip`` does, and keep its origins."""
+        """Strip the start of the text like ``str.lstrip``, and keep the origins of the characters."""
         return self._from(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip the end of the text, as ``str.rstrip`` does, and keep its origins."""
+        """Strip the end of the text like ``str.rstrip``, and keep the origins of the characters."""
         return self._from(0, len(str.rstrip(self, chars)))
 
     def strip(self, chars: str | None = None, /) -> Traced:
-        """Strip both ends of the text, as ``str.strip`` does, and keep its origins."""
+        """Strip both ends of the text like ``str.strip``, and keep the origins of the characters."""
         return self.rstrip(chars).lstrip(chars)
 
     def removeprefix(self, prefix: str, /) -> Traced:
-        """Remove a prefix, as ``str.removeprefix`` does, and keep the text's origins."""
+        """Remove a prefix like ``str.removeprefix``, and keep the origins of the characters."""
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
-        """Remove a suffix, as ``str.removesuffix`` does, and keep the text's origins."""
+        """Remove a suffix like ``str.removesuffix``, and keep the origins of the characters."""
         return self._from(0, len(str.removesuffix(self, suffix)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
-        """Split the text, as ``str.split`` does, and keep the origins of the pieces."""
+        """Split the text like ``str.split``, and keep the origins of the characters."""
         return self._pieces(str.split(self, sep, maxsplit), None if sep is None else len(sep))
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
-        """Split the text, as ``str.rsplit`` does, and keep the origins of the pieces."""
+        """Split the text like ``str.rsplit``, and keep the origins of the characters."""
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
@@ -155,23 +155,23 @@ class Traced(str):
         return [first._from(begin, len(first)), *rest._pieces(pieces[1:])]  # noqa: SLF001 - of its own kind
 
     def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - as in str
-        """Split the text, as ``str.splitlines`` does, and keep the origins of the lines."""
+        """Split the text like ``str.splitlines``, and keep the origins of the characters."""
         whole = self._pieces(str.splitlines(self, keepends=True), 0)
         bare = str.splitlines(self)
         return whole if keepends else [line._from(0, len(text)) for line, text in zip(whole, bare, strict=True)]  # noqa: SLF001 - of its own kind
 
     def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split the text, as ``str.partition`` does, and keep the origins of the pieces."""
+        """Split the text like ``str.partition``, and keep the origins of the characters."""
         before, separator, after = self._pieces(str.partition(self, sep), 0)
         return before, separator, after
 
     def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split the text, as ``str.rpartition`` does, and keep the origins of the pieces."""
+        """Split the text like ``str.rpartition``, and keep the origins of the characters."""
         before, separator, after = self._pieces(str.rpartition(self, sep), 0)
         return before, separator, after
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """Replace text, as ``str.replace`` does; plain replacement text gets the origin of the replaced text."""
+        """Replace text like ``str.replace``; plain replacement text gets the origin of the replaced text."""
         if not old:
             return trace_opaque(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
@@ -186,7 +186,7 @@ class Traced(str):
         return Traced(str.replace(self, old, new, count), joined)
 
     def join(self, texts: Iterable[str], /) -> Traced:
-        """Join texts, as ``str.join`` does, and keep their origins."""
+        """Join texts like ``str.join``, and keep the origins of the characters."""
         items = list(texts)
         runs: list[Run] = []
         for index, item in enumerate(items):
@@ -194,23 +194,23 @@ class Traced(str):
         return Traced(str.join(self, items), runs)
 
     def _convert(self, text: str) -> Traced:
-        """Return a converted text with this text's origins, or with a single origin if the length has changed."""
+        """Return ``text`` with the origins of this text, or with a single origin if the lengths differ."""
         return Traced(text, self.runs) if len(text) == len(self) else trace_opaque(text, (self,))
 
     def upper(self) -> Traced:
-        """Convert the text, as ``str.upper`` does, and keep its origins."""
+        """Convert the text to upper case like ``str.upper``, and keep the origins of the characters."""
         return self._convert(str.upper(self))
 
     def lower(self) -> Traced:
-        """Convert the text, as ``str.lower`` does, and keep its origins."""
+        """Convert the text to lower case like ``str.lower``, and keep the origins of the characters."""
         return self._convert(str.lower(self))
 
     def title(self) -> Traced:
-        """Convert the text, as ``str.title`` does, and keep its origins."""
+        """Convert the text to title case like ``str.title``, and keep the origins of the characters."""
         return self._convert(str.title(self))
 
     def capitalize(self) -> Traced:
-        """Convert the text, as ``str.capitalize`` does, and keep its origins."""
+        """Capitalize the text like ``str.capitalize``, and keep the origins of the characters."""
         return self._convert(str.capitalize(self))
 
 
@@ -218,7 +218,7 @@ _UNKNOWN = Traced.of("", TextOrigin("unknown"))
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
-    """Return the runs of a text. A plain string is the template's own text."""
+    """Return the length and origin of each run in a text. A plain string is the template's own text."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
 
 
@@ -247,7 +247,7 @@ def common_start(*texts: str) -> str:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a value; for each opaque object, yield a text of unknown origin."""
+    """Yield the texts in a value; for each object of any other type, yield a text of unknown origin."""
     if isinstance(value, str):
         yield value
     elif is_mapping(value):
@@ -275,7 +275,7 @@ def contains_traced(value: object) -> bool:
 
 
 def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
-    """Add a single origin to a text that an opaque operation computed from other values.
+    """Assign one origin to a text that was computed from other values by an operation that can't be traced.
 
     Args:
         text: The computed text.
@@ -302,7 +302,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
 
 
 def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield the runs of a text with one origin; each neutralised sequence from ``given`` gets a separate run."""
+    """Yield runs that assign ``origin`` to a text, with a separate run for each neutralised sequence from ``given``."""
     done = 0
     for one in given:
         at = 0
@@ -330,7 +330,7 @@ def _trace_text(text: str, origin: TextOrigin) -> Traced:
 
 
 def trace_parts(text: Text) -> Traced:
-    """Convert a text to traced text that carries the slots of its parts."""
+    """Convert a text to traced text that records the slots of its parts."""
     runs = [
         (len(part), TextOrigin(slot, trusted=is_trusted(at, part)))
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))

@@ -1,8 +1,8 @@
 """Selection of the text to train on: each assistant message with its end marker.
 
-If a template contains ``{% generation %}`` blocks, their content is selected. Otherwise, an assistant turn begins after
-the generation prompt. The turn ends with the text that the template writes after the response both with and without a
-following turn.
+If a template contains ``{% generation %}`` blocks, the content of these blocks is the text to train on. Otherwise, an
+assistant turn begins after the generation prompt. The turn ends with the text that the template writes after the
+response both with and without a following turn.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class _Span(NamedTuple):
 
 
 class _RenderedChat(NamedTuple):
-    """A rendered chat with the spans of its text."""
-
     text: str
     spans: tuple[_Span, ...]
 
@@ -76,7 +74,7 @@ def trained_parts(rendering: Rendering, chat: Chat, wanted: Collection[int]) -> 
         The text in parts, each with the index of its message in the chat.
 
     Raises:
-        TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+        TemplateError: The template rejects the messages, or the origins of the rendered text can't be traced.
         SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
     """
     rendering = rendering.but(add_generation_prompt=False)
@@ -111,9 +109,9 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
 
 
 def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Find the text that the template marks with ``{% generation %}``.
+    """Find the text inside the template's ``{% generation %}`` blocks.
 
-    Marked text is assigned to the message that it is part of, or else to the next assistant message.
+    Text inside a block is assigned to the message that the text comes from, or otherwise to the next assistant message.
     """
     found: list[tuple[int, int]] = []
     waiting = list(answers)
@@ -186,7 +184,7 @@ def _generation_prompt(rendering: Rendering) -> str:
 
 
 def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _RenderedChat | None:
-    """Render the beginning of a chat, or return None if the template refuses the messages."""
+    """Render the beginning of a chat, or return None if the template rejects the messages."""
     try:
         text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)
     except TemplateError:
@@ -196,7 +194,7 @@ def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Ren
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Mark only the text in the found spans for training, and return the runs."""
+    """Return runs in which only the text inside the ``found`` spans is marked for training."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):
@@ -215,7 +213,7 @@ def answer_end(template: ChatJinja, controls: Controls) -> str:
         controls: The template's control sequences.
 
     Returns:
-        The marker, or an empty text if the template writes no marker or refuses a short chat.
+        The marker, or an empty string if the template writes no marker or rejects a short chat.
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:

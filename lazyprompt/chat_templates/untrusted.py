@@ -1,9 +1,9 @@
 """Rendering of chats in which untrusted text is neutralised and traced through the template.
 
-If the origins of the output can't be traced, only the template's own control sequences are trusted. To find
-these sequences, the chat is rendered again with each untrusted character exchanged for a different one. A control
-sequence at the same index in both outputs was written by the template. A control sequence that only the original values
-produce is forged.
+If the origins of the output can't be traced, only the template's own control sequences are trusted. To find these
+sequences, the chat is rendered again with each untrusted character replaced by a different one. A control sequence at
+the same index in both outputs was written by the template. A control sequence that appears only in the first output is
+forged.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kin
 
 
 class Traces(NamedTuple):
-    """A rendered chat with its origins.
+    """A rendered chat in parts, with the origin of each part.
 
     Attributes:
         parts: Alternating trusted and untrusted parts.
@@ -75,7 +75,7 @@ class Rendering(NamedTuple):
 
     Attributes:
         template: The template.
-        given: The template's variables except the messages.
+        given: The template variables except the messages.
         controls: The template's control sequences.
         safety: The policy for control sequences in untrusted text.
     """
@@ -90,7 +90,7 @@ class Rendering(NamedTuple):
         return self._replace(given={**self.given, **given})
 
     def traced(self, chat: Chat) -> Traces:
-        """Render a chat with its origins, and neutralise control sequences in untrusted text.
+        """Render a chat, trace the origin of each part, and neutralise control sequences in untrusted text.
 
         Contents are neutralised before rendering, so that forged tags don't mislead the template. Text that the
         template composes, such as arguments and tools, is checked after rendering.
@@ -99,7 +99,7 @@ class Rendering(NamedTuple):
             chat: The messages as plain data. Traced texts keep their origins.
 
         Raises:
-            TemplateError: The template refuses the messages.
+            TemplateError: The template rejects the messages.
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         run = self.with_origins(chat)
@@ -172,7 +172,7 @@ class Rendering(NamedTuple):
         """Render a chat whose origins can't be traced, and trust only the template's own control sequences.
 
         Raises:
-            TemplateError: The template refuses the messages.
+            TemplateError: The template rejects the messages.
             SafetyError: The values produce a control sequence that the policy forbids, or that can't be neutralised.
         """
         template, _, controls, safety = self
@@ -203,7 +203,7 @@ class Rendering(NamedTuple):
 
 
 def _runs(part: str, origin: TextOrigin) -> Iterator[Run]:
-    """Yield the runs of a neutralised part; neutralised sequences keep their original text."""
+    """Yield the runs of a neutralised part; the origin of a neutralised sequence records its original text."""
     done = 0
     for start, end, raw in part.marks if isinstance(part, Neutralised) else ():
         yield start - done, origin
@@ -228,12 +228,12 @@ def _with_thought(text: Traced) -> Traced:
 
 
 class _Compared(NamedTuple):
-    """A comparison of a rendered chat with the same chat rendered from exchanged characters.
+    """The control sequences in two renderings of a chat: the original, and one with replaced untrusted characters.
 
     Attributes:
-        own: The indexes and texts of the control sequences that both texts contain.
-        forged: The control sequences that only the first text contains.
-        settled: True if the first text contains a control sequence wherever the second text contains one.
+        own: The indexes and texts of the control sequences that both renderings contain.
+        forged: The control sequences that only the original rendering contains.
+        settled: True if the original rendering contains a control sequence wherever the other rendering contains one.
     """
 
     own: Sequence[tuple[int, str]]
@@ -243,14 +243,14 @@ class _Compared(NamedTuple):
 
 @lru_cache(maxsize=128)
 def _words(template: ChatJinja) -> frozenset[str]:
-    """Return the words that must not be exchanged, because a template may compare values with these words."""
+    """Return the words in a template that must not be replaced, because the template may compare values with them."""
     tree = parse_template(template.text)
     texts = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return frozenset(filter(_WORD.fullmatch, (*texts, *(node.attr for node in tree.find_all(nodes.Getattr)))))
 
 
 def _change_unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
-    """Return a function that changes a text's untrusted parts; the function leaves the given words unchanged."""
+    """Return a function that applies ``change`` to a text's untrusted parts, unless the whole text is in ``words``."""
 
     def changed(text: Traced) -> Traced:
         if text in words:
@@ -285,7 +285,7 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
 
 
 def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences in a rendered chat and in the same chat rendered from exchanged characters."""
+    """Compare the control sequences in a rendered chat with those in ``calm``, the chat with replaced characters."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)

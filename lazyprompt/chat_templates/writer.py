@@ -43,7 +43,7 @@ class ChatTemplateWriter:
         """Render a prompt to a plain string; this method is faster than :meth:`write`.
 
         Raises:
-            TemplateError: The template refuses the messages.
+            TemplateError: The template rejects the messages.
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return self._render(prompt).text + "".join(self._guard_label(prompt.label))
@@ -52,7 +52,7 @@ class ChatTemplateWriter:
         """Render a prompt to neutralised parts with their slots.
 
         Raises:
-            TemplateError: The template refuses the messages.
+            TemplateError: The template rejects the messages.
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         rendered = self._render(prompt)
@@ -72,7 +72,7 @@ class ChatTemplateWriter:
             trained: A flag for each assistant turn in the history and for the response, True if the turn is trained on.
 
         Raises:
-            TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+            TemplateError: The template rejects the messages, or the origins of the rendered text can't be traced.
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
@@ -104,7 +104,7 @@ class ChatTemplateWriter:
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guard_label(self, label: str | None) -> list[str]:
-        """Neutralise the markers of turns in a label; reasoning and tool calls in the label stay unchanged."""
+        """Neutralise the turn markers in a label; reasoning and tool calls in the label stay unchanged."""
         if label is None:
             return []
         parts = ["", label, ""]
