@@ -134,7 +134,7 @@ def tag_last_message(chat: Sequence[dict[str, Any]], field: str) -> list[dict[st
 
     Args:
         chat: The messages.
-        field: The field that the model should continue.
+        field: The field of the last message that the model should continue.
 
     Returns:
         The chat with a tagged copy of the last message.
@@ -198,7 +198,7 @@ def build_chat(prompt: Prompt, system: str, template: ChatJinja) -> ChatInput:
 
 
 def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[str, Any]]:
-    """Build the same messages as :func:`build_chat`, but with texts that carry their origins."""
+    """Build the same messages as :func:`build_chat`, but with :class:`Traced` texts."""
     past = template_dicts(prompt.history.messages, template)
     chat = _put_around(
         [trace_message(message, TextOrigin("history")) for message in past],

@@ -1,7 +1,7 @@
 """A model's own chat template, rendered to the same plain text as in transformers.
 
-A template receives plain data: tool-call arguments are parsed, and reasoning has each name that transformers uses.
-Rendering stops if a template runs too long, uses too much memory or accesses Python internals.
+Templates receive plain data. Tool-call arguments are parsed, and reasoning is passed under each key that transformers
+uses. Rendering stops if a template runs too long, uses too much memory or accesses Python internals.
 
 Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``,
 ``_plain_template_data``, ``_alias_reasoning_fields``) and ``PreTrainedTokenizerBase.apply_chat_template``.
@@ -52,7 +52,7 @@ def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         messages: Messages in OpenAI's format, where the content of a message with only tool calls is None.
 
     Returns:
-        New messages without these keys.
+        Copies of the messages without the keys whose value is None.
     """
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
 
@@ -94,7 +94,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         The copy. A tuple remains a tuple, because templates render tuples and lists differently.
 
     Raises:
-        FormatError: The value contains an object of another type, or is nested too deeply.
+        FormatError: The value contains an object of an unsupported type, or is nested too deeply.
     """
     kind = type(value)
     if kind in _FLAT:
@@ -214,10 +214,10 @@ class CallForm(NamedTuple):
     """The variant of OpenAI's tool-call format that a template accepts.
 
     Attributes:
-        json_arguments: True if arguments must be JSON; most templates expect a dict.
+        json_arguments: True if tool-call arguments must be JSON text; most templates expect a dict.
         null_content: True if the content may be None in a message with only tool calls; otherwise, None is replaced by
             ``""``.
-        json_beside_null: True if arguments must be JSON in a message whose content is None.
+        json_beside_null: True if tool-call arguments must be JSON text in a message whose content is None.
     """
 
     json_arguments: bool
@@ -287,13 +287,13 @@ class ChatJinja:
             tools: The tools in OpenAI's format.
             documents: The documents, for templates that render documents.
             add_generation_prompt: True to end the text with the generation prompt.
-            variables: Further variables of the template. A variable overrides a special token of the same name.
+            variables: Additional template variables. A variable overrides a special token of the same name.
 
         Returns:
             The text for the model.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
+            TemplateError: The template rejects the messages, fails, or exceeds a resource limit.
             FormatError: A message, tool, document or variable is not plain data.
         """
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
@@ -317,15 +317,15 @@ class ChatJinja:
 
         Args:
             chat: The messages.
-            given: The variables of the template, except special tokens and functions.
-            traced: True to return text that carries its origins; all texts in ``chat`` and ``given`` must then carry
-                their origins.
+            given: The template variables except special tokens and functions.
+            traced: True to return a :class:`~lazyprompt.chat_templates.traced.Traced` string, which records the origin
+                of each character. The texts in ``chat`` and ``given`` must then be traced too.
 
         Returns:
             The rendered text.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
+            TemplateError: The template rejects the messages, fails, or exceeds a resource limit.
         """
         template = compile_template(self.text, traced=traced)
         # Many templates loop over all messages for each message, so the step limit grows quadratically.
@@ -354,7 +354,7 @@ class ChatJinja:
 
     @property
     def shows_parts(self) -> bool:
-        """True if the template renders the texts in message contents that are lists of parts."""
+        """True if the template renders the text parts when a message's content is a list of parts."""
         return _shows(self, parts=True)
 
     def content(self, text: str) -> Any:  # noqa: ANN401 - text or parts
@@ -367,12 +367,12 @@ class ChatJinja:
         return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
     def try_render(self, chat: Chat, *, traced: bool = False, **given: object) -> str | None:
-        """Render messages, or return None if the template refuses them or fails.
+        """Render messages, or return None if the template rejects them or fails.
 
         Args:
             chat: The messages as plain data.
-            traced: True to return text that carries its origins.
-            given: The variables of the template. Missing variables get the same defaults as in transformers.
+            traced: True to return a :class:`~lazyprompt.chat_templates.traced.Traced` string.
+            given: The template variables. Missing variables get the same defaults as in transformers.
         """
         try:
             return self.run(

@@ -1,7 +1,8 @@
 """An offline token counter that uses a model's own ``tokenizer.json`` and chat template.
 
-The counting rules match transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
-and adds no special tokens to its output. ``TokenizersBackend.__init__`` determines the added tokens.
+The counting rules match transformers 5. As in ``PreTrainedTokenizerBase.apply_chat_template``, the rendered chat is
+encoded without adding special tokens. As in ``TokenizersBackend.__init__``, the tokens in a model's configuration are
+added to the tokenizer.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class HuggingFaceTokenCounter:
     whichever the template renders. For images and other media, the count includes the template's placeholder text and
     the result of :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
 
-    If a template refuses the whole chat, each message is rendered and counted alone. Many templates require alternating
-    roles, and some accept no system message. If the template refuses even a single message, the message's texts are
-    counted, plus the template's text around a user message. If a template refuses the chat, the total is more likely to
+    If a template rejects the whole chat, each message is rendered and counted alone. Many templates require alternating
+    roles, and some accept no system message. If the template rejects even a single message, the message's texts are
+    counted, plus the template's text around a user message. If a template rejects the chat, the total is more likely to
     be too high than too low.
 
     Without a template, only texts, roles, names and tools are counted. Nothing is ever downloaded.
@@ -63,7 +64,7 @@ class HuggingFaceTokenCounter:
     Raises:
         TokenizerError: The path contains no tokenizer, or a file cannot be read.
         TemplateError: The chat template's syntax is invalid.
-        MissingExtraError: The package tokenizers is not installed.
+        MissingExtraError: The ``tokenizers`` package is not installed.
     """
 
     __slots__ = ("_backend", "_chats", "chat_template", "tokenizer")
@@ -94,11 +95,13 @@ class HuggingFaceTokenCounter:
         """Count the tokens of messages, tools and the generation prompt.
 
         Args:
-            messages: ``Msg`` objects or messages in OpenAI's format. In other formats, only texts are counted.
+            messages: ``Msg`` objects or messages in OpenAI's format. For a message in any other format, only its texts
+                are counted.
             tools: The tools in OpenAI's format.
 
         Returns:
-            The number of tokens. An empty list counts the text that the template renders without messages.
+            The number of tokens. For an empty list, the count covers the text that the template renders without
+            messages.
 
         Raises:
             FormatError: A message or tool is not a JSON value.
@@ -123,7 +126,7 @@ class HuggingFaceTokenCounter:
         return self._count_texts(json_text(tool, "a tool") for tool in tools or ())
 
     def _count_chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
-        """Count the tokens of rendered messages, or of each message alone if the template refuses the chat."""
+        """Count the tokens of rendered messages, or of each message alone if the template rejects the chat."""
         shown = without_none(_adapt_message(message, chat) for message in given)
         whole = self._count_rendered(chat, shown, tools)
         return self._count_one_by_one(chat, given, shown, tools) if whole is None else whole
@@ -154,7 +157,7 @@ class HuggingFaceTokenCounter:
         *,
         add_generation_prompt: bool = True,
     ) -> int | None:
-        """Count the tokens of the rendered text, or return None if the template refuses the messages."""
+        """Count the tokens of the rendered text, or return None if the template rejects the messages."""
         try:
             return self.count_text(chat.render(messages, tools, add_generation_prompt=add_generation_prompt))
         except TemplateError:
@@ -169,7 +172,7 @@ def load_tokenizer(path: str | Path) -> tuple[tokenizers.Tokenizer, ChatSource]:
 
     Raises:
         TokenizerError: The path contains no tokenizer, or a file cannot be read.
-        MissingExtraError: The package tokenizers is not installed.
+        MissingExtraError: The ``tokenizers`` package is not installed.
     """
     path = Path(path)
     file = path / _FILE if path.is_dir() else path
@@ -205,7 +208,7 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
 
     Raises:
         TokenizerError: The file does not contain a tokenizer, is not a regular file, or is too large.
-        MissingExtraError: The package tokenizers is not installed.
+        MissingExtraError: The ``tokenizers`` package is not installed.
     """
     try:
         from tokenizers import Tokenizer  # noqa: PLC0415 - an extra
@@ -228,7 +231,7 @@ def _unreadable(file: Path, error: Exception) -> TokenizerError:
 
 
 def _flags(token: Mapping[str, object]) -> dict[str, Any]:
-    """Return only those fields of a token that the package tokenizers accepts."""
+    """Return only the token fields that the ``tokenizers`` package accepts."""
     return {name: token[name] for name in _FLAGS if name in token}
 
 
