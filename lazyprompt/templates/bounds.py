@@ -105,7 +105,7 @@ class Meter:
         """Count one step.
 
         Raises:
-            SecurityError: The rendering took too many steps or too much time.
+            SecurityError: Rendering took too many steps or too much time.
         """
         self.left -= 1
         if self.left < 0:
@@ -117,7 +117,7 @@ class Meter:
         return value
 
     def kept(self, text: str) -> str:
-        """Count the length of a buffered text, and return the text.
+        """Add the length of a buffered text to the total, and return the text.
 
         All buffered texts stay in memory until they are joined.
 
@@ -130,12 +130,12 @@ class Meter:
         return text
 
     def look(self) -> None:
-        """Check the number of steps and the time.
+        """Check that the number of steps and the CPU time are within their limits.
 
         Call this method when ``left`` becomes negative.
 
         Raises:
-            SecurityError: The rendering took too many steps or too much time.
+            SecurityError: Rendering took too many steps or too much time.
         """
         self._steps += _LOOK - self.left
         self.left = _LOOK
@@ -226,7 +226,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
 
 
 def _items_of(value: object) -> Collection[object]:
-    """Return the items that a value's text contains."""
+    """Return the items that ``str(value)`` would contain: the keys and values of a mapping, or a collection's items."""
     if isinstance(value, Namespace):
         # Read the private attribute, because a namespace has no public method that returns its values.
         value = object.__getattribute__(value, "_Namespace__attrs")
@@ -236,7 +236,7 @@ def _items_of(value: object) -> Collection[object]:
 
 
 def _is_collection(value: object) -> TypeGuard[Collection[object]]:
-    """Return True for a collection whose text contains all its items."""
+    """Return True for a collection whose ``str()`` contains all items of the collection."""
     return isinstance(value, Collection) and not isinstance(value, (bytes, range, Undefined))
 
 
@@ -348,7 +348,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 
 
 def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
-    """Check the arguments that determine the length of the result."""
+    """Check the arguments that determine the length of the result of a filter or method."""
     if what == "replace" and isinstance(subject, str):
         # Keyword arguments may be in any order, so check each pair of arguments.
         for old, new in permutations(map(as_text, arguments), 2):

@@ -37,7 +37,7 @@ class _Generator(BoundedGenerator):
     """
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
-        """Write code that counts a filter as one step, because even a template without loops can be slow."""
+        """Generate code that counts a filter as one step, because even a template without loops can be slow."""
         if node.name.startswith(" "):
             super().visit_Filter(node, frame)
             return
@@ -46,36 +46,36 @@ class _Generator(BoundedGenerator):
         self.write(")")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:
-        """Write code that limits the size of a nested list, because comparing deeply nested lists takes too long."""
+        """Generate code that limits the size of a nested list, because comparing deeply nested lists takes too long."""
         self.write("environment.listed(")
         super().visit_List(node, frame)
         self.write(")")
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
-        """Write code that limits the size of a nested tuple, unless the tuple is the target of an assignment."""
+        """Generate code that limits the size of a nested tuple, unless the tuple is the target of an assignment."""
         self.write("environment.listed(" if node.ctx == "load" else "(")
         super().visit_Tuple(node, frame)
         self.write(")")
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
-        """Write code that limits the size of a nested dict."""
+        """Generate code that limits the size of a nested dict."""
         self.write("environment.listed(")
         super().visit_Dict(node, frame)
         self.write(")")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write the code before an output expression. Only a constant expression is output as literal text."""
+        """Generate the code before an output expression; only a constant expression is output as literal text."""
         if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
             finalize = finalize._replace(src="environment.own_text(")
         super()._output_child_pre(node, frame, finalize)
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
-        """Write the code before the output of a call block, a filter block or a recursive loop."""
+        """Generate the code before the output of a call block, a filter block or a recursive loop."""
         super().start_write(frame, node)
         self.write("environment.finalize(" if frame.buffer is None else "meter.kept(environment.finalize(")
 
     def end_write(self, frame: Frame) -> None:
-        """Write the code that closes the call written by :meth:`start_write`."""
+        """Close the function call that :meth:`start_write` opened."""
         self.write(")" if frame.buffer is None else "))")
         super().end_write(frame)
 
@@ -99,7 +99,7 @@ class ValueEnvironment(BoundedEnvironment):
 
 
 def portable(value: object) -> object:
-    """Convert a scalar to the text that other languages write for it: ``true``, ``1``, or ``""`` for None.
+    """Convert a scalar to Prompty's portable text: ``true`` for True, ``1`` for ``1.0``, and ``""`` for None.
 
     The rules are defined in Prompty's Jinja subset, section 10.2, rows 1 to 4.
     """

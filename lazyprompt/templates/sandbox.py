@@ -5,7 +5,7 @@ and methods could still exhaust the memory (``'x'|center(10**9)``) or run foreve
 them. The modules that use this sandbox define the Jinja dialect.
 
 The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
-:class:`BoundedEnvironment` therefore implement shortcuts for the most frequent operations on plain data.
+:class:`BoundedEnvironment` therefore implement fast paths for the most frequent operations on plain data.
 """
 
 from __future__ import annotations
@@ -114,10 +114,11 @@ class _BoundedTokens(Extension):
 
 
 class BoundedGenerator(CodeGenerator):
-    """A Jinja compiler with limits for ``~`` and ``+`` and with shortcuts for plain data.
+    """A Jinja compiler with limits on ``~`` and ``+``, and with fast paths for plain data.
 
-    A shortcut checks the exact type of a value. Values of other types, including subclasses of ``str``, are passed to
-    the environment as usual. The variable ``t_0`` stores the value and is used before anything else is evaluated.
+    A fast path applies only to values whose type is exactly ``dict`` or ``str``. Values of other types, including
+    subclasses of ``str``, are passed to the environment as usual. The generated code stores a value in the variable
+    ``t_0``, and reads the variable before evaluating anything else.
     """
 
     # The current loop's body.
@@ -130,37 +131,37 @@ class BoundedGenerator(CodeGenerator):
     _code = 0
 
     def write(self, x: str) -> None:
-        """Write code, and check the total length of the code."""
+        """Write generated code, and check the total length of the code."""
         self._code += len(x)
         if self._code > MAX_CODE:
             raise TemplateSyntaxError(f"the template compiles to more than {MAX_CODE} characters of code", 1)
         super().write(x)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
-        """Write literal text. Any other expression is evaluated during rendering, where the limits apply."""
+        """Compile only literal text to a constant. Other expressions are evaluated later, where the limits apply."""
         if not isinstance(node, nodes.Const | nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
     def write_commons(self) -> None:
-        """Write the beginning of a function, including code that looks up the meter."""
+        """Generate the beginning of a function, including code that looks up the rendering's :class:`Meter`."""
         super().write_commons()
         self.writeline("meter = environment.meter(context)")
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        """Write a loop that counts its steps."""
+        """Generate a loop that counts its steps."""
         self._body = node.body
         super().visit_For(node, frame)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Write a block. The body of a loop begins with an inlined :meth:`Meter.step`."""
+        """Generate a block of statements. The body of a loop begins with an inlined call to :meth:`Meter.step`."""
         if nodes is self._body:
             self.writeline("meter.left -= 1")
             self.writeline("if meter.left < 0: meter.look()")
         super().blockvisit(nodes, frame)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which checks the length."""
+        """Compile ``a ~ b`` to ``environment.joined((a, b, ))``, which checks the length of the result."""
         self.write("environment.joined((")
         for part in node.nodes:
             self.visit(part, frame)
@@ -168,10 +169,10 @@ class BoundedGenerator(CodeGenerator):
         self.write("))")
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which checks the length.
+        """Compile ``a + b + c`` to ``environment.summed(a + b + c)``, which checks the length of the result.
 
-        The check is omitted if a summand is a number, because the sum is then also a number. The check is also omitted
-        if the sum is output directly, because the length of all output is checked.
+        The check is omitted if an operand is a number literal, because the result is then also a number. The check is
+        also omitted if the result is output directly, because the length of all output is checked.
         """
         first, others = node.left, [node.right]
         while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
@@ -187,14 +188,14 @@ class BoundedGenerator(CodeGenerator):
         self.write(")")
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        """Write ``x.a`` as an item lookup, unless dicts have an attribute with this name."""
+        """Compile ``x.a`` to an item lookup, unless dicts have an attribute with this name."""
         if node.attr in _OF_DICT:
             super().visit_Getattr(node, frame)
         else:
             self._write_item(node.node, node.attr, "getattr", frame)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
-        """Write ``x['a']`` with a shortcut for dicts."""
+        """Compile ``x['a']`` to an item lookup with a fast path for dicts."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
             self._write_item(node.node, node.arg.value, "getitem", frame)
         else:
@@ -207,7 +208,7 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
-        """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
+        """Compile ``x|trim`` to ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
         given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs
         if node.node is None or node.name not in _OF_TEXT or any(given):
             super().visit_Filter(node, frame)
@@ -217,9 +218,9 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is str else {self.filters[node.name]}(t_0))")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write the code before an output expression, with a shortcut for strings.
+        """Generate the code before an output expression, with a fast path for strings.
 
-        Unless ``x`` always results in text, it is written as
+        An expression ``x`` that may evaluate to a value other than text is compiled to
         ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``.
         """
         # Count output in `{% set %}` or a macro here, because Jinja joins the output's pieces only later.
@@ -239,7 +240,7 @@ class BoundedGenerator(CodeGenerator):
             self.write("(t_0 if type(t_0 := ")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write the code after an output expression."""
+        """Close the code that :meth:`_output_child_pre` opened."""
         if self._behind is None:
             super()._output_child_post(node, frame, finalize)
         else:
@@ -249,7 +250,7 @@ class BoundedGenerator(CodeGenerator):
 
 
 def _is_text(node: nodes.Expr) -> bool:
-    """Return True if an expression, such as ``a ~ b``, always results in text."""
+    """Return True if an expression, such as ``a ~ b``, always evaluates to text."""
     while isinstance(node, nodes.Add):
         if _is_text(node.right):
             return True
@@ -258,7 +259,7 @@ def _is_text(node: nodes.Expr) -> bool:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox with limits for the cost of a template."""
+    """Jinja's immutable sandbox, with limits on the cost of a template."""
 
     filters: dict[str, Callable[..., object]]
     globals: dict[str, object]
@@ -280,7 +281,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def meter(context: Context) -> Meter:
-        """Return the meter of the current rendering."""
+        """Return the :class:`Meter` that counts the cost of the current rendering."""
         meter: Meter = context.parent[_METER]
         return meter
 
@@ -306,7 +307,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return "".join(map(str, values))
 
     def summed(self, total: Any) -> Any:  # noqa: ANN401 - the type of the sum
-        """Check the length of a sum, and return the sum."""
+        """Check the length of the result of ``+``, and return the result."""
         if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
             check_length(len(total))
         return total
@@ -316,7 +317,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x.a`` as Jinja's sandbox does, but with shortcuts for plain data."""
+        """Look up ``x.a`` as Jinja's sandbox does, but with fast paths for plain data."""
         kind = kind_of(obj)
         if attribute in _READABLE.get(kind, ()):
             return getattr(obj, attribute)
@@ -332,7 +333,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Look up ``x[a]`` as Jinja's sandbox does, but with shortcuts for plain data."""
+        """Look up ``x[a]`` as Jinja's sandbox does, but with fast paths for plain data."""
         kind = kind_of(obj)
         if type(argument) is str and (
             (kind is str and argument not in _OF_STR)
@@ -356,7 +357,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
         """Call a function or a method, and count the call as one step.
 
-        The arguments of methods of plain data are checked before the call.
+        If the function is a method of a built-in value, such as a string, the arguments are checked before the call.
         """
         self.meter(context).step()
         kind = kind_of(function)
@@ -424,7 +425,6 @@ def bounded(function: Callable[..., object], name: str) -> Callable[..., object]
 
 @pass_context
 def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
-    """Iterate over items, and count one step for each item."""
     return BoundedEnvironment.meter(context).counted(items)
 
 
@@ -453,7 +453,7 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
 
 
 def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
-    """Return the globals for one rendering, including a new meter.
+    """Return the globals for one rendering, including a new :class:`Meter`.
 
     Args:
         steps: The maximum number of steps.
