@@ -78,10 +78,10 @@ class ExampleOffer:
 
 
 class ExampleSelector(Protocol):
-    """The interface for example selectors. A selector should make the same choice for equal offers.
+    """The interface for example selectors. For the same offer, a selector should always return the same examples.
 
-    A selector may define an attribute ``best`` with the position of the best example in its choice: ``"first"`` (the
-    default) or ``"last"``. A :class:`LengthBudget` drops examples from the opposite end.
+    A selector may define an attribute ``best``, which states where the selector's result contains the best example:
+    ``"first"`` (the default) or ``"last"``. A :class:`LengthBudget` drops examples from the opposite end.
     """
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:

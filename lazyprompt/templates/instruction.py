@@ -113,13 +113,13 @@ class InstructionTemplate:
         self._read_slots(has_escapes=syntax == "slots")
 
     def _read_slots(self, *, has_escapes: bool) -> None:
-        """Collect the slots in all parts, and the names that an input may contain."""
+        """Collect the slots in all parts, and the keys that an input may contain."""
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(slot for part in self.templates for slot in part.slots))
         """The names of the slots without fixed values, in order of first appearance."""
         self._names = frozenset(self.slots)
         texts = tuple(template.text for template in self.templates) if has_escapes else ()
         self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, texts=texts)
-        """The names that an input may contain."""
+        """The keys that an input may contain."""
         self.has_functions = False
         """True if at least one fixed value is a function."""
         self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
@@ -139,7 +139,7 @@ class InstructionTemplate:
 
         Args:
             instruction: The source of the instruction.
-            extra: The slots for the extra keys under their headers, or an empty string.
+            extra: The text with a header and a slot for each extra key; empty if there are no extra keys.
         """
         return _join(instruction, extra)
 
@@ -187,8 +187,8 @@ class InstructionTemplate:
 
         Args:
             input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has this name.
-                A string fills the only slot if this slot is named ``input`` or is in the user-level part, or if the
-                instruction is in the Alpaca format. Otherwise, a string is the user's text.
+                A string fills the template's only slot if that slot is named ``input`` or is in the user-level part. In
+                the Alpaca format, a string always fills the only slot. Otherwise, a string is the user's text.
 
         Returns:
             The filled instruction.
@@ -205,7 +205,8 @@ class InstructionTemplate:
             given: The input, as for :meth:`fill`. In a tool loop, slots that occur only in the user-level part are
                 optional.
             asked: The user's last text in the history if the prompt is part of a tool loop, or None otherwise. In a
-                tool loop, the user-level part is dropped unless the input contains a new question or the user's text.
+                tool loop, the user-level part is dropped unless the input contains text under ``input`` or values for a
+                new question.
 
         Raises:
             SlotError: A slot has no value, a name is not a slot, or a value can't be converted to text.
@@ -228,7 +229,7 @@ class InstructionTemplate:
         return self._filled(values)
 
     def _filled(self, values: Mapping[str, Any], *, user: bool = True) -> Parts:
-        """Fill the system-level and user-level part with checked values; drop the latter if ``user`` is False."""
+        """Fill the system-level part and, unless ``user`` is False, the user-level part with checked values."""
         system = self._system.filled(values)
         if not user:
             return system, _NO_USER_PART, None, _NOTHING_AROUND
@@ -252,11 +253,11 @@ class InstructionTemplate:
         return {name: self._coerced(value, name) for name, value in values.items()}
 
     def _coerced(self, value: object, name: str) -> object:
-        """Convert a value for its template. The user's text becomes a string in every syntax."""
+        """Convert a slot's value as the template's syntax requires, and convert the user's text to a string."""
         return self._system.coerce(value, name) if name in self._names else value_text(value, name)
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots. Values in an input take precedence.
+        """Return a copy with fixed values for some slots. Values in an input override the fixed values.
 
         Args:
             **values: The values by slot name. A function without arguments is called once for each prompt.
@@ -274,7 +275,7 @@ class InstructionTemplate:
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Convert a value for its template; a list is only copied, because a budget may drop items."""
+        """Convert a fixed value as the syntax requires; only copy a list, because a budget may drop items."""
         if is_sequence(value):
             return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)
@@ -312,7 +313,7 @@ class ChatInstructionTemplate(InstructionTemplate):
     """An instruction for chat models. A blank line follows an instruction that is a string."""
 
     def frame(self, instruction: str, extra: str) -> str:
-        """Return the instruction and the extra keys, each followed by a newline."""
+        """Return the instruction and the slots for the extra keys, each followed by a newline."""
         return f"{instruction}\n{extra}\n" if instruction else ""
 
 
@@ -403,12 +404,12 @@ def _join(text: str, extra: str) -> str:
 
 
 class InputForm(NamedTuple):
-    """The names that an input may contain.
+    """The keys that an input may contain.
 
     Attributes:
         slots: The names of the slots, in template order.
         user_slots: The names of the slots in the user-level part.
-        takes_text: True if text that fills no slot is the user's text; False if all text must fill slots, as in Alpaca.
+        takes_text: True if text that fills no slot is the user's text; False if such text is an error, as in Alpaca.
         fixed: Pairs of a slot name and either the default value or a function that returns the default value.
         texts: The sources of templates in slot syntax.
         has_defaults: True if slots may have defaults, like the inputs in a prompt file.
@@ -433,7 +434,7 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     Args:
         given: A dict, a single value (see :func:`name_of_text`), or None. If a dict contains a value for every slot,
             the text under one additional key with any name is the user's text.
-        form: The names that the input may contain.
+        form: The keys that the input may contain.
         optional: The names of slots that need no value.
 
     Returns:
@@ -485,7 +486,7 @@ _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 
 def _formula_hints(missing: Iterable[str], form: InputForm) -> str:
-    """Explain how to escape slots without a value that look like LaTeX or a regular expression."""
+    """Explain, for an error message, how to escape slots that look like parts of LaTeX or a regular expression."""
     found = [name for name in missing if any(re.search(_FORMULA.format(re.escape(name)), text) for text in form.texts)]
     if not found:
         return ""
@@ -534,15 +535,16 @@ def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
 def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     """Return the name of the slot that a plain string fills, or ``input`` for the user's text.
 
-    The string fills the only slot without a value if this slot is named ``input``, if it is in the user-level part, or
-    if all text must fill slots. Otherwise, the string is the user's text.
+    The string fills the only slot without a value if that slot is named ``input`` or is in the user-level part. If
+    ``form.takes_text`` is False, the string always fills the only slot without a value. Otherwise, the string is the
+    user's text.
 
     Args:
-        form: The names that the input may contain.
+        form: The keys that the input may contain.
         given: The slots that already have a value.
 
     Raises:
-        SlotError: All text must fill slots, but the number of slots without a value is not one.
+        SlotError: ``form.takes_text`` is False, but the number of slots without a value is not one.
     """
     left = [slot for slot in form.slots if slot not in given]
     if len(left) == 1 and (left[0] == INPUT or left[0] in form.user_slots or not form.takes_text):
@@ -556,13 +558,13 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
 
 
 def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
-    """Return True if a filled user-level part repeats the user's last question.
+    """Return True if a filled user-level part repeats the user's last text in the history.
 
-    The part repeats the question if the question equals the whole part or one of its values. It also repeats the
-    question if the part ends with literal text and the question begins with the part.
+    The part repeats ``asked`` if ``asked`` equals the whole part or the value of one of the part's slots. A part that
+    ends with literal text also repeats ``asked`` if ``asked`` begins with the whole part.
 
     Args:
-        user: The user-level part as alternating literal texts and values.
+        user: The filled user-level part, as alternating literal texts and values.
         values: The values of the part's slots.
         asked: The user's last text in the history.
     """
@@ -587,5 +589,4 @@ def dict_form(names: Iterable[str]) -> str:
 
 
 def _is_text(name: object, values: Mapping[str, object]) -> bool:
-    """Return True if a key and its value are strings."""
     return isinstance(name, str) and isinstance(values[name], str)

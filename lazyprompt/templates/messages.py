@@ -28,7 +28,7 @@ _PLACE = text_message("", "system")
 _PAIR = 2
 
 MessageLike: TypeAlias = "str | tuple[str, object] | Fields | Msg | MessageObject"
-"""A message with slots: a pair of role and text, a message dict, a ``Msg``, or the string ``"history"``."""
+"""A message with slots: a ``(role, text)`` pair, a message dict, a ``Msg``, or the string ``"history"``."""
 
 
 class TurnTemplate(NamedTuple):
@@ -87,12 +87,13 @@ def _with_text(block: Block, text: FilledText | None) -> Block:
 class MessagesTemplate(InstructionTemplate):
     """A prompt template that consists of messages with slots, in order.
 
-    A leading system message before the history is the system-level part. A final user message is the user-level part.
-    All other messages are placed before or after the history.
+    A leading system message before the history becomes the prompt's system-level instruction, and a final user message
+    becomes the prompt's user-level instruction. All other messages keep their place before or after the history.
 
     Args:
-        messages: A list of pairs of role and text, message dicts, ``Msg`` objects, and the string ``"history"`` as a
-            placeholder for the history. Without this placeholder, the history follows the last system message.
+        messages: A list of ``(role, text)`` pairs, message dicts and ``Msg`` objects. The string ``"history"`` in the
+            list is a placeholder for the history. Without this placeholder, the history follows the last system
+            message.
 
     Raises:
         TemplateError: A role is unknown, ``"history"`` appears twice, or the list is empty.
