@@ -268,9 +268,9 @@ def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[s
 
 
 def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tuple[str, ...]]] | None:
-    """Split a template that contains only names into its literal texts and the paths of the names.
+    """Split a template into its literal texts and the dotted paths of the names between them.
 
-    Return None for any other template.
+    Return None if a tag contains anything other than a name or a dotted path, such as a statement or a filter.
     """
     if "{%" in text or "{#" in text or "\r" in text:
         return None
@@ -308,7 +308,7 @@ def _named(tree: nodes.Template) -> nodes.Template:
 
 
 def _path(node: nodes.Node) -> str:
-    """Return the source of a name or a dotted path, or an empty string for any other expression."""
+    """Return a name or a dotted path as text, such as ``user.name``, or an empty string for any other expression."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):

@@ -1,8 +1,9 @@
 """Templates in Mustache syntax.
 
-A template is parsed to Jinja's syntax tree and compiled by Jinja. A section such as ``{{#a}}`` becomes a loop, which
-adds a level of values. The variable ``v0`` contains the template's values, and ``v1`` contains the value of the
-outermost section. Values are rendered unchanged, without HTML escaping, and tags in values are literal text.
+A template is parsed to Jinja's syntax tree and compiled by Jinja. A section such as ``{{#a}}`` becomes a loop. The
+variables ``v0``, ``v1`` and so on form Mustache's context stack: ``v0`` contains the template's values, and ``v1``
+contains the value of the outermost section. Values are rendered unchanged, without HTML escaping, and tags in values
+are literal text.
 """
 
 from __future__ import annotations
@@ -103,15 +104,14 @@ class _Builder:
         return sum(isinstance(section.node, nodes.For) for section in self.sections)
 
     def variables(self) -> list[nodes.Expr]:
-        """Return the variables of all levels, from the innermost to the outermost level."""
+        """Return the variables of the context stack, innermost context first."""
         return [nodes.Name(f"v{level}", "load") for level in range(self.level, -1, -1)]
 
     def loop(self, items: nodes.Expr) -> nodes.For:
-        """Return a loop node; its variable represents the next level of values."""
+        """Return a loop node whose variable is the context inside a new section."""
         return nodes.For(nodes.Name(f"v{self.level + 1}", "store"), items, [], [], None, False)  # noqa: FBT003 - Jinja's form
 
     def own(self, text: str) -> None:
-        """Add literal text."""
         if text:
             self.literals.append(text)
             self.put(nodes.Output([nodes.TemplateData(text)]))
@@ -124,7 +124,6 @@ class _Builder:
         (self.sections[-1].node.body if self.sections else self.body).append(node)
 
     def show(self, node: nodes.Expr) -> None:
-        """Add an output expression."""
         self.put(nodes.Output([node]))
 
     def open(self, tag: str, name: str, node: nodes.For | nodes.If) -> None:
@@ -154,7 +153,6 @@ class _Builder:
         return self.fault(what + _AS_TEXT)
 
     def done(self) -> nodes.Template:
-        """Return the syntax tree of the whole template."""
         if self.sections:
             section = self.sections[-1]
             raise self.fault(
@@ -310,11 +308,11 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
 
 
 def _find(values: Sequence[object], parts: Sequence[str]) -> object:
-    """Look up a dotted name in the innermost level that contains its first part.
+    """Look up a dotted name in the innermost context that contains the name's first part.
 
     Args:
-        values: The values of all levels, innermost first.
-        parts: The parts of the name; empty for the innermost value itself.
+        values: The context stack, innermost context first.
+        parts: The parts of the name; empty for the innermost context itself.
 
     Returns:
         The value, or :data:`_ABSENT` if the name is undefined.

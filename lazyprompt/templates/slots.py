@@ -253,7 +253,7 @@ class Value(str):
         Args:
             text: The text of the value.
             source: The name of the value, or an empty string.
-            held: The object that the value represents, if the object has no text.
+            held: The object itself if it can't be converted to text, or None.
         """
         made = super().__new__(cls, text)
         made.source, made.held = source, held
