@@ -287,7 +287,7 @@ class HuggingFaceBackend:
         )
 
     def _harmless(self, token_id: int) -> list[int]:
-        """Return the id of an ordinary token, or the ids of several ordinary tokens for a control token's text."""
+        """Return the ids of ordinary tokens that encode a control token's text; return any other token id unchanged."""
         if not self._is_control(token_id):
             return [token_id]
         model: models.Model = self._tokenizer.model
@@ -329,12 +329,12 @@ class TiktokenBackend:
         return {name: self._encoding.encode_single_token(name) for name in self._encoding.special_tokens_set}
 
     def _whole(self, text: str) -> list[int]:
-        """Encode a text with special tokens."""
+        """Encode a text, and convert each special token in the text to its id."""
         ids: list[int] = self._encoding.encode(text, allowed_special="all")
         return ids
 
     def _plain(self, text: str) -> list[int]:
-        """Encode a text without special tokens."""
+        """Encode a text, and treat special tokens in the text as ordinary characters."""
         ids: list[int] = self._encoding.encode_ordinary(text)
         return ids
 
@@ -348,7 +348,7 @@ class TiktokenBackend:
         return text
 
     def encode(self, text: str) -> Encoded:
-        """Encode a text with special tokens."""
+        """Encode a text, and convert each special token in the text to its id."""
         pieces = [*map(self._whole, _pieces(text))]
         return self._encoded(pieces[0] if len(pieces) == 1 else [*chain.from_iterable(pieces)])
 
@@ -359,7 +359,7 @@ class TiktokenBackend:
             yield Control(encoded.ids[at], *encoded.offsets[at])
 
     def rules(self, text: str) -> object:
-        """Return the encoding's identity. Encodings are immutable, so their settings need no comparison."""
+        """Return the ``id()`` of the encoding. Encodings are immutable, so their settings need no comparison."""
         del text
         return id(self._encoding)
 
@@ -461,7 +461,10 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
 
 
 def _is_control(content: str, *, special: bool) -> bool:
-    """Return True if an added token is special or not a plain word. Return False for a single character or a byte."""
+    """Return True if an added token is special, or if its text isn't a plain word.
+
+    A token that is a single character or a byte is never a control token.
+    """
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False
     return special or not all(each.isalnum() or each.isspace() or each == _SPACE for each in content)

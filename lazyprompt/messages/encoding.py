@@ -4,12 +4,13 @@ A control token is a special token, or an added token that is not a plain word, 
 control tokens as structure. The tokenizer encodes the whole text, and the resulting ids and offsets show where the
 control tokens are. Usually all control tokens are in trusted text, and the result is the tokenizer's own encoding.
 
-A control token outside trusted text was forged by a value. If the text contains a forged token, each trusted run is
-encoded alone to find its control tokens, because an adjacent value could hide them. The text is then encoded again with
-only the trusted control tokens, in stretches that begin with a control token. Forged tokens become ordinary text.
+A control token outside trusted text must have been forged by a value. If the text contains a forged token, each trusted
+run is encoded alone to find its control tokens, because an adjacent value could hide them. The text is then encoded
+again with only the trusted control tokens, in chunks that each begin with a control token. Forged tokens become
+ordinary text.
 
 A :class:`TokenCache` stores ids, so a growing chat is not encoded again with each turn. No token extends across a
-trusted control token, so the text is split before each control token and each stretch is encoded once. The text is not
+trusted control token, so the text is split before each control token and each chunk is encoded once. The text is not
 split before a token that may consume text to its left, such as white space.
 """
 
@@ -90,7 +91,7 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
 
 def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
-    """Split parts into non-empty stretches that can be encoded separately without changing the ids.
+    """Split parts into non-empty chunks that can be encoded separately without changing the ids.
 
     Args:
         parts: Alternating trusted and untrusted texts.
@@ -98,8 +99,8 @@ def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> l
             that may consume text to their left.
 
     Returns:
-        The parts of each stretch, with trusted and untrusted texts alternating. Each stretch after the first begins
-        with a control token.
+        The parts of each chunk, with trusted and untrusted texts alternating. Each chunk after the first begins with a
+        control token.
     """
     found: list[tuple[str, ...]] = []
     stretch: list[str] = []
@@ -167,9 +168,9 @@ def well_formed(part: str) -> str:
 
 
 def _origins(parts: Iterable[str]) -> list[int]:
-    """Map each character of the well-formed parts to its index in the original parts.
+    """Map each character index after :func:`well_formed` to the character's index in the original parts.
 
-    In the well-formed parts, a surrogate pair is a single character.
+    :func:`well_formed` combines a surrogate pair, which is two characters, into a single character.
     """
     found = (match for part in parts for match in _SURROGATE_PAIR_OR_CHARACTER.finditer(part))
     return list(accumulate((match.end() - match.start() for match in found), initial=0))
@@ -216,7 +217,7 @@ def backend_of(tokenizer: TokenizerLike) -> Backend:
 
 
 def _is_a(value: object, package: str, name: str) -> bool:
-    """Return True if a value is an instance of a class, without importing the package.
+    """Return True if a value is an instance of a class, without importing the package that defines the class.
 
     Instances of a class can't exist before its package is imported.
     """
