@@ -62,8 +62,8 @@ class Composition(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
-        note: The reason why the origins are unknown, or the roles that the chat template doesn't render; otherwise an
-            empty string. If the origins are unknown, only the template's control sequences are trusted.
+        note: An explanation if the origins of the parts are unknown, or if the chat template doesn't render some roles;
+            otherwise an empty string. If the origins are unknown, only the template's control sequences are trusted.
     """
 
     parts: tuple[str, ...]
@@ -79,7 +79,8 @@ class Rendered:
     Args:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
-        note: A note about unknown origins or roles that are not rendered (see :attr:`note`), or an empty string.
+        note: An explanation if the origins of the parts are unknown or some roles are not rendered; otherwise an empty
+            string.
     """
 
     text: str
@@ -93,7 +94,7 @@ class Rendered:
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
-        """Create a flat prompt whose origins are computed on first use.
+        """Create a flat prompt that computes the origins of its text on first access.
 
         Args:
             text: The whole text.
@@ -124,7 +125,7 @@ class Rendered:
 
     @property
     def note(self) -> str:
-        """The reason why the origins are unknown, or the roles that the chat template doesn't render.
+        """An explanation if the origins of the text are unknown, or if the chat template doesn't render some roles.
 
         If the origins are unknown, only the template's control sequences are trusted. The note is an empty string if
         all origins are known and the chat template renders all roles.
@@ -222,12 +223,15 @@ class Text:
         return cls((text,), (slot,))
 
     def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
-        """Replace the text of a slot, and return the copy and True if the slot does not occur.
+        """Replace the text of a slot in a copy.
 
         Args:
             name: The name of the slot.
             text: The new text of the slot.
             every: True to replace every occurrence; False to replace the first occurrence and empty all others.
+
+        Returns:
+            The copy, and True if the text does not contain the slot.
         """
         places = [at for at, slot in enumerate(self.slots) if slot == name and not is_trusted(at, self.parts[at])]
         parts = [*self.parts]
@@ -261,7 +265,7 @@ class FilledText(str):
     origins: Text
 
     def __new__(cls, origins: Text) -> Self:
-        """Create the string by joining the parts."""
+        """Create the text by joining the parts of ``origins``."""
         made = super().__new__(cls, "".join(origins.parts))
         made.origins = Text(origins.parts, tuple(map(OfMessage, origins.slots)))
         return made
@@ -275,7 +279,7 @@ class FilledText(str):
 
 
 def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
-    """Strip the start and end of the text that the parts form. The number of parts stays the same."""
+    """Strip both ends of the joined parts, as ``str.strip`` does. The number of parts stays the same."""
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
@@ -348,7 +352,7 @@ def _developers(given: Text | str, slot: str) -> Text:
 class PromptFiller(Protocol):
     """A template and its values, used to fill a prompt again after a list has been shortened.
 
-    Implementations are plain values, so they can be pickled and don't reference the prompter.
+    Implementations contain only plain values and no reference to the prompter, so they can be pickled.
     """
 
     @property
@@ -385,7 +389,7 @@ class Prompt:
         opening: The number of the prompter's own messages at the start of the history, which a budget never drops.
         closing: The number of the prompter's own messages at the end of the history, which a budget never drops.
         report: Entries to add to a payload's report, such as entries about dropped attributes of a prompt file.
-        source: The template and the values that filled the prompt, if a value is a list and a budget is set.
+        source: The template and the values that filled the prompt; None unless a value is a list and a budget is set.
 
     Raises:
         TemplateError: The system text or the instruction is not a string.
@@ -471,7 +475,7 @@ class Prompt:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The trusted parts of the filled texts, which the developer wrote."""
+        """The trusted literal texts that the developer wrote around the values in :attr:`texts`."""
         return tuple(part for text in self.texts for part in text.parts[::2])
 
     @property
@@ -497,8 +501,8 @@ class Prompt:
         Args:
             name: The name of the slot; ``input`` refers to the user's text.
             text: The new text, which replaces every occurrence of the slot. If the occurrences have different values,
-                only the first occurrence is replaced, and all others become empty. A value in :attr:`lists` is replaced
-                by a list of new items.
+                only the first occurrence is replaced, and all others become empty. To replace a value in :attr:`lists`,
+                pass a list of new items.
 
         Raises:
             SlotError: The prompt has no slot or no list with this name.
@@ -533,11 +537,11 @@ class Prompt:
         return History(tuple(map(changed, self.history.messages)))
 
     def with_history(self, history: HistoryLike | History) -> Prompt:
-        """Return a copy with another history."""
+        """Return a copy with a different history."""
         return self.evolve(history=History.of(history))
 
     def with_system(self, system: str) -> Prompt:
-        """Return a copy with another system text."""
+        """Return a copy with a different system text."""
         return self.evolve(system=system)
 
     def evolve(self, **changes: object) -> Self:
@@ -567,7 +571,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - the same arguments as the constructor
     report: tuple[object, ...] = (),
     source: PromptFiller | None = None,
 ) -> Prompt:
-    """Build a prompt without validating the fields, which takes a third of the constructor's time."""
+    """Build a prompt without validating the fields, because validation takes a third of the constructor's time."""
     draft = _PromptDraft()
     draft.system = system
     draft.instruction = instruction
