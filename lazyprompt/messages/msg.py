@@ -179,7 +179,8 @@ class ToolUseBlock(_Block):
         name: The name of the tool.
         input: The arguments. The dict is copied.
         type: Always ``"tool_use"``.
-        raw_input: The model's text for the arguments if this text is not a JSON object, usually because it is cut off.
+        raw_input: The arguments as the model wrote them if they are not a JSON object, usually because the response was
+            truncated.
         signature: Gemini's thought signature in base64, if the call has one.
 
     Raises:
@@ -432,7 +433,7 @@ def block_from(item: object, where: str) -> Block:
 
     Args:
         item: A block, or a dict with the block's fields and its kind as ``type``.
-        where: The item's name in errors, such as ``history[2].content[0]``.
+        where: The item's name in error messages, such as ``history[2].content[0]``.
 
     Raises:
         HistoryError: The item is neither a block nor a valid dict.
@@ -481,7 +482,8 @@ class Msg:
         content: A string, or a list of blocks (or of dicts with the same fields).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         url: The URL of an image, audio clip or video to send with the text, or a list of such URLs.
-        metadata: Additional JSON values, which the OpenAI format includes as keys of the message and flat text omits.
+        metadata: Additional JSON values by key. The OpenAI format includes them as keys of the message; flat text omits
+            them.
         usage: The provider's token counts for the message, which are never sent: ``prompt_tokens``,
             ``completion_tokens`` and ``total_tokens``.
 

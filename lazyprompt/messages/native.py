@@ -50,7 +50,10 @@ class Native(NamedTuple):
         return [*map(fresh_json, self.items())]
 
     def items(self) -> list[Json]:
-        """Return the list of parts or items, or a list that contains only the message. Don't modify the result."""
+        """Return the parts or items of the message, or a list with the whole message if the message is a single object.
+
+        Don't modify the result.
+        """
         return self.data if isinstance(self.data, list) else [self.data]
 
 

@@ -216,7 +216,8 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
 
     Args:
         messages: The messages to write.
-        writer: The writer; the default omits reasoning and includes the tools' names in results.
+        writer: The object that converts blocks to OpenAI's format; the default omits reasoning and includes the tools'
+            names in tool results.
 
     Returns:
         New dicts. Metadata keys that the format does not define are included as keys of the message.

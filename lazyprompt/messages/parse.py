@@ -40,13 +40,13 @@ class MessageForm(NamedTuple):
     """A format of message dicts, with the criteria that identify it.
 
     Attributes:
-        name: The format's name in errors.
+        name: The format's name in error messages.
         read: The function that parses a dict in this format.
         keys: The keys that every dict in this format contains.
         types: The values of ``type`` that identify this format; empty if any value is possible.
         lacks: Keys that never occur in this format.
         others: The values of ``type`` that identify other formats.
-        apart: Keys that a dict in this format never contains all at once; empty if any combination is possible.
+        apart: Keys that are never all present in one dict of this format; empty if any combination is possible.
     """
 
     name: str
@@ -121,7 +121,8 @@ class ParsedMessages(NamedTuple):
 
     Attributes:
         messages: The parsed messages.
-        firsts: The index of each message's first item. A message's last item precedes the next message's first item.
+        firsts: The index of the first item of each message. A message consists of this item and all items before the
+            next message's first item.
         has_forms: True if an item is a dict or object in a format other than OpenAI's.
     """
 
@@ -145,7 +146,7 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
     Args:
         items: A list that may mix pairs, message dicts from any provider, LangChain messages, and :class:`Msg` objects.
             A pair without a question is a greeting from the assistant.
-        where: The name of the list in errors.
+        where: The name of the list in error messages.
 
     Returns:
         The messages. Keys with null or empty values are dropped, and a name that equals the role is not treated as a
@@ -183,8 +184,9 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
     """Parse each item separately.
 
     Returns:
-        The messages, and two dicts by item index. The first dict contains the formats of items that are not in OpenAI's
-        format. The second dict contains the message counts of items that didn't produce exactly one message.
+        The messages, and two dicts with item indices as keys. The first dict contains the formats of items that are not
+        in OpenAI's format. The second dict contains the message counts of items that didn't produce exactly one
+        message.
     """
     if not isinstance(items, list | tuple):
         raise HistoryError(f"a history must be a list, not {type(items).__name__}; each item must be {_ACCEPTED}")
@@ -218,7 +220,7 @@ def parse_message(item: object, where: str) -> Msg:
 
     Args:
         item: A message dict from any provider, or a :class:`Msg`.
-        where: The item's name in errors.
+        where: The item's name in error messages.
 
     Raises:
         HistoryError: The item does not contain exactly one message.
@@ -334,11 +336,12 @@ def _is_langchain(pair: Sequence[object]) -> bool:
 def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
     """Return True if a pair is a question and its answer, although it begins with the name of a LangChain role.
 
-    LangChain uses tuples, so a list is a question and its answer, whereas a tuple is a message. A question may equal a
-    role name, so all other pairs of the same type must support this interpretation.
+    LangChain writes messages as tuples, so a list is parsed as a question and its answer, and a tuple as a message. A
+    question can be identical to a role name. Therefore, at least one list must begin with other text, and all tuples
+    must begin with a role name.
 
     Raises:
-        HistoryError: The other pairs of the same type contradict this interpretation.
+        HistoryError: All lists begin with a role name, or a tuple begins with other text.
     """
     others = [each for each in items if type(each) is type(pair)]
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)

@@ -37,15 +37,15 @@ _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", 
 
 
 def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Parse a Gemini content.
+    """Parse a Gemini ``Content`` object.
 
     Args:
-        item: The content as a dict.
-        where: The item's name in errors.
+        item: The ``Content`` object as a dict.
+        where: The item's name in error messages.
         waiting: The tool calls that have no result yet.
 
     Returns:
-        The message. Tool results in a user's content become a separate message before the user's message.
+        The message. Tool results in a user message become a separate message before the user message.
 
     Raises:
         HistoryError: A part is invalid, or the role is unknown.
@@ -89,7 +89,7 @@ def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_i
 
     Args:
         part: The part, as a string, dict or client object.
-        where: The part's name in errors, such as ``history[0].parts[1]``.
+        where: The part's name in error messages, such as ``history[0].parts[1]``.
         open_calls: The tool names of calls without a result, by call id.
         new_id: The id to assign to a call that has none.
         beside: A dict that collects the fields that no block can express.

@@ -52,7 +52,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
     Args:
         item: The message as a dict. Dicts created by LangChain contain the fields under ``data``.
-        where: The item's name in errors.
+        where: The item's name in error messages.
         waiting: The tool calls that have no result yet.
 
     Raises:

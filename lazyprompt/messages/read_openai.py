@@ -59,8 +59,9 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
 
     Args:
         message: The dict, which is not modified.
-        where: The message's name in errors, such as ``history[3]``.
-        waiting: The tool calls that have no result yet. A result without an id belongs to the oldest of these calls.
+        where: The message's name in error messages, such as ``history[3]``.
+        waiting: The tool calls that have no result yet. A tool result without an id belongs to the oldest call that has
+            no result.
 
     Raises:
         HistoryError: The role is unknown, or a field has the wrong type.
@@ -113,7 +114,7 @@ _SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}
 
 
 def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native | None:
-    """Return the message in its provider's native format if its blocks cannot express it, or None otherwise."""
+    """Return the message in the provider's native format if blocks cannot express the message, or None otherwise."""
     parts = items_of(message.get("content"))
     if any(isinstance(part, get_args(Block)) for part in parts):
         return None
@@ -144,7 +145,7 @@ def _item_native(message: Fields, where: str) -> list[Json]:
 
 
 def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
-    """Return a chat message as it is sent back to the API, or None if the blocks fully express the message."""
+    """Return a chat message in the form to send back to the API, or None if blocks fully express the message."""
     unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
     has_more = (
         has_unsaid(message) or has_compact_calls(message) or any(place.startswith("tool_calls") for place in beside)
@@ -173,7 +174,7 @@ def _is_compact(call: dict[str, Any]) -> bool:
 
 
 def sent_back(message: Fields) -> dict[str, object]:
-    """Return a chat message as it is sent back to the API: only the accepted keys, and only the id of audio."""
+    """Return a chat message in the form to send back to the API: only accepted keys, with audio reduced to its id."""
     kept = {key: value for key, value in message.items() if key == "content" or (key in _SENT_BACK and value)}
     if audio := fields_of(kept.get("audio")):
         kept["audio"] = {"id": audio.get("id")}
@@ -237,7 +238,10 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
 def _content(
     message: Fields, content: object, where: str, waiting: OpenCalls, beside: Beside
 ) -> str | tuple[Block, ...]:
-    """Return blocks for the reasoning, the content and the tool calls, in this order. Return plain text as a string."""
+    """Return blocks for the reasoning, the content and the tool calls, in that order.
+
+    If a message contains only a string as content, return the string.
+    """
     calls = message.get("tool_calls")
     thoughts = _thoughts(message, where, beside)
     if not (thoughts or calls):
@@ -260,7 +264,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the reasoning in a message, given as plain text or (by LiteLLM) as Anthropic's blocks."""
+    """Return a message's reasoning, which is plain text or, from LiteLLM, a list of Anthropic blocks."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -311,7 +315,7 @@ def read_call(call_id: str, name: str, arguments: object, where: str, signature:
         call_id: The id of the call.
         name: The name of the tool.
         arguments: The arguments as a dict or as JSON text. None and empty text mean no arguments.
-        where: The name of the arguments in errors.
+        where: The name used for the arguments in error messages.
         signature: Gemini's thought signature for the call.
 
     Raises:
@@ -421,7 +425,7 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     Args:
         item: The item as a dict. An item of an unknown type becomes a message without blocks, which is sent only to the
             Responses API.
-        where: The item's name in errors.
+        where: The item's name in error messages.
         waiting: The tool calls that have no result yet.
 
     Returns:

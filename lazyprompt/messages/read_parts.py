@@ -67,7 +67,7 @@ def text_at(fields: Fields, key: str, where: str) -> str:
 
 
 def needed_text(value: object, where: str) -> str:
-    """Return a required string.
+    """Return a value, which must be a non-empty string.
 
     Raises:
         HistoryError: The value is missing, empty or not a string.
@@ -115,7 +115,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
 
     Args:
         content: A string, or a list of parts, which may be dicts, blocks, or client objects.
-        where: The content's name in errors, such as ``history[3].content``.
+        where: The content's name in error messages, such as ``history[3].content``.
         beside: A dict that collects the fields that no block can express, and the parts of unknown types.
 
     Raises:
@@ -132,7 +132,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
 
 
 def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - a part may be of any type
-    """Parse a content part. A part of an unknown type is added to ``beside``."""
+    """Parse a content part. For a part of an unknown type, return None and add the part to ``beside``."""
     # A fast path for parts that contain only a type and text, which are the most common parts.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")

@@ -43,7 +43,7 @@ def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
 
     Args:
         item: The message as a dict.
-        where: The message's name in errors.
+        where: The message's name in error messages.
         waiting: The tool calls that have no result yet. A result is assigned to the oldest of these calls.
 
     Returns:

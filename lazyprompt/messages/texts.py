@@ -37,7 +37,7 @@ class ChangeText(Protocol):
 def with_texts(message: Msg, change: ChangeText) -> Msg:
     """Apply a function to each text in a message: the speaker, content, reasoning, ids, names, arguments and results.
 
-    The native format does not change. Modified reasoning loses its signature, which is only valid for the original
+    ``message.native`` is kept unchanged. Modified reasoning loses its signature, which is only valid for the original
     text.
 
     Args:

@@ -476,7 +476,7 @@ def _choices(text: str, name: str) -> tuple[str, list[Json]]:
     """Split a list such as ``(choices: ["a", "b"])`` off the end of a description.
 
     Returns:
-        The description without the list, and the values.
+        The description without the list of choices, and the choices.
     """
     start = text.lower().rfind(_CHOICES)
     given = text[start + len(_CHOICES) :].strip()

@@ -29,7 +29,7 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 
 
 def are_texts(messages: Sequence[Msg]) -> bool:
-    """Return True if every message is only non-blank text from the system, the user or the assistant.
+    """Return True if every message is a system, user or assistant message that contains only non-blank text.
 
     Most conversations contain only such messages, so the rules for blocks, names and media can be skipped.
     """
