@@ -109,8 +109,8 @@ class Engine(NamedTuple):
                 raise EngineError(f"{name!r} is not a valid option name for {self.name}")
             if name.replace("_", "-").lower() in ours:
                 raise EngineError(
-                    f"the option {name} of {self.name} is already set: use the model and port arguments instead; the "
-                    "engine listens on this machine only"
+                    f"lazyprompt already sets the option {name} of {self.name}; pass the model or port as an argument "
+                    f"instead (the host is always {HOST})"
                 )
         slots = {"here": _HERE, "python": sys.executable, "model": model, "host": HOST, "port": port}
         return (*(piece.format_map(slots) for piece in self.program), *_arguments(options))

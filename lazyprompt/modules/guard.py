@@ -35,10 +35,10 @@ import psutil
 _Reason: TypeAlias = Literal["signal", "parent"] | None
 
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
-_LOOK = 1.0  # seconds between checks of the parent process
-_PAUSE = 0.01  # seconds between checks of terminating processes
+_LOOK = 1.0  # seconds between checks that the parent process is running
+_PAUSE = 0.01  # seconds between checks that the terminated processes have exited
 LOG = "LAZYPROMPT_ENGINE_LOG"  # the environment variable that names the temporary log file
-# Windows lacks SIGKILL and SIGHUP, but must be able to import this module.
+# Windows lacks SIGKILL and SIGHUP, but importing this module on Windows must not fail.
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 

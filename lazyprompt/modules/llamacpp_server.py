@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _MAGIC = b"GGUF"
 _DAY = 86_400.0
 _LOGGING = 0.5  # seconds to wait for the last log lines from llama.cpp
-# The fields of llama.cpp's CommonParams for options with another name.
+# Maps options to fields of llama.cpp's CommonParams. All other options have the same names as their fields.
 _FIELDS = {
     "model": "model.path",
     "context": "n_ctx",

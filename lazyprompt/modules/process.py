@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
-_HEALTH = "/health"  # the engine's path that returns status 200 once the model is loaded
+_HEALTH = "/health"  # the URL path of the health check, which returns status 200 once the model is loaded
 _PAUSE = 0.05  # seconds between health checks of a starting engine
 _ANSWER = 2.0  # the timeout for a health check, in seconds
 _ATTEMPTS = 3  # the maximum number of attempts to start the engine, each on another free port
-_ENDING = 0.005  # seconds between checks of terminating processes
+_ENDING = 0.005  # seconds between checks that the terminated engine has exited
 
 
 def _guard() -> ModuleType:
@@ -99,7 +99,8 @@ class _Run:
             self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
-            patience = time.monotonic() + 3 * _guard().GRACE  # the guard needs up to 2 * GRACE
+            # The guard may need 2 * GRACE seconds to stop the engine.
+            patience = time.monotonic() + 3 * _guard().GRACE
             while not self.ended():
                 if time.monotonic() > patience:
                     os.kill(self.guard.pid, _guard().KILL)

@@ -182,7 +182,7 @@ class TrainableModule(ChatModule):
         if not self.base_model:
             raise EngineError("starting an engine requires a model; pass base_model")
         if self.engine is OTHER:
-            engine_for(self.base_model)  # raise an error that explains the reason
+            engine_for(self.base_model)  # raises an error that explains why no engine was found
         with self._running.starting:
             if self.status() != "running":
                 self._running.process = EngineProcess(
@@ -353,7 +353,8 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     try:
         found = engine_for(base_model)
     except EngineError:
-        # A server at url= may accept any model name, and rendering a prompt needs only the name.
+        # Ignore the error in two cases: a server at url= may accept any model name, and a plain model name is enough to
+        # render prompts.
         path = Path(base_model)
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise

@@ -88,8 +88,8 @@ def test_options_are_written_as_the_engine_reads_them() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("vllm", {"host": "0.0.0.0"}, "the option host of vllm is already set"),  # noqa: S104 - what is refused
-        ("llama.cpp", {"model": "m"}, "the option model of llama.cpp is already set"),
+        ("vllm", {"host": "0.0.0.0"}, "lazyprompt already sets the option host of vllm"),  # noqa: S104 - what is refused
+        ("llama.cpp", {"model": "m"}, "lazyprompt already sets the option model of llama.cpp"),
         ("vllm", {"--host": "x"}, "'--host' is not a valid option name for vllm"),
         ("vllm", {"a b": "x"}, "'a b' is not a valid option name for vllm"),
         ("vllm", {"a": object}, "options must be strings, numbers, bools, paths, mappings or lists of these"),

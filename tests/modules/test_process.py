@@ -261,7 +261,7 @@ def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: s
 
 
 def test_an_option_that_no_command_line_has_is_told(model: Path, temporary: Path) -> None:
-    with pytest.raises(EngineError, match="the option port of llama.cpp is already set"):
+    with pytest.raises(EngineError, match="lazyprompt already sets the option port of llama.cpp"):
         llama(model, port=3).start()
     assert list(temporary.iterdir()) == []
 
