@@ -204,7 +204,7 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # A loop variable would appear in tracebacks with local variables, so use two calls.
+                # Don't loop over the errors: the loop variable would appear in a traceback that shows local variables.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.prompters.definition import PromptOrigin
 
-# The parameters that lazyprompt defines. A client that doesn't support one explains the reason in an error.
+# The call parameters that lazyprompt defines for all clients.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
 # The hint in error messages from clients that forward unknown fields to the server.
 EXTRA_BODY = ", or pass server-specific parameters in extra_body={{{name!r}: ...}}"
-# The minimum similarity between a misspelled parameter and a known one, for methods with and without **kwargs.
-# The first value must exceed 0.8, because "top_k" and "top_p" have a similarity of 0.8.
+# The minimum similarity between a misspelled parameter and a known one: _MISSPELT if the SDK method accepts **kwargs,
+# and _LIKELY otherwise. _MISSPELT must exceed 0.8, the similarity of "top_k" and "top_p".
 _MISSPELT, _LIKELY = 0.85, 0.6
 # The maximum number of connections that a synchronous client opens and keeps alive.
 # With a lower limit for idle connections, httpcore could close a connection that another thread is about to use.

@@ -108,7 +108,7 @@ WORDS: dict[str, FaultKind] = {
 _FIELDS = ("code", "type", "message")
 # The maximum length of an error message in characters, because some messages quote a whole malformed response.
 _LONGEST = 1_000
-_DEPTH = 8  # the maximum depth of the search for the API key in an exception's values
+_DEPTH = 8  # the maximum depth of nested lists and dicts in which the API key is masked
 # The packages that raise a RuntimeError if a client is closed during a call.
 _HTTP = frozenset(("httpx", "httpx2"))
 # The exceptions that an SDK may raise for a malformed response.
@@ -172,7 +172,9 @@ def kind_of_refusal(
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-    if key is not None:  # the message may contain the masked key, so mask the key in the phrases too
+    # The API key may already be masked in the text. Mask the key in `words` too, so that a phrase that contains the key
+    # still matches.
+    if key is not None:
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
 

@@ -46,8 +46,9 @@ class AnthropicCollector:
         self.complete = False
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        # The pieces of each field and the tool call numbers, keyed by block index.
+        # The streamed pieces of each field, keyed by the index of the content block and the field's name.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        # Maps the index of each content block with a tool call to the tool call's index.
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:

@@ -125,7 +125,8 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Phrases in errors with status 400, and the name of the SDK class that validates responses.
+    # Lower-case phrases in error messages with status 400. The last phrase is the name of an SDK class, which occurs in
+    # the error message for an invalid response.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
@@ -191,7 +192,7 @@ class GeminiClient(OfficialClient):
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        # Google's SDK uses httpx2 since version 3 and httpx before.
+        # Google's SDK has used httpx2 since version 3. Earlier versions use httpx.
         newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
         library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {

@@ -115,7 +115,7 @@ class OllamaClient(OfficialClient):
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
         # An async client keeps at most 20 idle connections, but may open any number of connections.
         # The limit is low because httpcore compares all pairs of connections (_assign_requests_to_connections).
-        # With 500 connections, these comparisons blocked the event loop for seconds.
+        # Comparing all pairs of 500 connections blocked the event loop for seconds.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,
@@ -176,7 +176,7 @@ class OllamaClient(OfficialClient):
         return fault._replace(message=f"{fault.message}; download it with: ollama pull {model[1]}")
 
     def _refusal(self, error: Any) -> ErrorResponse:
-        # The SDK's exception doesn't store the response, but its context does.
+        # The SDK's exception doesn't store the response, but the httpx exception in its __context__ does.
         headers = getattr(getattr(error.__context__, "response", None), "headers", None)
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "error", None), headers)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # The reasoning fields of a message: vLLM and OpenRouter send "reasoning", Ollama sends "thinking".
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-# The message fields and tool call fields that are collected separately.
+# The fields of a message and of a tool call that the collector parses. All other fields are copied unchanged.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
 _CALL = frozenset(("index", "id", "function", "custom"))
 # The metadata fields of a response. The first event with a field determines the value.

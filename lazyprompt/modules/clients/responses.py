@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
     from lazyprompt.modules.clients._base import ClientSettings
 
-# The event types with a piece of text or reasoning.
+# Maps the type of each delta event to the kind of its content: text or reasoning.
 _TEXTS: dict[object, Kind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
@@ -110,7 +110,7 @@ class ResponsesClient(OpenAIClient):
     collector = ResponsesCollector
 
     def __init__(self, settings: ClientSettings) -> None:
-        # Don't request token usage, because the Responses API always streams token usage.
+        # Don't request token usage, because the Responses API always includes it in the stream.
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
