@@ -280,7 +280,7 @@ def display_text(part: str) -> str:
     return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# If several inputs have no value, text passed without a name is assigned to the only input of these kinds.
+# If several inputs have no value, unnamed text is assigned to the only input whose kind is in this set.
 _TAKE_TEXT = frozenset(("string", "union"))
 _NOTHING = ("",)
 # The template is immutable, so all file prompters can share one object.

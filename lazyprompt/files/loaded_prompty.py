@@ -79,7 +79,7 @@ class LoadedPrompty:
         template = _parse_template(whole, spec.engine, source, begin, lenient=undefined == "empty")
         _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
         made = cls(spec, whole.text, found.name, text, path, undefined, references, seen, translated.notes)
-        # Store the parsed template as the cached property to avoid parsing the template again.
+        # Set the cached property `template`, so that the template isn't parsed again.
         vars(made)["template"] = template
         return made
 

@@ -109,7 +109,7 @@ class References:
         if not given.strip() or "\0" in given:
             raise ValueError(f"{given!r} is not a valid path")
         roots, joined = (self.base, *self.layers, *self.roots), (start or self.base) / given
-        # Resolve symbolic links before checking the roots.
+        # Resolve symbolic links before checking that the path is inside an allowed root directory.
         is_elsewhere = names_other_machine(str(joined), map(os.path.realpath, roots))
         path = Path() if is_elsewhere else Path(os.path.realpath(joined))
         if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):

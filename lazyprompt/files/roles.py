@@ -335,7 +335,7 @@ def segments_of(
         SafetyError: The value of a strict input forms a role line with the surrounding text, or changes the sections.
     """
     found: list[TemplateSegment] = []
-    # ``spans`` locates the values to check, and ``calm`` is the whole text with harmless words instead of the values.
+    # ``spans`` locates the values to check. ``calm`` is the whole text, with x in place of their characters.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0

@@ -338,7 +338,7 @@ def tokens_of(subject: Subject) -> int:
     try:
         return counter.count(subject.prompt.messages(filled), [tool.function() for tool in subject.prompt.tools])
     except LazyPromptError:
-        # The prompt can't be filled without values for all inputs, so count the template's source.
+        # The prompt can't be filled without values for all inputs, so count the tokens of the template's source.
         return counter.count_text(subject.template)
 
 

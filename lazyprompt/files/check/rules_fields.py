@@ -99,7 +99,7 @@ _OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
 _VALUE_OR_KIND = "correct the value or the kind"
-# Searching more names than this limit for a similar name would be slow.
+# The maximum number of names to list in a message, or to compare with a misspelled name.
 _MOST_NAMES: Final = 100
 _QUOTES = "if other programs read the file too, put it in quotes"
 # Each row contains a pattern for scalars that only lazyprompt reads as text, their type in YAML 1.1, and advice.
@@ -121,7 +121,7 @@ def unknown_fields(subject: Subject) -> Iterator[Hit]:
 def other_fields(subject: Subject) -> Iterator[Hit]:
     """Report unknown fields that have no effect."""
     for node, name, known, home in _unknown(subject):
-        # An empty ``home`` means that the mapping accepts any field.
+        # ``home`` is the field to move an unknown field to. For mappings that accept any field, ``home`` is empty.
         if home and not did_you_mean(name.rpartition(".")[2], known):
             what = f"the field {name} has no effect: it is kept, but not sent"
             yield Hit(subject.place(node.key_at), what, f"move it under {home}")

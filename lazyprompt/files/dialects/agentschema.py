@@ -89,7 +89,7 @@ def _threads(section: Section) -> Iterator[Thread]:
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # A section yields no thread if the input for its slot has no value.
+    # If the input for a section's slot has no value, the section inserts no messages.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:

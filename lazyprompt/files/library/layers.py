@@ -207,7 +207,7 @@ def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
         if left[0] < 0 or depth > _MAX_DEPTH:
             raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
-        # An archive member can have any name, so reject names that lead out of the directory.
+        # An archive member can have any name, so reject names that point outside the target directory.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
-# No part of a key begins with a dot or an underscore, so a key can't lead out of the library's directory.
+# No part of a key begins with a dot or an underscore, so a key can't point outside the library's directory.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
 _LISTED = 12
@@ -79,7 +79,7 @@ class PromptLibrary:
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
-        # Locks can't be pickled, so pickle a library as a call with the constructor's arguments.
+        # Locks can't be pickled, so pickle a library as a call to its constructor with the original arguments.
         self._remade = partial(
             PromptLibrary,
             path,

@@ -84,7 +84,7 @@ def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # An unclosed fence in the pieces would hide every role line before the next fence.
+    # Append a role line: after an unclosed code fence, a parser treats the role line as text in the fence.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 

@@ -145,7 +145,7 @@ class YamlWriter:
             return [self._new(item) for item in value]
         if isinstance(value, dict):
             return {_key(key): self._new(item) for key, item in value.items()}
-        # The resolver treats every scalar as text, so write the value plain to avoid quotes.
+        # The resolver treats every scalar as text, so convert numbers, booleans and null to unquoted scalars here.
         return PlainScalarString(json.dumps(value))
 
 
