@@ -112,8 +112,8 @@ class Filling:
         given = {**values, name: text}
         if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
-                f"a bare {type(text).__name__} is used as the user's text, but no user turn in {self.called} uses the "
-                f"input {name!r}; pass a dict, {dict_form(self.names)}"
+                f"a value of type {type(text).__name__} without an input name is used as the user's text, but no user "
+                f"turn in {self.called} uses the input {name!r}; pass a dict, {dict_form(self.names)}"
             )
         return given
 
@@ -141,10 +141,11 @@ class Filling:
                 return INPUT
             if left:
                 raise SlotError(
-                    f"a bare text could be the value of {listed(left)} in {self.called}; pass a dict, {dict_form(left)}"
+                    f"text without an input name could be the value of {listed(left)} in {self.called}; pass a dict, "
+                    f"{dict_form(left)}"
                 )
         why = "already has a value for each input" if self.names else "has no input"
-        raise SlotError(f"{self.called} {why}, so it doesn't accept bare text")
+        raise SlotError(f"{self.called} {why}, so it doesn't accept text without an input name")
 
     def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
         """Return True if a user turn contains the input's value, or an expression that may use the input."""

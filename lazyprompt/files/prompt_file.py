@@ -197,7 +197,7 @@ def _tools(source: SourceText, node: Node) -> ToolSet:
 
 
 def _history(source: SourceText, node: Node) -> list[Msg]:
-    items = _items_of(source, node, "history", "pairs [question, answer] or messages")
+    items = _items_of(source, node, "history", "[question, answer] pairs or messages")
     with _located(source, node):
         return parse_messages([plain(item) for item in items])
 

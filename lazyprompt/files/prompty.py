@@ -518,7 +518,7 @@ class Prompty(LoadedPrompty):
             return self.text
         made, read = convert(self, to), {*map(str, self.notes)}
         if lost := [note for note in made.notes if note not in read]:
-            raise FormatError(f"{to} can't express the whole file (convert() returns the rest): {'; '.join(lost)}")
+            raise FormatError(f"{to} can't express the whole file; convert() makes these changes: {'; '.join(lost)}")
         return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:

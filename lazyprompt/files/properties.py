@@ -195,7 +195,7 @@ def read_named(
     if isinstance(node.value, dict):
         return [of_name(source, item, f"{where}.{name}", name) for name, item in node.value.items()]
     if not isinstance(node.value, list):
-        raise source.wrong_kind(node, f"{where} must be a list or a mapping by name")
+        raise source.wrong_kind(node, f"{where} must be a list or a mapping keyed by name")
     found: dict[str, Named] = {}
     for index, item in enumerate(node.value):
         made = read(source, item, f"{where}[{index}]", "")

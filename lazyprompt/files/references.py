@@ -105,7 +105,7 @@ class References:
             ValueError: The path is outside the allowed directories, or there is no base directory.
         """
         if self.base is None:
-            raise ValueError(f"the path {given!r} needs a base directory, but text has none; pass base_dir=")
+            raise ValueError(f"cannot read {given!r}: a prompt from a string has no base directory; pass base_dir=")
         if not given.strip() or "\0" in given:
             raise ValueError(f"{given!r} is not a valid path")
         roots, joined = (self.base, *self.layers, *self.roots), (start or self.base) / given

@@ -371,7 +371,8 @@ def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) 
     if _roles(whole) != _roles(calm):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
-            f"{names}: a strict input opens or closes a code fence or leaves a line empty, which changes the sections"
+            f"{names}: the value of a strict input changes which lines begin a section, for example by a code fence, a "
+            "line break or an empty value"
         )
 
 

@@ -193,7 +193,7 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     ("argv", "message"),
     [
         (["--set", "langauge=nl", "--set", "question=x"], "--set: Missing required input: language; no input named"),
-        (["--input", "x"], "--input: a bare text could be the value of 'language', 'question' in "),
+        (["--input", "x"], "--input: text without an input name could be the value of 'language', 'question' in "),
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
         (["--set", "language=a", "--input", "b", "--param", "x"], "--param: expected NAME=VALUE, not 'x'"),
@@ -388,5 +388,5 @@ def test_a_chat_with_a_file(run: Callable[..., Ran], server: ModelServer, order:
         ("user", "@two"),
     ]
     told = fault(run("run", "--chat", order, *argv[3:], stdin=b"x"))
-    assert told.startswith("--set: a bare text could be the value of")
+    assert told.startswith("--set: text without an input name could be the value of")
     assert fault(run("run", "--chat", *argv, "--set", "x=1", stdin=b"x")).startswith("--set: no input named 'x'")

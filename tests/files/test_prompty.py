@@ -118,7 +118,7 @@ user:
             ("---\nname: [x]\n---\n", "f:2:7: name must be text, not a list\nname: [x]\n      ^"),
             ("---\nmodel: 3\n---\n", "f:2:8: model must be a mapping, not a number"),
             ("---\nmodel: {connection: x}\n---\n", "model.connection must be a mapping, not text"),
-            ("---\ninputs: x\n---\n", "inputs must be a list or a mapping by name, not text"),
+            ("---\ninputs: x\n---\n", "inputs must be a list or a mapping keyed by name, not text"),
             ("---\ninputs: [{kind: string}]\n---\n", "inputs[0] has no name"),
             ("---\ninputs: [{name: a}, {name: a}]\n---\n", "inputs[1]: duplicate name 'a'"),
             (

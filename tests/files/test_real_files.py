@@ -185,7 +185,7 @@ class TestValues:
         """A text alone was ambiguous beside a list."""
         prompt = v1("inputs: {pages: {type: list, default: []}, q: {type: string}, n: {type: int}}")
         assert messages(prompt, "Why?") == [("user", "Why?")]
-        with pytest.raises(SlotError, match="a bare text could be the value of 'a', 'b', 'n'"):
+        with pytest.raises(SlotError, match="text without an input name could be the value of 'a', 'b', 'n'"):
             v1("inputs: {a: {type: string}, b: {type: string}, n: {type: int}}", "user:\n{{a}}{{b}}").messages("x")
 
     def test_messages_of_a_thread_stay_messages(self) -> None:

@@ -124,7 +124,7 @@ def test_roots_that_are_allowed_may_be_read(folder: Path) -> None:
 
 
 def test_text_has_no_directory(folder: Path) -> None:
-    assert "text has none; pass base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
+    assert "a prompt from a string has no base directory; pass base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
 
 
 def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:

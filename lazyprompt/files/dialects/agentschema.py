@@ -149,7 +149,9 @@ def _read_yaml(parts: Sequence[str], name: str) -> Json:
         if not isinstance(value, dict):
             return value
         if any(map(slot.search, value)):
-            raise PromptFileError(f"{name}: a value is used as a key; keys must be the template's own text")
+            raise PromptFileError(
+                f"{name}: a mapping key contains an inserted value; keys must be literal text in the template"
+            )
         return {key: fill(item) for key, item in value.items()}
 
     return fill(plain(YamlReader(SourceText(text, name)).read()))

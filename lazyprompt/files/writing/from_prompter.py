@@ -82,7 +82,7 @@ def text_of(
 
     Raises:
         FormatError: The prompter has hooks, a budget, tools that aren't functions or a custom instruction class, or
-            a slot's name has another meaning in Jinja.
+            a slot's name is reserved in Jinja.
     """
     made = prompter.made_of
     _check(prompter, made)
@@ -92,7 +92,7 @@ def text_of(
     for slot in slots:
         if not is_input(slot):
             raise FormatError(
-                f"the slot {slot!r} cannot be an input in a prompt file: its name has another meaning in Jinja"
+                f"the slot {slot!r} cannot be an input in a prompt file: Jinja reserves its name; rename the slot"
             )
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]

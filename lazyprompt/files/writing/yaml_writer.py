@@ -118,8 +118,8 @@ class YamlWriter:
             return tree
         if isinstance(raw, str) and isinstance(value, dict | list) and _texts_in(seen) & _texts_in(new):
             raise PromptFileError(
-                f"{raw} can't be changed in part, because the referenced value must not be written here; change the "
-                "referenced file, or set a value that shares no text with the referenced value"
+                f"{raw} can only be replaced as a whole, because strings must not be copied from the referenced file; "
+                "edit that file, or set a value that contains none of its strings"
             )
         return self._new(new)
 

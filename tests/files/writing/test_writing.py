@@ -135,7 +135,7 @@ def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
     prompty = Prompty.loads(text, base_dir=tmp_path)
     assert "${file:c.json}" in prompty.with_fields(model={**prompty.model, "id": "b"}).dumps()
     connection = {**prompty.model["connection"], "endpoint": "https://x"}  # type: ignore[dict-item]
-    with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} can't be changed in part"):
+    with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} can only be replaced as a whole"):
         prompty.with_fields(model={"id": "a", "connection": connection})
 
 
