@@ -88,7 +88,7 @@ def as_dict(response: object) -> dict[str, object]:
 
 
 def _is_plain_dict(value: object) -> TypeGuard[dict[str, object]]:
-    # Some clients return subclasses of dict, which the caller must convert to plain dicts.
+    # Some clients return instances of a dict subclass, which the caller must convert to plain dicts.
     return type(value) is dict
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The placeholder texts for user turns that a provider requires at the start or end of a conversation.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
-# The reason in the report when late system text is moved.
+# The reason that the report states for system text that is moved after a user turn.
 LATE_SYSTEM = "system text must follow a user turn"
 # The text of the assistant turn that is inserted between tool results and the next user turn.
 AFTER_RESULTS = "(The results are here.)"
@@ -321,7 +321,7 @@ def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     return [*turns[:-1], (role, name, new, at)]
 
 
-# A tool call with a list of results. The list is empty until the result is found.
+# A tool call, and a list for its result. The list is empty until the result is found.
 _Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
 
@@ -408,7 +408,8 @@ class _Order:
         self.used: set[str] = set()
         # For each repeated id, the next number to append to it.
         self.numbers: dict[str, int] = {}
-        # Maps the first call's id and the number of blocks to the result blocks and their message index.
+        # The blocks and index of each message that begins with a tool result, keyed by that result's call id and the
+        # number of blocks.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
         # The call ids in the current run of assistant messages, up to the first tool result.
         self.adjacent: set[str] = set()

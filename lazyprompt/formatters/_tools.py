@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The keys of a function definition that every provider supports.
 _FUNCTION = frozenset({"name", "description", "parameters"})
-# Maps optional tool settings to the kinds of their report entries. Each setting is reported once for all tools.
+# Maps each optional tool setting to its kind in the report. A dropped setting is reported once for all tools.
 _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 

@@ -131,7 +131,7 @@ def _blocks(content: Content | Native) -> list[Json]:
         return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # Build tool calls inline: calling a Python function for each block would double the time.
+    # Convert tool calls inline, because calling a function for each tool call would double the conversion time.
     return [
         {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
         if isinstance(block, ToolUseBlock)

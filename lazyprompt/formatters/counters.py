@@ -87,7 +87,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         """
         if not text:
             return 0
-        if text.isspace():  # providers reject messages of only white space
+        if text.isspace():  # providers reject messages that contain only white space
             return self._ask(None, self._user(_SHORT + text), []) - self._short()
         return self._ask(None, self._user(text), []) - self._short() + 1
 
@@ -219,7 +219,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
             config["tools"] = tools
         if config and not self.client.vertexai:
             config = {"http_options": {"extra_body": _whole(self.model, instruction, contents, tools)}}
-        models: Any = self.client.models  # typed as Any, because the SDK's annotations refer to optional classes
+        models: Any = self.client.models  # typed as Any, because the SDK's types use optional packages
         count: int | None = models.count_tokens(model=self.model, contents=contents, config=config or None).total_tokens
         if count is None:
             raise TokenizerError(f"Google's countTokens response for the model {self.model!r} contains no totalTokens")

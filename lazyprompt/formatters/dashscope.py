@@ -52,7 +52,7 @@ class DashScopeForm(ChatForm):
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video")
 
 
-# The optional keys of a media part: sampling settings, and a cache breakpoint.
+# The optional keys of a media part: settings for video frames and image sizes, and a cache breakpoint.
 _BESIDE: dict[str, Spec] = dict.fromkeys(
     ("fps?", "max_frames?", "min_pixels?", "max_pixels?", "total_pixels?", "cache_control?"), "any"
 )

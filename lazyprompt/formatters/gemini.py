@@ -90,7 +90,7 @@ class GeminiForm:
             return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        # Build tool calls inline: calling a Python function for each block would double the time.
+        # Convert tool calls inline, because calling a function for each tool call would double the conversion time.
         parts: list[Json] = [
             {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
             if isinstance(block, ToolUseBlock) and not block.signature
@@ -303,7 +303,7 @@ _PART: dict[str, Spec] = {
 }
 
 _check_part = check_of(_PART)
-# The keys that any part may contain beside its content.
+# The keys that any part may contain besides its content.
 _BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
 _KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
 

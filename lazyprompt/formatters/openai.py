@@ -38,7 +38,7 @@ OPENAI = Profile(
 )
 
 # Source: DeepSeek's guides on multi-round conversation, tool calls and thinking mode.
-# DeepSeek's thinking mode requires the reasoning before a tool call in the next request.
+# In thinking mode, DeepSeek requires each request to include the reasoning that preceded earlier tool calls.
 DEEPSEEK = Profile(
     name="deepseek",
     form=ChatForm(thinking="reasoning_content"),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# Report entries that are not losses: content that the provider excludes, and empty messages.
+# The kinds of report entries that don't count as losses: content that the provider's rules exclude, and empty messages.
 _NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 

@@ -95,7 +95,7 @@ class ResponsesForm:
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
         kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
         calls = {call_id for kind, call_id in kinds if kind == "function_call"}
-        # Calls of built-in tools. The results of some built-in tools look like those of function tools.
+        # The call ids of built-in tools. Some built-in tools use the same result type as functions.
         others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
