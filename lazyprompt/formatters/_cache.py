@@ -46,7 +46,9 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
     for place, lifetime in given.items():
         if place not in PLACES:
             known = ", ".join(PLACES)
-            raise FormatError(f"cache place {place!r} is unknown{did_you_mean(str(place), PLACES)}; expected {known}")
+            raise FormatError(
+                f"unknown cache breakpoint {place!r}{did_you_mean(str(place), PLACES)}; expected one of {known}"
+            )
         if marks and lifetime not in marks.lifetimes:
             known = ", ".join(marks.lifetimes)
             raise FormatError(f"cache sets the lifetime of {place!r} to {lifetime!r}; {profile.name} supports {known}")

@@ -69,7 +69,7 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
         return "as it is" if rule.data else None
     url = source.url
     if not url:
-        raise MediaError(f"{where} has no source; add a URL, base64 data or a source")
+        raise MediaError(f"{where} has neither a URL nor base64 data; add one of them")
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme in ("http", "https"):
         if rule.url:
@@ -84,7 +84,7 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
         raise MediaError(f"{where} has the unsupported URL {address!r}; expected http(s), a local path or base64 data")
     if resolver is None:
         raise MediaError(
-            f"{where} is the local file {url!r}, but messages may not read files; allow its directory with "
+            f"{where} is the local file {url!r}, but local files are not allowed; allow its directory with "
             f"media=MediaResolver(roots=[...]), or read it yourself, for example with ImageBlock.from_file({url!r})"
         )
     return "load" if rule.data else None

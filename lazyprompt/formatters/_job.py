@@ -110,6 +110,6 @@ def _items(given: Iterable[object]) -> Iterator[object]:
             yield item
         elif item is not None:
             raise FormatError(
-                f"{item!r} is a {type(item).__name__}; expected Msg objects, message dicts from any provider, pairs "
-                "[question, answer], or lists of messages"
+                f"{item!r} has type {type(item).__name__}; expected Msg objects, message dicts from any provider, "
+                "[question, answer] pairs, or lists of messages"
             )

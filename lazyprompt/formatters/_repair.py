@@ -445,7 +445,7 @@ class _Order:
             return
         if role != "assistant":
             where = f"messages[{at}] calls the tool {calls[0].name!r}"
-            raise FormatError(f"{where}, but its role is {role!r}; only the assistant's messages can call tools")
+            raise FormatError(f"{where}, but its role is {role!r}; only assistant messages can call tools")
         places: list[_Place] = []
         for call in calls:
             places.append((self.with_unique_id(call, at), []))
@@ -480,7 +480,7 @@ class _Order:
                 "call and its result together, or remove both"
             )
         if not self.waiting[result.id]:
-            raise FormatError(f"{where} is a second result of the call {result.id!r}; a call can only have one result")
+            raise FormatError(f"{where} is a second result for the call {result.id!r}; a call can have only one result")
         call, results = self.waiting[result.id].popleft()
         results.append(with_call(result, call.id, call.name))
         if behind or not self.turns[-1][1]:

@@ -111,7 +111,7 @@ def test_media_of_any_form_are_parts_that_templates_know(part: Any, written: Any
 
 def test_a_medium_that_no_message_has_is_refused_by_a_provider() -> None:
     history: list[Any] = [{"role": "user", "content": [{"type": "image"}]}]
-    with pytest.raises(MediaError, match=r"has no source; add a URL, base64 data or a source"):
+    with pytest.raises(MediaError, match=r"has neither a URL nor base64 data; add one of them"):
         ChatFormatter("openai").format(history)
 
 

@@ -168,8 +168,8 @@ def test_a_longer_lifetime_behind_a_shorter_one_is_an_error(cache: dict[str, str
 @pytest.mark.parametrize(
     ("cache", "told"),
     [
-        (["tool"], "cache place 'tool' is unknown (did you mean 'tools'?); expected tools, system, history"),
-        ({"messages": "5m"}, "cache place 'messages' is unknown"),
+        (["tool"], "unknown cache breakpoint 'tool' (did you mean 'tools'?); expected one of tools, system, history"),
+        ({"messages": "5m"}, "unknown cache breakpoint 'messages'"),
         ({"system": "2h"}, "cache sets the lifetime of 'system' to '2h'; anthropic supports 5m, 1h"),
         ({"system": ""}, "cache sets the lifetime of 'system' to ''"),
         ("system", "cache must list the breakpoints, such as ("),

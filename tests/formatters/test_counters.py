@@ -330,7 +330,7 @@ def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> 
         ([Msg("Ann", "", "user")], FormatError, "no message has any content"),
         ([Msg("Ann", [ImageBlock(URLSource("/x/a.png"))], "user")], MediaError, "the local file '/x/a.png'"),
         ([{"role": "usr", "content": "a"}], HistoryError, "did you mean 'user'"),
-        ([U, 3], FormatError, "3 is a int"),
+        ([U, 3], FormatError, "3 has type int"),
     ],
 )
 def test_what_is_no_message_is_refused(asked: Asked, messages: list[Any], error: type[Exception], match: str) -> None:

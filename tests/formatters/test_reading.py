@@ -125,7 +125,7 @@ def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
 def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> None:
     with pytest.raises(
         FormatError,
-        match=r"is a (str|int|float|bytes|object|set); expected Msg objects, message dicts from any provider",
+        match=r"has type (str|int|float|bytes|object|set); expected Msg objects, message dicts from any provider",
     ):
         kind("openai").format(HI, wrong)
 

@@ -77,7 +77,7 @@ def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider
 @formatters_of(CALLING)
 def test_a_second_result_of_a_call_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
     for second in (answering(result("c1", "43")), Msg("s", [result("c1", "43")], "system")):
-        with pytest.raises(FormatError, match=r"^messages\[3\]\.content\[0\] is a second result of the call 'c1'"):
+        with pytest.raises(FormatError, match=r"^messages\[3\]\.content\[0\] is a second result for the call 'c1'"):
             kind(provider).format(HI, calling(call("c1")), answering(result("c1", "42")), second)
 
 
