@@ -113,7 +113,7 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                # Keep invalid JSON as text, so that the prompt file raises the error.
+                # Keep invalid JSON as a string, so that validating the inputs of the prompt file raises the error.
                 with suppress(ValueError, RecursionError):
                     value = _json(value)
             if value is not None:

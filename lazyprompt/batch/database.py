@@ -141,7 +141,8 @@ class RunDatabase:
 
     def remove(self) -> None:
         """Delete the database files and unlock the database."""
-        # Delete the files while they are locked, so that no other run can lock them; Windows can't delete open files.
+        # Delete the database files before unlocking them, so that no other run can lock them. On Windows, close the
+        # files first, because Windows can't delete open files.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()

@@ -217,7 +217,7 @@ def form_of(name: object) -> BatchForm:
     return form
 
 
-# Line separators such as U+2028 need no escape, because JSON Lines readers split only at newlines.
+# Line separators such as U+2028 need no escaping, because JSON Lines readers split only at newlines.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 

@@ -331,7 +331,7 @@ def _move(part: Path, final: Path) -> None:
         if final.exists():
             copymode(final, part)
         part.replace(final)
-    elif not final.exists():  # a final file exists if it was renamed before the run was killed
+    elif not final.exists():  # the earlier run may have been killed after renaming the part file
         raise BatchError(f"{part}, which the earlier run wrote, is missing; {RESTART_ADVICE}")
 
 

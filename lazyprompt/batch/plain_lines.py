@@ -158,7 +158,7 @@ def plain_line(
     (_, head), (_, start), *found = pieces
     wanted = [each for hole in holes.values() for each in hole if isinstance(each, str)]
     if len(found) + 1 != len(wanted) or columns != {column for column, _ in found}:
-        return None  # the line format changed a trial value
+        return None  # the line doesn't contain each placeholder value unchanged
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
     # If the prompt has no user text, a row with unused columns is an error.

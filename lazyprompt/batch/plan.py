@@ -171,7 +171,7 @@ class RowPlan:
 
     @property
     def _prompt_model(self) -> str | None:
-        # In OpenAI's format, a prompter's model is a local model family, so the request's model is added later.
+        # In OpenAI's format, `model` selects a local model family, so the model name of the request is added later.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property

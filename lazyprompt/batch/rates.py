@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MINUTE = 60.0
 # The maximum unused capacity, in seconds, that carries over when a timer fires late.
 _CATCH_UP = 0.1
-# The estimated number of tokens in a response before the first response arrives.
+# The estimated number of tokens in a response, used until the first response arrives.
 _FIRST_GUESS = 500
 
 

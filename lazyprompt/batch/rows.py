@@ -364,7 +364,7 @@ def _parse_object(line: bytes) -> Row:
     except RecursionError as error:
         raise _InvalidRowError("nested too deeply") from error
     except ValueError as error:
-        # The only other ValueError comes from Python's limit on the number of digits.
+        # Invalid UTF-8 and JSON are handled above, so Python's limit on the digits of an integer was exceeded.
         raise _InvalidRowError("contains an integer with more than 4,300 digits") from error
     if not isinstance(found, dict):
         raise _InvalidRowError(f"the line contains a {type(found).__name__}; {_A_ROW}")
