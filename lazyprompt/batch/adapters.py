@@ -56,7 +56,10 @@ class ColumnLines:
             BatchError: The table already has a ``line`` or ``error`` column, or a row has neither an index nor a name.
         """
         if taken := [name for name in NEW_COLUMNS if name in columns]:
-            raise BatchError(f"the table already has a column {taken[0]!r}, which rendering adds; rename that column")
+            raise BatchError(
+                f"the table already has a column named {taken[0]!r}, but rendering adds a column with this name; "
+                "rename the existing column"
+            )
         if places is not None:
             return render_columns(self._plan, columns, first=places[0] + 1 if places else 1)
         return _render_without_index(self._plan, columns)

@@ -232,7 +232,8 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        self._waiting: list[tuple[Line, str, str]] = []  # reject line, error kind and reason of each waiting row
+        # For each row that will be rejected once another row succeeds: the rejects-file line, error kind and reason.
+        self._waiting: list[tuple[Line, str, str]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
         self._cancelled = 0

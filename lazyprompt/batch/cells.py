@@ -205,8 +205,8 @@ class Cells:
         if _is_message(message):
             return message
         raise SlotError(
-            f"column {self.label!r} is a {type(given).__name__}; expected response text, a message with 'role' and "
-            "'content', or a KTO rating, true or false"
+            f"column {self.label!r} contains a value of type {type(given).__name__}; expected response text, a message "
+            "with 'role' and 'content', or a KTO rating (true or false)"
         )
 
     def rating_of(self, row: Row) -> bool | None:

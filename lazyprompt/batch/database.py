@@ -129,7 +129,7 @@ class RunDatabase:
             found = [sql for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
             if found:
                 if found != _TABLES:
-                    raise self._damage_error("the file contains other tables")
+                    raise self._damage_error("the file's tables are not those of a run database")
                 self.saved = self._read()
             opened.pop_all()
 
@@ -286,13 +286,13 @@ def add_ending(path: Path, ending: str) -> Path:
 
 def _parse_state(text: bytes, checksum: int) -> State:
     if crc32(text) != checksum:
-        raise ValueError("the checksum for the state doesn't match")
+        raise ValueError("the saved run state doesn't match its checksum")
     found: dict[str, Any] = {**json.loads(text)}
     rejects_to: str | None = found.pop("rejects_to")
     fresh = asdict(State())
     del fresh["rejects_to"]
     if [(name, type(found.get(name))) for name in found] != [(name, type(fresh[name])) for name in fresh]:
-        raise ValueError("the saved state has unexpected fields")
+        raise ValueError("the saved run state has unexpected fields")
     return State(**found, rejects_to=rejects_to)
 
 

@@ -220,7 +220,9 @@ class Journal:
                     path.unlink(missing_ok=True)
             for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
                 if path.is_file() and path.stat().st_size:
-                    raise BatchError(f"{path} exists without an unfinished run; move it, or {RESTART_ADVICE}")
+                    raise BatchError(
+                        f"{path} already exists, but no unfinished run wrote it; move this file, or {RESTART_ADVICE}"
+                    )
             for path in files.parts_beyond(len(self.state.files)):
                 path.unlink()
         for index, size in enumerate(self.state.files):

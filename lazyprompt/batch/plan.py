@@ -165,7 +165,7 @@ class RowPlan:
         """Return a line's body for a payload: a complete request, or the payload alone.
 
         Raises:
-            LazyPromptError: The format does not support all content, or it requires a model.
+            LazyPromptError: The format does not support some of the content, or it requires a model.
         """
         return self._request(payload) if self.form.is_request else self._checked(payload)
 
@@ -267,7 +267,7 @@ class RowPlan:
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(
-                f"{self.form.name} does not support all content: {'; '.join(losses)}; strict=False omits this content"
+                f"{self.form.name} does not support some of the content: {'; '.join(losses)}; strict=False omits it"
             )
         return dict(payload)
 

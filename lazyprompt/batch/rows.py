@@ -313,7 +313,7 @@ def _read_array(file: RowFile, start: int) -> Iterator[RawRow]:
 
 
 def _item_fault(item: Json, number: int) -> RowFault:
-    reason = f"item {number} is a {type(item).__name__}; {_A_ROW}"
+    reason = f"item {number} has type {type(item).__name__}; {_A_ROW}"
     return RowFault(number, reason, text=json.dumps(item, ensure_ascii=False))
 
 
@@ -328,7 +328,10 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
         if not line:
             return
         if len(line) > MAX_LINE:
-            raise BatchError(f"{path}:{at}: line is longer than {MAX_LINE:,}; check that this is a file of rows")
+            raise BatchError(
+                f"{path}:{at}: line exceeds {MAX_LINE:,} bytes (JSON Lines) or characters (CSV); check that each row "
+                "is on a separate line"
+            )
         yield line
 
 
@@ -367,7 +370,7 @@ def _parse_object(line: bytes) -> Row:
         # Invalid UTF-8 and JSON are handled above, so Python's limit on the digits of an integer was exceeded.
         raise _InvalidRowError("contains an integer with more than 4,300 digits") from error
     if not isinstance(found, dict):
-        raise _InvalidRowError(f"the line contains a {type(found).__name__}; {_A_ROW}")
+        raise _InvalidRowError(f"the line contains a value of type {type(found).__name__}; {_A_ROW}")
     return found
 
 

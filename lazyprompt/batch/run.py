@@ -356,7 +356,7 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
             yield from in_order(submit, chunks, workers)
         except BrokenProcessPool as error:
             raise WorkerEndedError(
-                "a worker process was killed, possibly by the system because memory was short (use fewer workers), or "
+                "a worker process was killed, possibly because the system ran out of memory (use fewer workers), or "
                 "could not start (see the error above)"
             ) from error
         finally:

@@ -140,7 +140,7 @@ def test_what_is_wrong_with_a_row_is_said_without_its_number_where_it_has_none()
 
 def test_a_table_that_has_a_column_of_that_name() -> None:
     with pytest.raises(
-        BatchError, match="the table already has a column 'error', which rendering adds; rename that column"
+        BatchError, match="the table already has a column named 'error', but rendering adds a column with this name"
     ):
         columns_map(plan())(columns(1) | {"error": [None]})
 

@@ -180,8 +180,8 @@ def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:
 # What is in a line, and what is said of it.
 BROKEN = {
     b'{"a": 1': "line 1: not valid JSON: .* at column 8",
-    b"[1]": "line 1: the line contains a list; expected a JSON object",
-    b'"text"': "line 1: the line contains a str",
+    b"[1]": "line 1: the line contains a value of type list; expected a JSON object",
+    b'"text"': "line 1: the line contains a value of type str",
     b'{"a": NaN}': "line 1: NaN is not valid JSON; write null",
     b'{"a": [-Infinity]}': "line 1: -Infinity is not valid JSON",
     b'{"a": "\xff"}': "line 1: not valid UTF-8: byte 0xff at index 7",
@@ -299,7 +299,7 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
 def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_bytes(b'\xef\xbb\xbf[{"a": 1}, ["\xc3\xa9", null], {}]')
-    reason = 'item 2 is a list; expected a JSON object such as {"question": "..."}'
+    reason = 'item 2 has type list; expected a JSON object such as {"question": "..."}'
     rows = [(1, {"a": 1}), (2, RowFault(2, reason, text='["é", null]')), (3, {})]
     for start in range(5):
         assert read(path, start) == rows[start:]
@@ -423,5 +423,7 @@ def test_a_line_without_an_end_is_not_read_into_memory(
     monkeypatch.setattr(row_files, "MAX_LINE", 100)
     path = tmp_path / name
     path.write_text("a\n" + "x" * 100_000, encoding="utf-8")
-    with pytest.raises(BatchError, match=rf"{name}:2: line is longer than 100; check that this is a file of rows"):
+    with pytest.raises(
+        BatchError, match=rf"{name}:2: line exceeds 100 bytes .*; check that each row is on a separate line"
+    ):
         read(path)

@@ -81,7 +81,7 @@ def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[b
     for end in (0, 1, 15, 16, 17, 99, 100, 101, *range(511, len(whole), 1024), len(whole) - 1):
         path.write_bytes(whole[:end])
         # Without a byte it says nothing, and the part is nobody's. The last bytes are those of a reject.
-        with pytest.raises(BatchError, match=r"out.jsonl.run |part exists without an unfinished run") as e:
+        with pytest.raises(BatchError, match=r"out.jsonl.run |part already exists, but no unfinished run") as e:
             run_batch(stopped)
         assert len(str(e.value).splitlines()) == 1
         assert not stopped.output.exists()
@@ -164,7 +164,7 @@ def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
         fields = json.loads(whole)
         state = json.dumps({**fields, name: fields[name] + 1}).encode()
         changed(database_of(stopped), "UPDATE run SET state = ?", state)
-        assert "(the checksum for the state doesn't match)" in told_of(stopped)
+        assert "(the saved run state doesn't match its checksum)" in told_of(stopped)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> 
 )
 def test_a_database_with_more_in_it_is_refused(stopped: BatchJob, table: str) -> None:
     changed(database_of(stopped), table)
-    assert "(the file contains other tables)" in told_of(stopped)
+    assert "(the file's tables are not those of a run database)" in told_of(stopped)
 
 
 # Changes of an answer in the database; each is found by its checksum.

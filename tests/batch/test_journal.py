@@ -175,7 +175,7 @@ def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
 def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"precious")
-    with pytest.raises(BatchError, match=f"{name} exists without an unfinished run; move it, or "):
+    with pytest.raises(BatchError, match=f"{name} already exists, but no unfinished run wrote it; move this file, or "):
         opened(tmp_path, rejects=True)
     assert (tmp_path / name).read_bytes() == b"precious"
     (tmp_path / name).write_bytes(b"")
@@ -242,7 +242,7 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
         other.execute("CREATE TABLE precious (x)")
     before = left(tmp_path)
     with pytest.raises(
-        BatchError, match=r"out.jsonl.run is damaged or is not a run database \(the file contains other tables\)"
+        BatchError, match=r"out.jsonl.run is damaged or is not a run database \(the file's tables are not those"
     ):
         opened(tmp_path)
     assert left(tmp_path) == before

@@ -314,7 +314,7 @@ def test_what_a_form_cannot_carry_is_an_error_unless_it_may_be_left_out() -> Non
     sound = Msg("user", [TextBlock("a"), AudioBlock(Base64Source("audio/wav", "UklGRg=="))], "user")
     row = {"input": "b", "history": [sound]}
     with pytest.raises(
-        FormatError, match="^row 4: anthropic does not support all content: .*audio.*; strict=False omits this content"
+        FormatError, match="^row 4: anthropic does not support some of the content: .*audio.*; strict=False omits it"
     ):
         plan(ChatPrompter(), "anthropic").line(4, row)
     assert b"UklGRg" not in plan(ChatPrompter(), "anthropic", strict=False).line(4, row)

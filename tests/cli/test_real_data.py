@@ -70,7 +70,7 @@ def test_a_label_that_is_neither_text_a_message_nor_a_rating(
     run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
 ) -> None:
     ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
-    what = f"row 1: column 'label' is a {kind}; expected response text, a message with 'role' and 'content'"
+    what = f"row 1: column 'label' contains a value of type {kind}; expected response text, a message with"
     assert (ran.status, what in ran.err) == (1, True)
 
 
@@ -90,7 +90,7 @@ def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
     [
         ('{"messages": []}', "rows.json must contain a JSON array or JSON Lines, not dict"),
         ("[1", "rows.json is not valid JSON: "),
-        ("[1]", 'item 1 is a int; expected a JSON object such as {"question": "..."}'),
+        ("[1]", 'item 1 has type int; expected a JSON object such as {"question": "..."}'),
     ],
 )
 def test_a_json_file_without_rows(run: Callable[..., Ran], tmp_path: Path, data: str, message: str) -> None:

@@ -214,7 +214,7 @@ def test_a_file_by_the_name_of_new_rejects_stays(base: Path) -> None:
     with pytest.raises(BatchError):
         run_batch(job_of(rows), stopped=lambda: "enough")
     (base / "bad.jsonl.part").write_bytes(PRECIOUS)
-    with pytest.raises(BatchError, match="bad.jsonl.part exists without an unfinished run"):
+    with pytest.raises(BatchError, match="bad.jsonl.part already exists, but no unfinished run wrote it"):
         run_batch(job_of(rows, rejects="bad.jsonl"))
     assert (base / "bad.jsonl.part").read_bytes() == PRECIOUS
 
