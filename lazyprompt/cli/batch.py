@@ -185,9 +185,11 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
     if options["run"]:
         for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
             if value != default:
-                raise WrongUseError(option, "--run uses one process; use --concurrency to set the simultaneous calls")
+                raise WrongUseError(
+                    option, "--run uses one process; use --concurrency to set the number of simultaneous calls"
+                )
         if options["form"] != "flat":
-            raise WrongUseError("--format", "--run writes responses in its own format; remove this option")
+            raise WrongUseError("--format", "--run always writes responses in the same format; remove --format")
         return partial(_ask, options)
     for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
         if options.get(name) is not None:
@@ -247,7 +249,7 @@ def _rejects(options: _BatchOptions, output: Path) -> Path | None:
     """Return the path of the rejects file, or None to stop at the first invalid row."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
-        raise WrongUseError("--rejects", "--on-error stop rejects no rows; remove one of these two options")
+        raise WrongUseError("--rejects", "no rows are rejected with --on-error stop; remove --rejects or --on-error")
     if given is None and on_error != "skip":
         return None
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
@@ -281,7 +283,9 @@ def _counter(spec: str | None) -> LineCounter | None:
     if spec is None:
         return None
     if spec.partition(":")[0] not in _COUNTERS:
-        raise WrongUseError("--tokens", f"{spec!r} cannot count rows; expected one of {', '.join(_COUNTERS)}")
+        raise WrongUseError(
+            "--tokens", f"batch runs do not support the counter {spec!r}; expected one of {', '.join(_COUNTERS)}"
+        )
     try:
         return LineCounter(spec, token_counter(spec))
     except WrongUseError as error:

@@ -80,7 +80,7 @@ def _open(options: Options) -> _Turns:
     request = open_prompter(options)
     if isinstance(request.prompter, AlpacaPrompter):
         where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
-        raise WrongUseError(where, "the Alpaca format doesn't support chats; use a prompt of type chat")
+        raise WrongUseError(where, "the Alpaca format doesn't support chats; set the type to chat")
     if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
         # If no prompt is given, omit the default system text.
         request = request.with_system("")

@@ -101,7 +101,9 @@ def command(
     sides = [(options, opened)]
     if other is not None or other_model is not None:
         if other is None and opened is None:
-            raise WrongUseError("--diff-model", "a saved payload is for one model; use --diff with another prompt")
+            raise WrongUseError(
+                "--diff-model", "a saved payload cannot be rendered for another model; use --diff with another prompt"
+            )
         second: Options = {**options, "model": options["model"] if other_model is None else other_model}
         if other is not None:
             second["prompt_file"] = other

@@ -41,7 +41,7 @@ _COMMON = {
 # The request field that wraps the options. Clients expect the options without this wrapper.
 _HOLDER = "generation_config"
 # Clients with options beyond the common ones. True means that the client also accepts arbitrary request fields.
-# Other clients receive no arbitrary fields, because a field could be the URL to which the client sends the API key.
+# The Gemini client receives no arbitrary fields, because a field could set the URL to which it sends the API key.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
@@ -94,7 +94,7 @@ def _refuse_conflicts(options: Options, found: FileModel) -> None:
     """Reject options that contradict each other."""
     if found.source is None:
         if options["base_url"] is not None:
-            raise WrongUseError("--base-url", "this option requires a source; add --source, or use --url for an engine")
+            raise WrongUseError("--base-url", "this option requires --source; for a running engine, use --url instead")
         if found.model is None:
             raise WrongUseError("--source", "no model is set; use --source, or --model for a local model")
         return
@@ -208,7 +208,7 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # Opening the model later raises an error for an unknown source.
+    # An unknown source raises an error later, when the model is opened.
     if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
@@ -226,7 +226,7 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
 
     try:
         source_named(source).client(ClientSettings(None, None, 1.0, 0, {})).params(params)
-    except MissingExtraError:  # calling the model later reports the missing package
+    except MissingExtraError:  # the missing package is reported when the model is called
         return True
     except ModuleError:
         return False

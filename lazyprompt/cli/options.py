@@ -210,7 +210,9 @@ def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
         WrongUseError: The counter is unknown or cannot be created.
     """
     if bpe_file is not None and spec.partition(":")[0] != "tiktoken":
-        raise WrongUseError("--bpe-file", "this file requires tiktoken; add --counter tiktoken:MODEL_OR_ENCODING")
+        raise WrongUseError(
+            "--bpe-file", "only the tiktoken counter reads a vocabulary file; add --counter tiktoken:MODEL_OR_ENCODING"
+        )
     with blaming("--counter" if bpe_file is None else "--bpe-file"):
         return counter_named(spec, bpe_file)
 

@@ -177,7 +177,7 @@ class PromptRequest:
         except SlotError as error:
             faults.append(str(error))
             if any(isinstance(value, str) and self._kind(name) != "string" for name, value in known.items()):
-                faults.append("write all values other than texts and URLs as JSON")
+                faults.append("write all values other than text and URLs as JSON")
         unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in given if name not in known]
         if unknown:
             faults += (*unknown, f"available inputs: {', '.join(map(repr, self.names)) or 'none'}")
@@ -227,7 +227,7 @@ def read_prompt(
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # In the flat and openai formats, the model is a family that determines the markers.
+    # In the flat and openai formats, --model names a model family, which determines the markers.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -289,7 +289,7 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
     }
     for option, value in in_file.items():
         if value is not None and options["prompt_file"] is not None:
-            raise WrongUseError(option, "the prompt file already sets this; remove the option or the file")
+            raise WrongUseError(option, "the prompt file defines this value; pass either the option or the file")
     opened = opened or open_file(options)
     if opened is None:
         make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
@@ -346,7 +346,7 @@ def _read_input(
     text = options["text"]
     if text is not None:
         if "input" in values:
-            raise WrongUseError("--input", "--set also sets a value for 'input'; use one of the two")
+            raise WrongUseError("--input", "--set also sets a value for 'input'; remove --input or --set input=...")
         where = "--input"
     else:
         # A text without a name becomes a slot's value or the user turn.
@@ -364,6 +364,6 @@ def _read_input(
         # Unlike option values, piped text that starts with @ is not a file name.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # Return the text without a name, so that the prompter's error message shows the expected dict.
+            # Return the unnamed text unchanged, so that the prompter's error message shows the expected dict.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None

@@ -195,7 +195,9 @@ def _decode(data: bytes, where: str, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise WrongUseError(where, f"{name}: byte 0x{data[error.start]:02x} at {error.start} is not UTF-8") from error
+        raise WrongUseError(
+            where, f"{name}: byte 0x{data[error.start]:02x} at offset {error.start} is not UTF-8"
+        ) from error
 
 
 def write_text(text: str, path: str | None = None) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
 
 
-# Report rows that don't belong to a slot.
+# The names of rows in the token report that are not slots.
 _NO_SLOTS = ("tools", "framing")
 # The maximum width of a message excerpt on a terminal.
 _BEGINNING = 60

@@ -185,10 +185,10 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
     [
         (["--format", "opnai"], "--format: unknown format 'opnai' (did you mean 'openai'?)"),
         (["--seed", "3"], "--seed: a seed requires a sample; add --sample N"),
-        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no rows; remove one"),
+        (["--on-error", "stop", "--rejects", "x"], "--rejects: no rows are rejected with --on-error stop; remove "),
         (
             ["--tokens", "anthropic:m"],
-            "--tokens: 'anthropic:m' cannot count rows; expected one of approximate, chars, ",
+            "--tokens: batch runs do not support the counter 'anthropic:m'; expected one of approximate, chars, ",
         ),
         (["--tokens", "tiktoken"], "--tokens: tiktoken requires an argument"),
         (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; use another"),
@@ -213,7 +213,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--model", "nope"], "--model: no model family is known for 'nope'"),
         (
             ["--run", "--engine", "ray"],
-            "--engine: --run uses one process; use --concurrency to set the simultaneous calls",
+            "--engine: --run uses one process; use --concurrency to set the number of simultaneous calls",
         ),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),

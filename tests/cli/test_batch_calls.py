@@ -60,7 +60,10 @@ def test_the_answers_are_written_and_what_they_took_is_said(
         (["--run"], "--source: no model is set"),
         (["--run", "--source", "opanai"], "--source: unknown source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),
-        (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes responses in its own format"),
+        (
+            ["--run", "--source", "openai", "--format", "openai"],
+            "--format: --run always writes responses in the same format",
+        ),
         (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: this option is for local models"),
         (["--run", "--source", "openai", "--rpm", "0"], "--rpm: 0 is not in the range"),
     ],

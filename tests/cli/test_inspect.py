@@ -275,7 +275,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
         (("a.json", "--max-tokens", "9"), "--max-tokens: this option does not apply to a saved payload; remove it"),
         (
             ("a.json", "--diff-model", "x"),
-            "--diff-model: a saved payload is for one model; use --diff with another prompt",
+            "--diff-model: a saved payload cannot be rendered for another model; use --diff with another prompt",
         ),
         (("none.json",), "PROMPT_FILE: none.json: No such file or directory"),
         (

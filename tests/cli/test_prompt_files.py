@@ -183,7 +183,7 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         "urgent is 'yes', but must be of kind boolean",
         "tags is 'x', but must be of kind array",
         "Missing required input: place.city",
-        "write all values other than texts and URLs as JSON",
+        "write all values other than text and URLs as JSON",
         "no input named 'cuont' (did you mean 'count'?); available inputs: 'count', 'ratio', ",
     ):
         assert part in message
@@ -197,7 +197,10 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
         (["--set", "language=a", "--input", "b", "--param", "x"], "--param: expected NAME=VALUE, not 'x'"),
-        (["--instruction", "x"], "--instruction: the prompt file already sets this; remove the option or the file"),
+        (
+            ["--instruction", "x"],
+            "--instruction: the prompt file defines this value; pass either the option or the file",
+        ),
     ],
 )
 def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], message: str) -> None:

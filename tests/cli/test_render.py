@@ -180,7 +180,7 @@ def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: 
 )
 def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], option: tuple[str, str]) -> None:
     message = fault(run("render", str(PROMPTS / "translate.yaml"), *option))
-    assert message == f"{option[0]}: the prompt file already sets this; remove the option or the file"
+    assert message == f"{option[0]}: the prompt file defines this value; pass either the option or the file"
 
 
 # --- What comes out ----------------------------------------------------------------------------------------------

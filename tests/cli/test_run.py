@@ -211,7 +211,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
         (["--source", "ollama"], "--source: ollama has no default model; pass model="),
         (["--source", "openai", "--url", "http://x"], "--url: this option is for local models; remove --source"),
         (["--source", "openai", "--engine", "vllm"], "--engine: this option is for local models; remove --source"),
-        (["--base-url", "http://x", "--model", "m"], "--base-url: this option requires a source; add --source"),
+        (["--base-url", "http://x", "--model", "m"], "--base-url: this option requires --source; for a running engine"),
         (["--model", "no.gguf"], "--model: file not found: no.gguf"),
         (["--model", "a/b", "--engine", "vlm"], "--engine: unknown engine 'vlm' (did you mean 'vllm'?)"),
         (
@@ -248,7 +248,7 @@ def test_wrong_use_is_one_line(
         (["--chat", "--input", "x"], "--input: this option does not apply to a chat; remove --chat"),
         (["--chat", "--json"], "--json: this option does not apply to a chat; remove --chat"),
         (["--chat", "--no-stream"], "--stream: this option does not apply to a chat; remove --chat"),
-        (["--chat", "--type", "alpaca"], "--type: the Alpaca format doesn't support chats; use a prompt of type chat"),
+        (["--chat", "--type", "alpaca"], "--type: the Alpaca format doesn't support chats; set the type to chat"),
         (["--chat", "--history", "h.json"], "--history: history[0]"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must contain a JSON list, not an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),

@@ -480,7 +480,7 @@ KNOWN = (
         (("--input", "x", "--counter", "\udcff"), "--counter: the text is not valid UTF-8"),
         (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
         (("--input", "x", "--counter", "huggingface:no"), "--counter: no does not exist; "),
-        (("--input", "x", "--bpe-file", "f"), "--bpe-file: this file requires tiktoken; "),
+        (("--input", "x", "--bpe-file", "f"), "--bpe-file: only the tiktoken counter reads a vocabulary file; "),
         (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
         (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),
         (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),

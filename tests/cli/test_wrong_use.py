@@ -120,9 +120,9 @@ def test_wrong_json(run: Callable[..., Ran], tmp_path: Path, option: str, conten
 
 def test_wrong_bytes_in_files(run: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"ab\xff")
-    assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at 2 is not UTF-8"
-    assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at 2 is not UTF-8"
-    assert fault(run("render", stdin=b"ab\xff")) == "stdin: standard input: byte 0xff at 2 is not UTF-8"
+    assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at offset 2 is not UTF-8"
+    assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at offset 2 is not UTF-8"
+    assert fault(run("render", stdin=b"ab\xff")) == "stdin: standard input: byte 0xff at offset 2 is not UTF-8"
 
 
 def test_standard_input_read_twice(run: Callable[..., Ran]) -> None:
