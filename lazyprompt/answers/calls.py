@@ -183,10 +183,11 @@ class AnswerPlan:
         # Inside a call, treat the start marker as plain text if `keep` is set, because the body contains the marker.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # Markers to search for in text. Calls' end markers are included, so that a repeated end marker is removed.
+        # The markers to search for in text. They include the end markers of calls, to remove repeated end markers.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # Markers to search for in a start that may be text or reasoning, and in reasoning.
+        # The markers to search for at the start of a response that may begin with text or with reasoning.
         self.either = cuts_of(starts.union(thought))
+        # The markers to search for in reasoning that the model opened, and in reasoning that the prompt opened.
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
         # Maps each start marker of a call to the markers to search for inside the call.

@@ -21,7 +21,7 @@ from lazyprompt.rendering.markers import Markers
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
 # The syntax of calls without markers: JSON, a list of Python calls, or a name followed by a line of JSON.
 Bare: TypeAlias = Literal["json", "python", "line"]
-# How a response starts: with text, with reasoning that the prompt opened, or with either one.
+# How a response starts: with text, with reasoning that the prompt opened, or with text or reasoning.
 Begins: TypeAlias = Literal["answer", "thought", "either"]
 
 
@@ -105,8 +105,8 @@ FORMS: dict[str, AnswerForm] = {
     # Source for JSON calls: llama3_1.jinja (built-in tools after <|python_tag|>) and llama3_2.jinja.
     # Source for ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
     # vLLM's llama_tool_parser.py also parses ";" separators and Python lists.
-    # Source for the markers around lists: Meta's "Llama 4 model card & prompt format".
-    # The Llama 4 template also writes any text before the calls between the markers.
+    # Source for <|python_start|> and <|python_end|>: Meta's "Llama 4 model card & prompt format".
+    # If text precedes the calls, the Llama 4 template also writes this text between the markers.
     # lazyprompt writes a call that follows text on a separate line.
     "llama": AnswerForm(
         (
@@ -117,10 +117,10 @@ FORMS: dict[str, AnswerForm] = {
         bare=("json", "python"),
         stop=_LLAMA,
     ),
-    # Llama's lists of Python calls, for other models that are prompted to write Python calls.
+    # Lists of Python calls, as in Llama's format, from other models that are prompted to write such lists.
     "pythonic": AnswerForm(bare=("python",), stop=(*_LLAMA, *_CHATML)),
     # Source: lfm2_v2.jinja and lfm2_2_5.jinja.
-    # JSON calls are optional, according to the LFM2-1.2B model card ("Tool use").
+    # The model writes calls in JSON only if the prompt requests JSON: see the LFM2-1.2B model card ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
     # Source: tokens/tokenizers/instruct.py in mistral-common.
     # Up to tokenizer V7, calls are a JSON list; from V11 on, a name precedes the arguments. V11 has ids, V13 [THINK].
@@ -202,7 +202,8 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
     # Source: vLLM's granite_tool_parser.py.
-    # The start marker is a special token in Granite 3.0 and plain text since 3.1. Granite 4.0 uses the Hermes format.
+    # The start marker is a special token in Granite 3.0, and plain text in Granite 3.1 to 3.3.
+    # Granite 4.0 uses the Hermes format.
     # The tags for reasoning and <response> come from granite-3.3-8b-instruct.
     "granite": AnswerForm(
         (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),

@@ -217,7 +217,8 @@ class MarkerReading(CallReader):
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            return  # A marker comes first. A call without a marker may still follow a reasoning section.
+            # A marker follows, or the text ends. An unmarked call may follow a marker that opens reasoning.
+            return
         self._bare = False
         if "line" in forms:
             yield from self._line_call()
@@ -239,7 +240,7 @@ class MarkerReading(CallReader):
         raw = [opened, name]
         if tools.may_be(name) and (yield from source.peek()) == "(":
             yield from source.value(raw.append, python=True, depth=1)
-            # Calls without markers must have complete syntax unless the tool names are known.
+            # If the tool names are unknown, accept unmarked calls only if the arguments of all calls can be parsed.
             calls = READERS["python"](Body("".join(raw), whole=True, tools=tools))
             if calls and all(tools.may_be(call.name) and (tools.known or call.arguments is not None) for call in calls):
                 for call in calls:

@@ -113,7 +113,7 @@ class TemplateReader:
         self._closed = ""
         self._over = False
         self._restart(template.prompt)
-        # Drop leading whitespace, because transformers may have held back the end of the prompt.
+        # Drop leading whitespace, because the transformers parser may emit the end of the prompt with the response.
         builder.close()
 
     def _restart(self, prompt: str) -> None:

@@ -80,7 +80,7 @@ def literal(text: str) -> Json:
 def _python_literal(text: str) -> Json:
     pieces: list[str] = []
     at = depth = 0
-    # Use `match`, because `search` would skip an invalid token and rescan the text after each later quote.
+    # Use `match`: after an invalid token, `search` would rescan the text from each quote, in quadratic time.
     while match := _TOKEN.match(text, at):
         sign = match["sign"] or " "
         depth += (sign in "([{") - (sign in ")]}")
