@@ -167,7 +167,8 @@ class Budget:
 
     @property
     def _drops_in_steps(self) -> bool:
-        # Truncation with `cut` already fills the limit, and summaries and priorities use their own drop order.
+        # Don't drop in steps with `cut`, which uses the whole limit, or with priorities and summaries, which choose the
+        # messages to drop in other ways.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
@@ -289,8 +290,9 @@ class Budget:
         if value and is_empty(short):
             count = self.count_text(value)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, but its value has {count} tokens ({count - most} too many) and "
-                "would be empty, because JSON and elements (<a>…</a>) are never truncated; raise the limit"
+                f"slots[{slot!r}] is limited to {most} tokens, but its value has {count} tokens ({count - most} too "
+                "many) and would be dropped entirely, because JSON and elements (<a>…</a>) are never truncated; raise "
+                "the limit"
             )
         return short
 
@@ -323,7 +325,7 @@ class Budget:
         if len(gone) == len(items):
             slot, last = items[0].slot, next(at for at, item in enumerate(items) if item.rank is None)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, but its most important item has {shares[last]} tokens "
+                f"slots[{slot!r}] is limited to {most} tokens, but its most important item has {shares[last]} tokens "
                 f"({shares[last] - most} too many), so the slot would be empty; raise the limit"
             )
         return gone

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The minimum number of tokens to keep of a truncated message. A shorter message is dropped instead.
 _LEAST = 32
-# The maximum number of attempts to truncate a text, whose cost inside a request differs from its own token count.
+# The maximum number of attempts to truncate text, because text can cost more tokens in a request than alone.
 _TRIES = 8
 _ORPHAN = "a result without its call"
 
@@ -170,7 +170,7 @@ class _Work:
         self._failure: str | None = None
         # The indices of messages whose signed thinking is dropped.
         self._void: list[int] = []
-        # The index of the first assistant message generated after the current set of messages was dropped.
+        # The index of the first assistant message whose request dropped the same messages as the current request.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
@@ -210,7 +210,7 @@ class _Work:
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # Measure each message's cost in the first request, so that consecutive requests drop the same messages.
+        # Count messages as earlier requests did, without the latest input, so that this request drops the same ones.
         least = past([*range(first), *values], {})
         share = self._plan.counts.share
         tokens = dict.fromkeys(range(len(roles)), 0)
@@ -284,7 +284,7 @@ class _Work:
     def summarize(self, gone: int) -> Generator[Task, object, None]:
         """Replace dropped messages with a summary; if there is no summary, drop only as many as necessary."""
         plan = self._plan
-        # Drop at least `gone` units, because non-monotonic counts could reach the target with fewer units.
+        # Summarize at least `gone` units. Token counts are not monotonic, so fewer units could reach the lower target.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
         self.drop(gone)

@@ -110,5 +110,5 @@ def _copied(message: Any) -> object:  # noqa: ANN401 - casts would slow this dow
     try:
         return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes from marshal.dumps
     except ValueError:
-        # A message that contains a block or a client library's object, for example, is not plain data.
+        # marshal can't copy a message that contains, for example, a content block or an object from a client library.
         return deepcopy(message)

@@ -32,7 +32,7 @@ def link_calls(messages: Sequence[Msg]) -> list[Msg]:
     waiting: dict[str, deque[str]] = {}
     # Maps each new call id to the call's message index and tool name.
     calls: dict[str, tuple[int, str]] = {}
-    # Maps each repeated id to its next suffix, because some servers assign one id to every call.
+    # Maps each repeated id to its next suffix, because some servers assign the same id to every call.
     numbers: dict[str, int] = {}
     for at, message in enumerate(messages):
         linked = message

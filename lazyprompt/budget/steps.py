@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Unit
 
 
-# The tolerance for estimated token counts, as a multiple of the limit.
+# An estimated request size above this multiple of the limit means that the exact size exceeds the limit.
 _SURE = 1.05
 
 
@@ -73,7 +73,7 @@ def last_step(
         unit = next(left, None)
         while unit is not None:
             following = next(left, None)
-            # The model responds to the last unit, so drop the last unit only if necessary.
+            # Drop the last unit only if the request would exceed the limit, because the model responds to this unit.
             # Drop all units older than the newest dropped unit, for example a question whose tool calls were dropped.
             if sent <= (limit if following is None else low) and unit[0] > latest:
                 break

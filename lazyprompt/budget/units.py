@@ -110,7 +110,7 @@ def group_units(
         _join([*unit], first_of)
     if is_protected is not None:
         fixed |= {at for at, item in enumerate(items) if is_protected(at, item)}
-    # Without a user turn, keep the last message, because the model responds to the last message.
+    # If there is no user turn, keep the last message, because the model responds to it.
     return _in_units(len(items), fixed, orphans, first_of, (newest if newest >= 0 else last) if keep_newest else -1)
 
 
@@ -155,7 +155,7 @@ def _find_call(result: str, waiting: dict[str, deque[int]]) -> int | None:
 def _check(items: Sequence[object]) -> None:
     for at, item in enumerate(items):
         if not isinstance(item, Msg | Mapping | SlotValue):
-            raise HistoryError(f"messages[{at}] must be a Msg or an OpenAI dict, not {type(item).__name__}")
+            raise HistoryError(f"messages[{at}] must be a Msg or an OpenAI message dict, not {type(item).__name__}")
 
 
 def _is_linked(

@@ -81,7 +81,7 @@ def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
 def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
     with pytest.raises(
         BudgetError,
-        match=r"slots\['input'\] is 2 tokens, but its value has 12 tokens \(10 too many\) and would be empty",
+        match=r"slots\['input'\] is limited to 2 tokens, but its value has 12 tokens \(10 too many\) and would be",
     ):
         ChatPrompter("Help.", budget=Budget(900, CHARS, slots={"input": 2})).generate_prompt("How are you?")
 

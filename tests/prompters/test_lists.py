@@ -150,7 +150,7 @@ def test_the_limit_of_a_slot_drops_whole_items() -> None:
     assert shown(made, "passage") == [*kept] == [0, 1]
     assert str(report).endswith("7 of 9 items of passages dropped (the slot has at most 200 tokens)")
     with pytest.raises(
-        BudgetError, match=r"is 20 tokens, but its most important item has 61 tokens \(41 too many\), so the"
+        BudgetError, match=r"is limited to 20 tokens, but its most important item has 61 tokens \(41 too many\), so the"
     ):
         fit(PROMPTERS["slots"](), Budget(None, CHARS, slots={"passages": 20}))
 
