@@ -12,7 +12,7 @@ __all__ = ["assert_prompt", "render_cases"]
 
 
 def __getattr__(name: str) -> object:
-    # Import lazily, because pytest loads this package for its plugin at every start.
+    # Import lazily, because pytest imports this package at every start to load the plugin of lazyprompt.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("lazyprompt.testing.cases"), name)

@@ -127,7 +127,7 @@ class CaseFile:
         for case, item in zip(cases, items, strict=True):
             if case.name in seen:
                 raise source.fault_at(
-                    item.at, f"duplicate case name {case.name!r}; the first is in line {seen[case.name]}"
+                    item.at, f"duplicate case name {case.name!r}; the first is on line {seen[case.name]}"
                 )
             seen[case.name] = case.line
         if not cases and rows is None:
@@ -148,7 +148,7 @@ class CaseFile:
         for file, line, checks in places:
             if named := next((each.value for each in checks if each.kind == "python"), None):
                 raise BatchError(
-                    f"{file}:{line}:1: the check python: {named} runs code; pass --allow-code if you trust this file"
+                    f"{file}:{line}:1: the check 'python: {named}' runs code; pass --allow-code if you trust this file"
                 )
 
     def cases(self) -> Iterator[Case]:
@@ -189,7 +189,7 @@ def _prompt(source: SourceText, node: Node, path: Path, given: str, places: Refe
         raise source.fault_at(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
         raise source.fault_at(node.at, f"prompt file {given!r} doesn't exist")
-    # For a path through a directory link, the file's references are relative to the real directory.
+    # If the path contains a symlinked directory, references in the file are relative to the real directory.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 

@@ -76,7 +76,7 @@ class Failure(NamedTuple):
 def _texts(value: Json) -> list[str]:
     texts = value if isinstance(value, list) else [value]
     if not texts or any(isinstance(text, list | dict) or text is None or text == "" for text in texts):
-        raise ValueError("must be text or a list of texts")
+        raise ValueError("must be a string or a list of strings")
     return [text if isinstance(text, str) else json.dumps(text) for text in texts]
 
 
@@ -308,7 +308,7 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
     def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
         def check(*given: object) -> Iterator[Any]:
             if time.thread_time() > end:
-                raise _SchemaTimeoutError(f"validating a response takes more than {_SCHEMA_SECONDS:g} s")
+                raise _SchemaTimeoutError(f"validating the response took more than {_SCHEMA_SECONDS:g} s")
             yield from keyword(*given) or ()
 
         return check
@@ -395,11 +395,13 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
         known = (*texts, *others)
         raise ValueError(f"unknown {of} check {kind!r}{did_you_mean(kind, known)}; expected one of {', '.join(known)}")
     if role is not None and (of == ANSWER or kind not in texts):
-        raise ValueError(f"the {of} check {kind!r} accepts no role; only prompt checks {', '.join(_TEXT_KINDS)} do")
+        raise ValueError(
+            f"the {of} check {kind!r} does not support a role; only the prompt checks {', '.join(_TEXT_KINDS)} do"
+        )
     if role not in (None, *_ROLES):
         raise ValueError(f"unknown role {role!r}{did_you_mean(str(role), _ROLES)}; expected one of {', '.join(_ROLES)}")
     if counter is not None and kind != "max_tokens":
-        raise ValueError(f"the check {kind!r} accepts no counter; only max_tokens does")
+        raise ValueError(f"the check {kind!r} does not support a counter; only max_tokens does")
     try:
         if kind in texts:
             return _text_check(kind, value, role)

@@ -138,7 +138,7 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # If the prompts are equal, requests can differ only in the order of fields, which OpenAI's request already shows.
+    # If the prompts are equal, only field order could differ, but the OpenAI requests have the same field order.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )

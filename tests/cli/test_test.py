@@ -142,19 +142,19 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
         ),
         ("cases: [{prompt: [{regex: '('}]}]", "regex must be a valid regular expression: "),
         ("cases: [{prompt: [{valid: opnai}]}]", "not 'opnai' (did you mean 'openai'?)"),
-        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the prompt check 'roles' accepts no role; "),
+        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the prompt check 'roles' does not support a role; "),
         ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: empty check; "),
         ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "unknown role 'usr' (did you mean 'user'?)"),
         (
             "cases: [{prompt: [{contains: x, counter: chars}]}]",
-            "the check 'contains' accepts no counter; only max_tokens does",
+            "the check 'contains' does not support a counter; only max_tokens does",
         ),
         (
             "cases: [{prompt: [{max_tokens: 9, counter: tik}]}]",
             "unknown token counter 'tik'; expected one of approximate, ",
         ),
         ("cases: [{answer: [{python: os}]}]", "python must be the name of a function, written as module:name"),
-        ("cases: [{name: a}, {name: a}]", "duplicate case name 'a'; the first is in line 1"),
+        ("cases: [{name: a}, {name: a}]", "duplicate case name 'a'; the first is on line 1"),
         ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: prompt file 'gone.prompty' doesn't exist"),
     ],
 )
