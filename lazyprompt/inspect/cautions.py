@@ -47,7 +47,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     for place, (part, slot) in enumerate(zip(shown.parts, shown.slots, strict=True)):
         if isinstance(part, Neutralised):
             marks += (Mark(slot, at + start, at + end, raw, part[start:end]) for start, end, raw in part.marks)
-        # The parts correspond only if the slots match, because a chat template may render a changed text differently.
+        # If the slots of the two prompts differ, so may their parts, because a chat template can depend on the text.
         harmless = safe.parts[place] if shown.slots == safe.slots else part
         if isinstance(harmless, Neutralised) and harmless != part:
             grown = 0

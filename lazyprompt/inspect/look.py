@@ -396,7 +396,7 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
     for name in (*names, *dict.fromkeys(around)):
         change = changes.get(name)
         spent, spends = (side[name].tokens if name in side else 0 for side in (one, other))
-        # Framing has no text, so compare its token counts.
+        # The framing entry contains no text, so it is the same if the token counts are equal.
         is_same = change is None and (bool(one[name].text) or spent == spends)
         state: State = "same" if is_same else "changed" if change is None else change.state
         found.append(SlotChange(name, state, spent, spends, () if change is None else change.lines))

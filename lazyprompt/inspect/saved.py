@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
-# Maps payload keys to the provider whose requests most likely contain the key.
+# Maps each payload key to the provider whose requests are most likely to contain it.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}
 # Payload keys for a separate system prompt, in the order that `countable` uses.
 _APART: Final = ("system", "instructions", "system_instruction")
-_KINDS: Final[dict[type, str]] = {str: "a text", int: "a number", float: "a number", bool: "a boolean"}
+_KINDS: Final[dict[type, str]] = {str: "a string", int: "a number", float: "a number", bool: "a boolean"}
 
 
 def saved_look(
@@ -137,7 +137,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 def _countable(payload: JsonObject) -> JsonObject:
     """Return the payload without invalid tools, and with the system prompt under a key that `countable` reads."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
-    # Google's API accepts the key in snake_case and in camelCase.
+    # Google's API accepts both `system_instruction` and `systemInstruction`.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
 
 
@@ -160,8 +160,8 @@ def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
         if not violations(payload, profile):
             return profile, payload
     raise FormatError(
-        "the payload meets no known provider's rules; set the provider with --format NAME (or form=) to see what it "
-        "would reject"
+        "the payload doesn't follow the rules of any known provider; set the provider with --format NAME (or form=) to "
+        "see what that provider would reject"
     )
 
 

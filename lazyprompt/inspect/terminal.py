@@ -276,7 +276,7 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         _environ=os.environ,
     )
     for part in parts:
-        # With soft_wrap, the terminal wraps long lines instead of rich, so a copied line contains no line breaks.
+        # With soft_wrap, rich inserts no line breaks into a long line, so a line copied from the terminal is complete.
         text = part.plain if isinstance(part, Text) else None
         console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
     return file.getvalue()
