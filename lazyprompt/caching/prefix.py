@@ -67,7 +67,7 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     if shared == len(before.text):
         return None
     at = min(shared, len(after.text) - 1)
-    # Prefer a part outside the messages, because only the earlier prompt contains a removed part.
+    # Report a part outside the messages first. If a tool was removed, the later prompt may have a message here.
     parts = (before.part_at(shared), *([after.part_at(at)] if at == shared else []))
     part = min(parts, key=lambda each: each.message is not None)
     slots = [slot for start, slot in after.slots if start <= at]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SWEEP = 1_000
 # Two words may share their first letters by chance, so compare words up to this length as a whole.
 _WORD = 30
-# Compare at most this many characters with a later call.
+# Collect text from a later call for comparison until the text has at least this many characters.
 _BEHIND = 2_000
 
 

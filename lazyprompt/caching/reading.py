@@ -113,7 +113,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # OpenAI's format doesn't depend on the model, and a model of an unknown family would raise an error.
+            # Omit the model in OpenAI's format, which doesn't depend on it. An unknown model would raise an error.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
@@ -131,8 +131,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if any(key in payload for key in MESSAGE_KEYS):
             return CallText(rules, counter, model).write_payload(payload, spans)
     raise FormatError(
-        f"a call must be a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input, "
-        f"not {type(call.prompt).__name__}"
+        f"a call must be a payload with one of the keys {', '.join(MESSAGE_KEYS)}, a Rendered, or a PromptCall with a "
+        f"prompter, not {type(call.prompt).__name__}"
     )
 
 

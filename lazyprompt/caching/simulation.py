@@ -194,7 +194,7 @@ class _Tokens:
         framing = max(end - before - count(whole), 0) if part.is_framed else 0
         counted = match.tokens_at(index)
         inside = count(head) if counted is None else counted - before - framing
-        # A token that crosses the index, in this call or in the earlier call, is not shared.
+        # A token that begins before the index and ends after it, in this call or the earlier call, is not shared.
         tails = [whole[len(head) :]]
         if index == match.length:
             tails.append(until_separator(match.behind))

@@ -104,5 +104,5 @@ def test_thoughts_are_counted_in_the_text_of_a_change() -> None:
 
 
 def test_what_is_no_prompt_is_an_error() -> None:
-    with pytest.raises(FormatError, match="a call must be a payload with one of messages"):
+    with pytest.raises(FormatError, match="a call must be a payload with one of the keys messages"):
         check_prefix(payload(USER), 5)

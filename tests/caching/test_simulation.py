@@ -309,7 +309,7 @@ def test_what_clients_and_interfaces_put_around_messages_is_read(payload: dict[s
     [
         ({"prompt": [1, 2, 3]}, "call 1: message 0 must be an object, not int"),
         ({"messages": "x", "tools": ["find"]}, "call 1: tool 0 must be an object, not str"),
-        ({"question": "Hi"}, "call 1: a call must be a payload with one of messages"),
+        ({"question": "Hi"}, "call 1: a call must be a payload with one of the keys messages"),
         ({"messages": 7}, "call 1: message 0 must be an object, not int"),
     ],
 )
