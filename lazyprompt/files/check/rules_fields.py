@@ -71,7 +71,7 @@ def credentials(subject: Subject) -> Iterator[Hit]:
 
 
 def environment(subject: Subject) -> Iterator[Hit]:
-    """Report environment variables outside connection settings, because their values are sent to the model."""
+    """Report references to environment variables in fields that are sent to the model."""
     waiting: list[tuple[Node, tuple[str, ...]]] = [(node, (name,)) for name, node in reversed([*subject.seen.items()])]
     while waiting:
         node, path = waiting.pop()

@@ -1,4 +1,4 @@
-"""The prompt file that lint rules check, parsed as far as possible, with the position of each part."""
+"""The prompt file that lint rules check, with the position of each part. Invalid parts are skipped."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ class Hit(NamedTuple):
 class _ReferenceValues(dict[str, str]):
     """A stand-in for environment variables or params that maps each name to a reference, such as ``${env:NAME}``.
 
-    With this mapping, findings don't depend on the machine's environment. A reference with a default resolves to the
-    default.
+    Lint rules resolve references with this mapping, so that findings don't depend on the machine's environment
+    variables. A reference that specifies a default value resolves to this value.
 
     Args:
         protocol: The prefix of the references, such as ``env``.
@@ -252,7 +252,7 @@ class Subject:
             self._fault(error)
 
     def _read(self, source: SourceText, references: References, dialect: str | None) -> None:
-        """Parse each part of a file with front matter as far as possible."""
+        """Parse the front matter and the template, skipping invalid fields after recording their errors."""
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
@@ -369,8 +369,8 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
     Args:
         error: The error to convert.
-        name: The checked file's name. Messages of errors in this file start with the name.
-        otherwise: The position to report if the error is in another file.
+        name: The name of the checked file. Each error message about this file starts with the file's name.
+        otherwise: The position in the checked file to report if the error is in a referenced file.
     """
     what = str(error).splitlines()[0]
     placed = _PLACED.match(what, len(name)) if what.startswith(name) else None
