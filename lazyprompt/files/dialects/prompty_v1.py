@@ -1,8 +1,8 @@
-"""The Prompty v1 dialect, translated to Prompty v2.
+"""Translation of prompt files from the Prompty v1 dialect to Prompty v2.
 
-The v1 runtime filled a missing input with its ``sample``, so a sample becomes the input's default. The sample of a
-required input becomes the input's example. The v1 runtime didn't check types, so an input accepts any value if the
-sample doesn't match the input's type.
+The field ``sample`` of an optional input becomes ``default``, because the v1 runtime used the sample if an input had no
+value. The field ``sample`` of a required input becomes ``example``. If a sample doesn't match its input's type, the
+input accepts values of any type, because the v1 runtime didn't check types.
 
 Sources: the v1 schema for the front matter, and the behaviour of the v1 runtime.
 """
@@ -324,7 +324,7 @@ def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
 
 
 def _property(node: Node, where: str, reading: DialectFile) -> Node:
-    """Translate a property; a bare value becomes the property's default."""
+    """Translate a property; a value that isn't a mapping of property fields becomes the property's default."""
     given = node.value if isinstance(node.value, dict) else None
     if given is None or not given.keys() <= {*_PROPERTY, *_KEPT}:
         if given is not None and "type" in given:

@@ -1,9 +1,9 @@
 """Prompt libraries: trees of files that are found by key, language and version.
 
-A key's file is selected first by language (zh-CN, zh, then the default), then by layer, then by version, newest first.
-A file in a team's layer replaces every version of a package's file with the same key and language. If a team's layer
-overrides only the default language, Chinese readers still get the package's Chinese prompt. A file without a version in
-its name is treated as older than all versions.
+The file for a key is selected first by language (zh-CN, zh, then the default), then by layer, then by version (newest
+first). A file in a higher layer takes precedence over files with the same key and language in lower layers, even over
+newer versions. If a higher layer contains a prompt only in the default language, ``lang="zh"`` still selects the
+Chinese file in a lower layer. A file without a version in its name is treated as older than all versions.
 """
 
 from __future__ import annotations

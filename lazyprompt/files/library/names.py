@@ -316,7 +316,7 @@ def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry,
     Args:
         layer: The directory of the layer.
         directory: The directory in the layer, such as ``support/``.
-        trace: The trace that records the directory.
+        trace: The record of files that a cached value depends on, to which the directory is added.
 
     Raises:
         PromptFileError: A file name is invalid, or the directory can't be read.
