@@ -58,8 +58,8 @@ class FilledFile:
     Args:
         steps: The turns and threads of the conversation.
         tools: The tools defined in the template's text.
-        missing: The names of inputs without a value, which are allowed after a tool result. Only the last user turn
-            uses these inputs.
+        missing: The names of the inputs without a value. Only the last user turn uses these inputs, and the history or
+            a thread input ends with a tool result.
     """
 
     steps: tuple[Step, ...]
@@ -87,10 +87,12 @@ class Filling:
         """Return the inputs as a mapping from names to values.
 
         Args:
-            given: A mapping of inputs, a bare value for the input that :meth:`open_input` returns, or None.
+            given: A mapping from input names to values, a single value for the input that :meth:`open_input` returns,
+                or None.
 
         Raises:
-            SlotError: A bare value fits no input or several inputs, or fits an input that no user turn uses.
+            SlotError: A value passed without a name matches no input, several inputs, or an input that no user turn
+                uses.
         """
         if given is None:
             return {}
@@ -99,7 +101,7 @@ class Filling:
         return self.with_text({}, self.open_input(), given)
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Add a value passed without a name to the inputs.
+        """Add an unnamed value to the inputs.
 
         Args:
             values: The inputs that already have a value, by name.
@@ -118,10 +120,12 @@ class Filling:
         return given
 
     def open_input(self, given: Container[str] = ()) -> str:
-        """Return the input that a bare value is assigned to.
+        """Return the name of the input that an unnamed value is assigned to.
 
-        Required inputs are considered first, then undeclared inputs, then all others except threads. In the first group
-        with inputs that lack a value, the only such input is returned, or the only one that accepts text.
+        The candidates are all inputs without a value, except thread inputs. Three groups of candidates are searched in
+        order: required inputs without a default, undeclared inputs, and all declared inputs. In the first group that is
+        not empty, the only candidate is returned, or the only candidate that accepts text. If the last group contains
+        several such candidates, the one named ``input`` is returned.
 
         Args:
             given: The names of the inputs that already have a value.
@@ -148,7 +152,7 @@ class Filling:
         raise SlotError(f"{self.called} {why}, so it doesn't accept text without an input name")
 
     def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
-        """Return True if a user turn contains the input's value, or an expression that may use the input."""
+        """Return True if a user turn contains the value of an input, or an expression that may use the input."""
         others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
         sections = self._sections(self.template.fill(self._ready(checked_inputs(given, declared))))
@@ -166,7 +170,7 @@ class Filling:
             inputs: The inputs; see :meth:`inputs_of`.
 
         Raises:
-            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            SlotError: An input is missing, a value doesn't match its input's kind, or a variable is undefined.
             TemplateError: The template can't be rendered.
         """
         return self._fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
@@ -179,7 +183,8 @@ class Filling:
             history: Earlier messages, which replace the first thread input without a value, or else the template's
                 history section. If the file has no such thread and no history section, the messages are placed before
                 the final user turn.
-            in_loop: True to allow missing inputs after a tool result if only the last user turn uses them.
+            in_loop: True to allow missing inputs that only the last user turn uses, if the history or a thread input
+                ends with a tool result.
 
         Raises:
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
@@ -312,7 +317,7 @@ class _FileInstruction(InstructionTemplate):
 
 class _File(Protocol):
     def hidden_prompter(self) -> FilePrompter:
-        """Return a prompter for display that contains references instead of values from the environment."""
+        """Return a prompter that is safe to display: references replace the values of environment variables."""
         ...
 
 
@@ -326,7 +331,7 @@ class FilePrompter(Prompter):
 
     Args:
         filling: The :class:`Filling` that fills the prompt file's template.
-        file: The prompt file, which provides the prompter for display.
+        file: The prompt file, whose method ``hidden_prompter`` is called by :meth:`for_display`.
     """
 
     def __init__(self, filling: Filling, file: _File) -> None:
@@ -341,7 +346,7 @@ class FilePrompter(Prompter):
         self._fixed: Fixed = ()
 
     def for_display(self) -> Self:
-        """Return a copy without values from the environment, or this prompter if it contains no such values."""
+        """Return a copy without the values of environment variables, or this prompter itself if there are none."""
         if all(each.is_hidden for each in self.secrets):
             return self
         other = self._file.hidden_prompter()
@@ -368,7 +373,7 @@ class FilePrompter(Prompter):
         return self._changed(fixed=fixed)
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the input that bare text is assigned to; see :meth:`Filling.open_input`.
+        """Return the name of the input that unnamed text is assigned to; see :meth:`Filling.open_input`.
 
         Args:
             given: The names of the inputs that already have a value.
@@ -388,7 +393,7 @@ class FilePrompter(Prompter):
 
     @property
     def left_out(self) -> Report:
-        """Report entries for the file's tools that aren't functions and therefore can't be sent."""
+        """The report entries for the file's tools that aren't functions and therefore can't be sent."""
         return self._left
 
     def request(self, prompt: Prompt, provider: str | None = None, api: str | None = None) -> Payload:
@@ -411,7 +416,7 @@ class FilePrompter(Prompter):
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
     def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the complete request for untrusted messages instead of a prompt; see :meth:`request`."""
+        """Return the complete request that sends untrusted messages in place of the prompt; see :meth:`request`."""
         guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
@@ -445,7 +450,7 @@ class FilePrompter(Prompter):
             label: The expected response, for training data.
 
         Raises:
-            SlotError: An input is missing or has the wrong kind.
+            SlotError: An input is missing, or a value doesn't match its input's kind.
             ToolsError: Both the file and the call define tools.
         """
         if self._hooks:
@@ -526,13 +531,13 @@ class _FileSource:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The inputs whose values are lists, without thread and media inputs."""
+        """The inputs whose values are lists, except thread and media inputs."""
         rich = {each.name for each in self.filling.spec.inputs if each.kind in RICH}
         return lists_in(self.inputs, [name for name in self.filling.names if name not in rich])
 
     @property
     def fills_turns(self) -> bool:
-        """Always True, because an input's value can appear in any turn, also under a loop variable's name."""
+        """Always True, because any turn can contain an input's value, even under the name of a loop variable."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
@@ -543,7 +548,6 @@ class _FileSource:
 
 
 def _is_empty_user_turn(step: Step) -> bool:
-    """Return True if a step is a user turn with empty text, for example because its input is empty."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
@@ -551,7 +555,7 @@ def _is_empty_user_turn(step: Step) -> bool:
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
     """Return the system text, the final user text and the other turns.
 
-    In both texts, literal text alternates with values.
+    In the system text and the user text, literal text alternates with values.
     """
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
