@@ -111,8 +111,8 @@ class Prompty(LoadedPrompty):
 
         Args:
             text: The text of the prompt file.
-            base_dir: The directory that ``${file:...}`` references and includes are relative to and must stay in. If
-                None, no files can be read.
+            base_dir: The base directory of the paths in ``${file:...}`` references and includes. Files can be read only
+                from this directory and ``allowed_roots``. If ``base_dir`` is None, no files can be read.
             params: The values for ``${params:name}`` references, by name.
             dialect: The file's dialect. If None, the dialect is detected.
             name: The name to use in error messages.
@@ -180,8 +180,8 @@ class Prompty(LoadedPrompty):
     def hash(self) -> str:
         """The SHA-256 hash of the contents, in hexadecimal. In logs, the first 12 characters are enough.
 
-        The hash is the same in every process. The hash covers the front matter except ``model.connection``, the
-        template and the included files, but not the path or the modification time.
+        The hash is the same in every process. The hash depends on the template, the included files and all fields of
+        the front matter except ``model.connection``. The path and the modification time have no effect.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -195,7 +195,7 @@ class Prompty(LoadedPrompty):
         return self.template.slots
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Add a value passed without a name to the inputs.
+        """Add an unnamed value to the inputs.
 
         Args:
             values: The inputs that already have a value, by name.
@@ -217,7 +217,7 @@ class Prompty(LoadedPrompty):
             The inputs, with defaults added.
 
         Raises:
-            SlotError: Inputs are missing or have the wrong kind; the message lists all errors.
+            SlotError: An input is missing, or a value doesn't match its input's kind; the message lists all errors.
         """
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
@@ -228,7 +228,7 @@ class Prompty(LoadedPrompty):
             inputs: The inputs; see :meth:`validate`.
 
         Raises:
-            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            SlotError: An input is missing, a value doesn't match its input's kind, or a variable is undefined.
             TemplateError: The template can't be rendered.
         """
         return self._filling.parts(inputs)
@@ -268,7 +268,7 @@ class Prompty(LoadedPrompty):
                 the final user turn.
 
         Raises:
-            SlotError: An input is missing or has the wrong kind, or a variable is undefined.
+            SlotError: An input is missing, a value doesn't match its input's kind, or a variable is undefined.
             TemplateError: The template can't be rendered.
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
         """
@@ -296,7 +296,10 @@ class Prompty(LoadedPrompty):
     # pyright doesn't accept a cached_property where a protocol declares a property.
     @property
     def prompter(self) -> FilePrompter:
-        """The prompt as a prompter, for use in modules. The prompter's input is a mapping of the file's inputs."""
+        """The prompt as a prompter, for example for an :class:`~lazyprompt.OnlineChatModule`.
+
+        The prompter's input is a mapping from input names to values.
+        """
         return self._prompter
 
     @cached_property
@@ -309,7 +312,7 @@ class Prompty(LoadedPrompty):
         return made
 
     def hidden_prompter(self) -> FilePrompter:
-        """Return a prompter for display that contains references instead of values from the environment."""
+        """Return a prompter that is safe to display: references replace the values of environment variables."""
         hidden = HiddenEnvironment(self.references.environment)
         references = replace(self.references, environment=hidden, named=None, trace=None)
         return self._read(self.text, name_of(self), self.path, references, self.dialect, self.undefined).prompter
@@ -395,7 +398,8 @@ class Prompty(LoadedPrompty):
             return_dict: True to return a dict with OpenAI's ``messages`` and ``tools``.
             format: A format that :meth:`lazyprompt.Prompter.generate_prompt` accepts, or ``neutral`` for ``messages``
                 and ``tools`` in Prompty's provider-independent format.
-            more: The arguments ``show``, ``model`` and ``chat_template``.
+            more: The arguments ``show``, ``model`` and ``chat_template`` of
+                :meth:`lazyprompt.Prompter.generate_prompt`.
         """
         if format == "neutral":
             made = self.filled(inputs, history)
@@ -522,7 +526,7 @@ class Prompty(LoadedPrompty):
         return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:
-        """Write the text that :meth:`dumps` returns to a file.
+        """Write the result of :meth:`dumps` to a file.
 
         Args:
             path: The path to write to.

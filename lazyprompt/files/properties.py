@@ -250,7 +250,7 @@ def _default(kind: str, node: Node | None) -> Json:
 
 
 def _of_name(source: SourceText, node: Node, where: str, name: str) -> Property:
-    """Parse a named property from a mapping of property fields, or from a bare default value."""
+    """Parse a named property, written as a mapping of property fields or as only its default value."""
     if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
         return _property(source, node, where, name)
     return Property(name, kind_of(node.value), default=plain(node))
@@ -262,7 +262,7 @@ def kind_of(value: Value) -> str:
 
 
 def _kind_or_property(source: SourceText, node: Node, where: str) -> Property:
-    """Parse an unnamed property from a mapping, or from a bare kind."""
+    """Parse an unnamed property, written as a mapping or as only its kind."""
     if isinstance(node.value, str):
         node = Node({"kind": node}, node.at, node.key_at)
     return _property(source, node, where, "")
@@ -342,7 +342,7 @@ def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -
         declared: The declared inputs.
 
     Raises:
-        SlotError: A required input is missing, or a value has the wrong kind; the message lists all errors.
+        SlotError: A required input is missing, or a value doesn't match its input's kind; the message lists all errors.
     """
     given: dict[str, object] = dict(inputs)
     faults: list[str] = []
