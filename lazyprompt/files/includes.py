@@ -1,8 +1,8 @@
 """File inclusion with ``{% include "shared/tone.md" %}`` in Jinja and ``{{> shared/tone.md}}`` in Mustache.
 
-Included text is the developer's own and is inserted before the template is parsed, so it can contain slots and role
-lines. Because the template isn't rendered yet, the path in an include tag must be a constant. The newline at the end of
-an included file is dropped.
+Included text is trusted like the template, and is inserted before the template is parsed. An included file can
+therefore contain slots and role lines. Because the template isn't rendered yet, the path in an include tag must be a
+constant. The newline at the end of an included file is dropped.
 
 A path is resolved against the directory of the including file, then the prompt's directory, then the allowed roots. In
 a library, a path is resolved against the including file's directory in each layer, then against the root of each layer.
@@ -70,8 +70,9 @@ class _Syntax:
         usage: An example tag for error messages.
         opens: The pattern for the start of any tag.
         tag: The pattern for a tag, comment or raw block, with a group ``what`` that matches only in include tags.
-        path: The pattern for a constant path in the group ``what``.
-        marks: The white space control characters. The first of these characters strips white space around the tag.
+        path: A pattern that matches the text of the group ``what`` if this text is a constant path.
+        marks: Jinja's characters for whitespace control, ``-`` and ``+``; empty for Mustache. The first character
+            strips white space around the tag.
         indents: True if an include tag on its own line passes its indentation to all lines of the included file.
     """
 
@@ -131,8 +132,10 @@ class IncludedFile(NamedTuple):
 
     Attributes:
         name: The path as written in the tag.
-        own: The file's own text. Each include tag is replaced by its line breaks, so that line numbers stay correct.
-        at: The index of the tag in the prompt's template.
+        own: The file's text with each include tag replaced by the line breaks that the tag contains, so that line
+            numbers stay correct.
+        at: The index of the include tag in the prompt's template. For a nested file, this is the index of the tag that
+            includes the outermost file.
     """
 
     name: str
@@ -146,8 +149,8 @@ class Expanded:
 
     Args:
         text: The template with all files inserted.
-        own: The template's own text. Each include tag is replaced by its line breaks, so that line numbers stay
-            correct.
+        own: The template with each include tag replaced by the line breaks that the tag contains, so that line numbers
+            stay correct.
         pieces: The included files, without duplicates and with nested files first.
     """
 
@@ -159,7 +162,7 @@ class Expanded:
         """Find the file that causes an error. The error's line number counts lines of inserted files too.
 
         Args:
-            error: The error raised for the expanded text.
+            error: The error that the parser raised for the template with all files inserted.
             parse: The template parser.
 
         Returns:
@@ -212,7 +215,7 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return the text twice: with all files inserted, and with each include tag replaced by its line breaks."""
+        """Return the text with all files inserted, and the text with include tags reduced to their line breaks."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
@@ -263,7 +266,7 @@ class _Including:
         raise FileNotFoundError(f"included file {given!r} not found")
 
     def _text(self, path: Path, given: str, chain: list[tuple[Path, str]]) -> str:
-        """Return a file's text with its own includes inserted."""
+        """Return a file's text with all nested files inserted."""
         if any(path == one for one, _ in chain):
             names = " → ".join([*(name for _, name in chain), given])
             raise ValueError(f"circular includes: {names}")
@@ -288,9 +291,9 @@ def place_in(source: SourceText, begin: int, at: int) -> int:
     """Convert an index in the template, which has only ``LF`` line endings, to an index in the file.
 
     Args:
-        source: The file.
+        source: The prompt file.
         begin: The index in the file where the template starts.
-        at: The index in the template.
+        at: The index to convert, counted from the start of the template.
     """
     for pairs, found in enumerate(re.finditer("\r\n", source.text[begin:])):
         if found.start() - pairs >= at:

@@ -272,12 +272,12 @@ def file_text(path: Path, given: str) -> str:
 
 
 def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base: Path | None = None) -> str:
-    """Read the text of an untrusted file, and refuse symbolic links that lead out of a directory.
+    """Read the text of an untrusted file, and refuse symbolic links that lead outside the allowed directories.
 
     Args:
         path: The path of the file.
-        roots: Additional directories that a link may lead to.
-        base: The directory that links must stay in. The default is the file's own directory.
+        roots: Additional directories that symbolic links may lead to.
+        base: The main directory that symbolic links may lead to. The default is the directory that contains the file.
 
     Raises:
         PromptFileError: The file is outside the allowed directories or can't be read.

@@ -328,7 +328,7 @@ class DialectFile:
         self.notes.append(Note(*self.source.place(node.key_at), text))
 
     def fault(self, node: Node, what: str) -> PromptFileError:
-        """Create an error at the position of a field."""
+        """Create an error that states the line and column of a field."""
         return self.source.fault_at(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:

@@ -45,7 +45,7 @@ _Kind = TypeVar("_Kind")
 
 
 class SourceText:
-    """The text of a file, with methods that create errors for positions in it.
+    """The text of a file, with methods that create errors for positions in the text.
 
     Args:
         text: The file's text; a leading byte order mark is removed.
@@ -73,12 +73,12 @@ class SourceText:
         return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
 
     def error(self, at: int, what: str) -> PromptFileError:
-        """Create an error at an index of the text."""
+        """Create an error that states the line and column of an index in the text."""
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
     def fault_at(self, at: int, what: str) -> PromptFileError:
-        """Create an error at an index of the text, and show the line with a caret below the position."""
+        """Create an error that states the line and column of an index in the text, and shows the line with a caret."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
         line = _SURROGATE.sub("\ufffd", line)  # surrogates can't be printed
@@ -402,8 +402,8 @@ def require_text(text: object, name: str, loader: str) -> None:
 
     Args:
         text: The value to check.
-        name: The prompt's name in the error.
-        loader: The name of the function that loads files, which the error recommends.
+        name: The prompt's name, which begins the error message.
+        loader: The name of the method that the error message refers to, such as ``Prompty.load``.
 
     Raises:
         PromptFileError: The value isn't a string.
