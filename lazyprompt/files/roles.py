@@ -54,12 +54,12 @@ class Scanned:
         return not self.text[begin:end].strip()
 
     def value_at(self, at: int) -> Value:
-        """Return the value at an index of the text."""
+        """Return the inserted value at an index in the text, or literal text as a :class:`Value`."""
         part = self._parts[bisect_right(self._begins, at) - 1]
         return part if isinstance(part, Value) else Value(part)
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the literal text and the values between two indexes of the text."""
+        """Return the literal text and the values between two indexes in the text."""
         found: list[str] = []
         index = bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -168,8 +168,8 @@ class SectionLayout(NamedTuple):
     """The sections of a template in which values can't begin, end or change a section.
 
     Attributes:
-        sections: The role, attributes and parts of each section. Each part is literal text or the index of a value in
-            the outline.
+        sections: The role, attributes and parts of each section. Each part is literal text, or the index of a value in
+            the outline that was passed to :func:`layout_of`.
     """
 
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
@@ -227,7 +227,7 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
 
 
 def names_role(source: str) -> bool:
-    """Return True if a variable's name ends in ``role``. A line such as ``{{ title }}:`` is text."""
+    """Return True if a variable's name ends in ``role``. Only variables with such a name can be used as roles."""
     return source.rpartition(".")[2].lower().endswith("role")
 
 
@@ -292,7 +292,7 @@ class TemplateSegment:
 
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
-        text: The text.
+        text: The segment's text.
         source: The name of the input or variable if the expression consists of only this name, or else None.
         strict: True if the value comes from a strict input, which must not contain role lines.
     """

@@ -59,7 +59,8 @@ class ToolSpec:
         description: The tool's description.
         parameters: The tool's parameters.
         strict: True if the schema is strict, or None if the file doesn't specify ``strict``.
-        bindings: The inputs that fill parameters, by parameter name. The model doesn't see these parameters.
+        bindings: The names of the inputs that are bound to the tool's parameters, by parameter name. The model doesn't
+            receive bound parameters.
         fields: All other fields of the tool.
         schema: The JSON Schema of the parameters, if the file contains a schema instead of a list of parameters.
     """
@@ -251,7 +252,7 @@ def _bindings(source: SourceText, node: Node | None, where: str) -> dict[str, st
 
 
 def _of_kind(value: Json) -> Json:
-    """Convert a bare kind to a mapping with the key ``kind``."""
+    """Convert a kind that is written as text to a mapping with the key ``kind``."""
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -343,7 +344,7 @@ class DialectFile:
 
 
 def fits(node: Node, kind: str) -> bool:
-    """Return True if a value matches a kind."""
+    """Return True if a value is valid for an input of the given kind, such as ``string`` or ``thread``."""
     found = kind_of(node.value)
     also = {"float": "integer", "thread": "array"}.get(kind)
     return node.value is None or kind in (found, "union") or found == also

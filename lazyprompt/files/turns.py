@@ -186,13 +186,14 @@ _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 def steps_with_media(
     section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
 ) -> Iterator[Step]:
-    """Yield the turns and threads in a section, and convert Markdown media links outside values to blocks.
+    """Yield the turns and threads in a section, and convert Markdown media links to blocks, except in inserted values.
 
     Args:
         section: The section to convert.
         medium: A function that returns a media link's kind and attributes from its label and URL, or None to
             keep the link as text.
-        address_of: A function that converts the URL in a link to a plain URL.
+        address_of: A function that converts the address in a media link to a URL or path, for example by removing a
+            prefix.
     """
     for step in steps_of(section):
         yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium, address_of)))
@@ -215,17 +216,18 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
-    """Return the index of the unnamed thread, which marks the history's position, or None without such a thread."""
+    """Return the index of the history section (a thread without a name), or None if there is no such section."""
     return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
 
 
 def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
-    """Insert the history into a conversation.
+    """Insert earlier messages into a conversation.
 
     Args:
-        steps: The turns and threads.
-        history: The messages of the history, which replace the unnamed thread. If there is no unnamed thread, the
-            messages are placed before a final user turn, or at the end if the last turn isn't a user turn.
+        steps: The turns and threads of the conversation, in order.
+        history: The earlier messages, which replace the history section (a thread without a name). Without a history
+            section, the messages are inserted before a final user turn, or at the end if the last turn isn't a user
+            turn.
     """
     made = [*steps]
     at = place_of_history(made)
@@ -240,10 +242,10 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
     """Convert a conversation to messages.
 
-    The attribute ``name`` becomes the speaker's name. All other attributes become metadata.
+    A turn's attribute ``name`` becomes the name of the message's speaker. All other attributes become metadata.
 
     Args:
-        steps: The turns and threads.
+        steps: The turns and threads of the conversation, in order.
 
     Raises:
         PromptFileError: A tool call has no name, or a tool result has no id.
@@ -335,7 +337,7 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
     """Return the turns and threads without the attributes that messages can't represent.
 
     Args:
-        steps: The turns and threads.
+        steps: The turns and threads of the conversation, in order.
         notes: The report, which receives an entry for each dropped attribute.
     """
     found: list[Step] = []
@@ -361,7 +363,7 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
     """Convert a conversation to Prompty's neutral format.
 
     Args:
-        steps: The turns and threads.
+        steps: The turns and threads of the conversation, in order.
 
     Returns:
         One dict per message, with ``role``, the turn's attributes, and ``content`` as text or typed parts. Thinking
