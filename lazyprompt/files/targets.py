@@ -1,4 +1,4 @@
-"""Complete requests for prompt files, and the parsing of the responses.
+"""Complete requests built from prompt files, and the parsing of the responses.
 
 A target describes one API of a provider: the request fields for a prompt file's options, and other properties of the
 API. Formatters write the messages and tools. A target selects a formatter's profile and changes the profile's rules
@@ -46,12 +46,12 @@ Place: TypeAlias = tuple[str, ...]
 
 
 def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
-    """Return the request path for each option.
+    """Return the path of the request field for each model option.
 
     Args:
-        same: The names of options, separated by spaces. Each option's request field is its name in snake_case.
+        same: The options whose request fields have the option's name in snake_case, separated by spaces.
         holder: The request field that contains the options; ``""`` for the request itself.
-        **names: The provider's names for all other options. A dotted name is a path in the request.
+        **names: The provider's names for the options that are not in ``same``. A dotted name is a path in the request.
     """
     within = (holder,) if holder else ()
     return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
@@ -70,9 +70,10 @@ class RequestTarget:
     Args:
         profile: The name of the formatter profile for the messages.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
-        options: The request path for each option of a prompt file; other options can't be sent.
+        options: The path of the request field for each model option of a prompt file. Options without a path can't be
+            sent.
         defaults: Required request fields, with the values to use if the file doesn't set them.
-        changes: The profile's rules that are different in requests for prompt files, with their values.
+        changes: The new values of the profile's rules that differ in requests built from prompt files, by rule name.
         structured: The request field for an output schema, or ``""`` if the API supports no output schema.
         text_content: True if content with only text is sent as a string, False if content is always a list of blocks.
         strict_tools: True if the setting ``strict`` is sent for tools.
@@ -255,7 +256,7 @@ def request(
         provider: The provider. The default is the file's provider, or else ``openai``.
         api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
         tools: Additional functions, in OpenAI's format.
-        report: Report entries for parts of the file that the messages and tools don't include.
+        report: The report entries for parts of the file that the messages and tools don't include.
         guard: The neutralizer for control sequences in messages and tools. Without a neutralizer, messages and tools
             are sent unchanged.
 
@@ -358,7 +359,7 @@ class _RequestBuilder(NamedTuple):
                 self.notes.add(name, name, "left out", f"the {self.target.api!r} API supports no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """Return the text of the messages at some indexes, and report other content as left out."""
+        """Return the text of the messages at the given indexes, and report each block that isn't text."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
@@ -385,7 +386,7 @@ def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes
 
 
 def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes) -> None:
-    """Add options to a request; the options under :data:`OTHERS` never replace existing fields."""
+    """Add model options to a request; the options in the mapping :data:`OTHERS` never replace existing fields."""
 
     def note(name: str, why: str) -> None:
         notes.add(f"model.options.{name}", "option", "left out", why)
@@ -430,8 +431,8 @@ def read_answer(
 
     Returns:
         If the response contains tool calls, a list of ``{id, name, arguments}``, with the arguments as JSON text.
-        Otherwise, the text or refusal; if ``structured`` is true, text that is valid JSON is parsed. From an embedding
-        API, a vector, or a list of vectors if the response contains several. From an image API, an image's URL or
+        Otherwise, the text or refusal; if ``structured`` is true, text that is valid JSON is parsed. For an embedding
+        API: the vector, or a list of vectors if the response contains several. For an image API: the image's URL or
         base64 data, or a list of these if the response contains several images.
 
     Raises:
