@@ -76,7 +76,8 @@ class Original:
         """The file with its front matter translated to Prompty v2. The body's sections are unchanged.
 
         Raises:
-            FormatError: The translation requires the value of a reference.
+            FormatError: The translation requires the value of a reference, such as ``${env:NAME}``, that is not
+                resolved.
         """
         # Don't resolve environment variables, because their values would be written to the converted file.
         references = replace(self.prompty.references, environment={})
@@ -90,12 +91,15 @@ class Original:
             ) from error
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """Convert an index in the body to a line and column in the file; an edited body must have the same lines."""
+        """Convert an index in the body to a line and column in the file.
+
+        Edits must not have changed the number of lines in the body.
+        """
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
     def fault(self, body: str, at: int, what: str) -> FormatError:
-        """Create an error at an index in the body; see :meth:`place`."""
+        """Create an error that states the line and column of an index in the body; see :meth:`place`."""
         line, column = self.place(body, at)
         return FormatError(f"{self.source.name}:{line}:{column}: {what}")
 

@@ -1,6 +1,6 @@
 """Conversion of a prompter to a prompt file that renders the same messages.
 
-Slots become inputs, the prompter's texts become literal template text, and the initial history becomes turns.
+Slots become inputs, the prompter's literal text becomes template text, and the initial history becomes turns.
 Characters with a special meaning in a prompt file are escaped.
 """
 
@@ -145,7 +145,6 @@ def _plain_slots(instruction: InstructionTemplate) -> list[str]:
 
 
 def _part(template: SlotSyntax, variable: str) -> _Part:
-    """Convert one of the instruction's templates to a part."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
         pieces: list[TurnPiece] = [template.literals[0]]

@@ -35,8 +35,8 @@ def edit_fields(
         text: The text of the YAML mapping.
         at: The index in the file at which the YAML starts. Positions in ``fields`` are counted from the start of the
             file.
-        fields: The current fields, by name.
-        changes: The new values of fields, by name; None removes a field.
+        fields: The current fields, by field name.
+        changes: The new values, by field name; None removes a field.
         safe: The function that replaces secrets in new text with references.
 
     Returns:
@@ -144,7 +144,7 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
 
     Args:
         prompty: The prompt file.
-        changes: The new values of fields, by name.
+        changes: The new values, by field name; None removes a field.
 
     Returns:
         The changed text. Load the text and pass the result to :func:`checked_copy`.
@@ -182,11 +182,11 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
 
 
 def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
-    """Return a changed prompt after checking that it has the requested values.
+    """Check that a changed prompt has the requested values, and return the prompt.
 
     Args:
         made: The prompt loaded from the changed text.
-        changes: The requested values of fields, by name.
+        changes: The new values that were passed to :func:`rewrite_fields`, by field name.
 
     Raises:
         PromptFileError: The dialect can't express a requested value, so the field has a different value.
@@ -211,8 +211,8 @@ def assemble(
     Args:
         source: The file to change.
         parts: The front matter and body of the file.
-        fields: The current fields, by name.
-        wanted: The new values of fields, by name; None removes a field.
+        fields: The current fields, by field name.
+        wanted: The new values, by field name; None removes a field.
         body: The new body.
     """
     begin, end = parts.yaml_at
@@ -247,7 +247,7 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the field changes for new metadata; unknown top-level fields of the file stay at the top level."""
+    """Return the field changes that set the metadata; unknown top-level fields of the file stay at the top level."""
     checked_value = _json(value, "metadata")
     given = checked_value if isinstance(checked_value, dict) else {}
     own = fields["metadata"].seen.value if "metadata" in fields else None
@@ -257,7 +257,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return the field changes for new inputs, as a list or mapping like the file's; keep unchanged inputs."""
+    """Return the field changes that set the inputs: as a mapping if the file contains a mapping, or else as a list."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None

@@ -1,4 +1,4 @@
-"""The dialects that prompt files can be converted to: Prompty v2 and agent definitions."""
+"""Conversion of prompt files to the two target dialects: Prompty v2 and agent definitions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rendering of turns in a prompt file, with escaped text.
+"""Functions that write the turns of a prompt file, with special characters escaped.
 
-Special characters are written as variables that the template sets. A variable's value can't begin a section or a code
-fence, and keeps its line breaks.
+A special character is written as a variable that the template sets. The value of a variable can't begin a section or a
+code fence, and line breaks in the value are not stripped.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Escape a line break at the start or end of the text, ignoring slots, because a prompt file strips it."""
+    """Escape a line break at the start or end of a turn's literal text, which the prompt file parser would strip.
+
+    Slots before and after the text are ignored, because a slot can be empty.
+    """
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:

@@ -58,7 +58,7 @@ class YamlWriter:
 
     Args:
         text: The surrounding YAML.
-        safe: The function that replaces secrets in a text with references.
+        safe: The function that replaces secrets in text with references.
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
@@ -173,7 +173,10 @@ def _without_gaps(tree: _Tree) -> _Tree:
 
 
 def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """Return keys that pair old and new items: names if all items have one and keep their order, or else indexes."""
+    """Return the keys that pair old and new list items.
+
+    The keys are the items' names if all names are unique and in the same order, or else the items' indexes.
+    """
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
     named = len({*own}) == len(names) and len({*asked}) == len(wanted)
