@@ -1,19 +1,20 @@
 """Estimation of token counts for OpenAI's o200k_base encoding, without its vocabulary.
 
-Each character is replaced with a letter for its kind. The text is then split into pieces (words, numbers, punctuation,
-spaces) as in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals, accents
-and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
+Each character is replaced with a letter that represents its class, such as vowel, digit or Cyrillic. The result is
+split into pieces (words, numbers, punctuation, spaces) as in o200k_base, and most pieces count as one token. Token cost
+tables add tokens for long words, capitals, accents and non-Latin scripts. Chinese is written without spaces, so this
+module contains a list of the most common Chinese words.
 
-The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
-tested on 2,000 files not used for the fit, in parts of about 2,000 characters. The mean error is 3 % for English and
+The token costs were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
+tested on 2,000 files not used for the fit, in samples of about 2,000 characters. The mean error is 3 % for English and
 JSON, and 4 % for code and Markdown. The mean error is 5 % for Chinese, Japanese and Korean, and 9 % for other
-languages. Estimates for Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below
-12 %, except for other languages, where it is below 22 %.
+languages. Estimates for Finnish, Italian and Indonesian are 25 % too low. In English, Chinese, Japanese, Korean and
+code, the error is below 12 % for 95 % of the samples. In all other languages, this limit is 22 %.
 
-For the older cl100k_base encoding, the errors are the same for English, code and JSON. For other scripts, cl100k_base
-needs more tokens than estimated. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
-50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as estimated; Hindi needs three times as
-many.
+For English, code and JSON, the errors are the same with the older cl100k_base encoding as with o200k_base. For
+non-Latin scripts, cl100k_base needs more tokens than estimated. Chinese and Japanese need 25 % more tokens than
+estimated; Korean and Russian need 50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as
+estimated; Hindi needs three times as many.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 
 
 def _table() -> bytes:
-    """Return a translation table from each byte to its letter."""
+    """Return a table for ``bytes.translate`` that maps each byte to the letter for its character class."""
     table = bytearray(b"." * 256)
     for letter, characters in _ASCII:
         for character in characters:
@@ -206,7 +207,7 @@ class ApproximateTokenCounter:
     """A token counter for any model, which needs no vocabulary, files, network access or other packages.
 
     The counts approximate OpenAI's o200k_base encoding; see :func:`approximate_tokens`. Media files are counted with
-    estimates that are safe for any model. Adding text never lowers a count. The count of a message doesn't depend on
+    estimates that don't depend on the model. Adding text never lowers a count. The count of a message doesn't depend on
     other messages.
     """
 
@@ -268,7 +269,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def _chinese(run: str) -> int:
-    """Return the number of listed words in Chinese text, plus the number of characters outside these words."""
+    """Return the number of words from ``_WORDS`` in Chinese text, plus the number of characters outside these words."""
     pieces = 0
     following = ""
     for character in run:

@@ -33,9 +33,9 @@ MEDIA_KINDS = {
 class CountsMessages(Protocol):
     """The protocol for objects that count tokens in messages.
 
-    A counter may have an attribute ``additive``. If ``additive`` is True, each message adds a fixed number of
-    tokens to a request, so a budget counts each message only once. If ``additive`` is False, messages affect each
-    other's counts. A budget tests any counter without this attribute.
+    A counter may have a boolean attribute ``additive``. If ``additive`` is True, a message's token count doesn't depend
+    on the other messages, so a budget counts each message only once. If ``additive`` is False, messages affect each
+    other's counts. If a counter lacks this attribute, a budget tests whether the counter is additive.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -52,7 +52,7 @@ class TokenCounter(CountsMessages, Protocol):
 
 
 class CharTokenCounter:
-    """A counter for characters instead of tokens.
+    """A token counter that counts characters instead of tokens.
 
     The count includes names, content, tool calls and tools (as JSON). Roles, ids, media and the markers between
     messages are ignored. The count of a message doesn't depend on other messages.

@@ -1,6 +1,7 @@
 """Estimation of token counts for images, audio, video and documents, without network access.
 
-OpenAI publishes rules for images. All other estimates are high enough for any model.
+For images, OpenAI publishes rules for calculating the token count. The estimates for audio, video and documents use
+high token rates from the documentation of Gemini and Anthropic.
 
 Media are detected in content parts in any provider's format. The dimensions of an image are read from its bytes. The
 length of audio, video and documents is estimated from the number of bytes. An image at a URL is assumed to cost the
@@ -160,8 +161,8 @@ def tiles(width: int, height: int) -> int:
     """Return the number of 512 x 512 px tiles in an image at high detail.
 
     The image is scaled down to fit 2048x2048 px, and then until its shorter side is 768 px. Images are never enlarged.
-    The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Bills
-    confirm the rounding: an image of 2049x513 px costs 8 tiles, and one of 2050x513 px costs 4
+    The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Billed
+    token counts confirm the rounding: an image of 2049x513 px costs 8 tiles, and an image of 2050x513 px costs 4
     (community.openai.com/t/1281361).
 
     Args:
@@ -184,7 +185,7 @@ def patches(width: int, height: int, limit: Limit) -> int:
     Args:
         width: The width in pixels.
         height: The height in pixels.
-        limit: The size limit of the model's rule.
+        limit: The maximum side length in pixels and the maximum number of patches, from the model's image rule.
 
     Returns:
         The number of patches.
@@ -283,7 +284,8 @@ def estimate_media_tokens(part: Form) -> int:
     """Estimate the token count of all media in a content part, for any model.
 
     Args:
-        part: A content part in any provider's format. A part in an unknown format is treated as a document at a URL.
+        part: A content part in any provider's format. A part in an unknown format is treated as a document of unknown
+            length.
 
     Returns:
         The sum of the estimates; images are estimated with OpenAI's tile rule, other media from their size in bytes.
@@ -322,7 +324,7 @@ def image_size(medium: CountedMedia) -> tuple[int, int] | None:
         The width and height, or None for an image at a URL or for unreadable bytes.
 
     Raises:
-        MissingExtraError: The image contains data, but the package imagesize is not installed.
+        MissingExtraError: The image is passed as data, not as a URL, and the package imagesize is not installed.
     """
     if medium.data is None:
         return None
@@ -350,7 +352,7 @@ def media_in(part: Form) -> list[CountedMedia]:
             message with ``images``.
 
     Returns:
-        At least one media file; a part in an unknown format is returned as a document at a URL.
+        A list of at least one media file. A part in an unknown format is treated as a document of unknown length.
     """
     named = _KINDS.get(_text(part.get("type")))
     detail = part.get("detail")
