@@ -29,7 +29,7 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
     """Download a vocabulary into tiktoken's cache folder.
 
     The download uses the system's proxies (``HTTPS_PROXY``, ``NO_PROXY``) and verifies certificates
-    (``SSL_CERT_FILE``). The content must match the hash in tiktoken's recipe.
+    (``SSL_CERT_FILE``). The SHA-256 hash of the content must match the hash in tiktoken's source code.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.

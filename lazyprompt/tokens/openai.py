@@ -64,7 +64,7 @@ class TiktokenCounter:
 
     Args:
         encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. For
-            encodings and unknown models, images are counted with the highest cost for any model.
+            encodings and unknown models, images are counted at the highest cost of any known model.
         bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
         missing: ``error`` to raise an error if the vocabulary is not on this machine, or ``approximate`` for
             approximate counts with a warning. An invalid ``bpe_file`` always raises an error.
@@ -112,7 +112,7 @@ class TiktokenCounter:
             tools: The tools, in any provider's format.
 
         Returns:
-            The number of prompt tokens that OpenAI's API reports, according to the cookbook's formula.
+            The number of prompt tokens that OpenAI's API reports, according to the formula in OpenAI's cookbook.
 
         Raises:
             FormatError: A tool call or a tool is not JSON-serializable.
@@ -166,7 +166,7 @@ class TiktokenCounter:
         return _FUNCTIONS_END + sum(self._tool(function) for tool in plain for function in _functions(tool))
 
     def _tool(self, tool: Form) -> int:
-        """Return the token count of a function according to the cookbook's formula, or of another tool as JSON."""
+        """Return a function's token count by the formula in OpenAI's cookbook. Any other tool is counted as JSON."""
         name = tool.get("name")
         parameters = next((tool[key] for key in _PARAMETERS if tool.get(key)), _NO_PARAMETERS)
         if not isinstance(name, str) or not is_dict(parameters):
@@ -175,7 +175,7 @@ class TiktokenCounter:
         return self._function + self.count_text(line) + self._properties(parameters)
 
     def _properties(self, schema: Form) -> int:
-        """Return the token count of a schema's properties, including nested properties, which the cookbook omits."""
+        """Return the token count of a schema's properties and of nested properties, which OpenAI's cookbook omits."""
         # Count the schema keys that the cookbook's formula omits, such as alternatives, definitions and limits.
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0

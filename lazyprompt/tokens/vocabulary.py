@@ -1,8 +1,8 @@
 """Loading of tiktoken's vocabularies from local files; :mod:`lazyprompt.tokens.download` downloads the files.
 
 tiktoken downloads any missing vocabulary without a time limit, and deletes a damaged file to download it again.
-Therefore, tiktoken's recipes (URLs, hashes, patterns and special tokens in ``tiktoken_ext.openai_public``) are executed
-with a different file reader. tiktoken itself is not modified.
+Therefore, this module calls tiktoken's encoding constructors (in ``tiktoken_ext.openai_public``) with a different file
+reader. The constructors contain the URLs, hashes, patterns and special tokens. tiktoken itself is not modified.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> 
         bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
 
     Returns:
-        The encoding that tiktoken already loaded in this process, or else a cached encoding loaded from its files.
+        The encoding that tiktoken already loaded in this process, or else an encoding loaded from the vocabulary files
+        and cached.
 
     Raises:
         TokenizerError: The name is unknown, the vocabulary is not on this machine, or a file has the wrong content.
@@ -86,8 +87,8 @@ def cache_folder() -> tuple[Path | None, str]:
     """Return tiktoken's cache folder.
 
     Returns:
-        The folder and the environment variable that sets it. The folder is None if caching is disabled; the variable is
-        an empty string if no variable is set.
+        The folder, and the name of the environment variable that sets the folder. The folder is None if caching is
+        disabled. The name is ``""`` if no environment variable is set.
     """
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
@@ -142,7 +143,7 @@ def _loaded(name: str) -> tiktoken.Encoding | None:
 
 @lru_cache(maxsize=16)
 def files_of(name: str) -> tuple[File, ...]:
-    """Return the vocabulary files for an encoding, according to tiktoken's recipe."""
+    """Return the vocabulary files for an encoding, as specified by tiktoken's encoding constructor."""
     found: list[File] = []
 
     def bpe(url: str, expected_hash: str = "") -> dict[bytes, int]:
@@ -187,7 +188,10 @@ def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> d
 
 
 def _copied(module: ModuleType, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a changed copy of a module's namespace, in which the module's functions use the changed names."""
+    """Return a copy of a module's namespace with some names rebound.
+
+    The module's functions are copied too, so that they use the new bindings.
+    """
     scope = vars(module) | changes
     for name, value in vars(module).items():
         if isinstance(value, FunctionType) and value.__module__ == module.__name__ and name not in changes:
