@@ -83,7 +83,7 @@ class Download(NamedTuple):
 
 
 class Deadline:
-    """A timer that shuts down a connection when its time is over, even while the connection waits for data."""
+    """A timer that shuts down a connection when the deadline passes, even while the connection waits for data."""
 
     def __init__(self, seconds: float) -> None:
         self._timer = Timer(seconds, self.stop)
@@ -119,7 +119,7 @@ class Deadline:
         return left
 
     def watch(self, sock: socket.socket | None) -> None:
-        """Set the connection to shut down when the deadline passes."""
+        """Register the connection that is shut down when the deadline passes."""
         with self._lock:
             self._sock = sock
         self.left()

@@ -124,7 +124,7 @@ def sniff_type(head: bytes) -> str | None:
         head: At least the first 64 bytes, or all bytes if there are fewer.
 
     Returns:
-        The MIME type, or None if it is unknown, as for plain text.
+        The MIME type, or None if the bytes match no known format. Plain text is never detected.
     """
     found = _BEGINNING.match(head)
     return _TYPES[found.lastindex - 1] if found and found.lastindex else None
@@ -139,9 +139,9 @@ def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
         where: The location of the source to show in error messages, such as ``messages[2].content[1]``.
 
     Returns:
-        The given source if it needs no correction. Otherwise, a new source with standard base64 data without white
-        space and with the canonical name of the detected MIME type. If no type is detected, the source keeps its
-        declared type.
+        The given source if it needs no correction. Otherwise, a new source whose data is standard base64 without white
+        space, and whose MIME type is the canonical name of the detected type. If no type is detected, the source keeps
+        its declared type.
 
     Raises:
         MediaError: The data is empty or not base64, or the content doesn't match ``kind``.
@@ -214,8 +214,8 @@ class MediaResolver:
 
     Args:
         roots: The directories from which files may be read, including subdirectories. The paths are resolved when the
-            resolver is created: relative paths start at the current directory, ``~`` is not expanded, and symbolic
-            links are followed.
+            resolver is created. Relative paths are resolved against the current directory, ``~`` is not expanded, and
+            symbolic links are followed.
         hosts: The hosts whose http(s) URLs may be fetched or sent to a provider. Each entry is a host name, an IP
             address, or a wildcard such as ``*.example.com`` for all subdomains. A host name must resolve to public or
             listed IP addresses, except that ``localhost`` may resolve to a loopback address.
