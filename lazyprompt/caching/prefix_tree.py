@@ -1,4 +1,4 @@
-"""Prefix tree of earlier calls' texts, with token counts at the end of each part."""
+"""Prefix tree of the texts of earlier calls, with the token count at the end of each part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Edge:
 
         Args:
             at: The index in the edge's text where the edge is split.
-            index: The index of the same position in the whole text.
+            index: The index in the whole text of a call that corresponds to ``at``.
         """
         rest = Edge(self.text[at:], self.call, self.time)
         rest.children, self.children = self.children, {rest.text[0]: rest}
@@ -60,7 +60,8 @@ class PrefixMatch(NamedTuple):
         length: The length of the prefix in characters.
         path: The edges that make up the prefix.
         call: The index of the last call with this prefix, or None if no call has it.
-        behind: The text that follows the prefix in the earlier call; empty if the text shares the whole call.
+        behind: The text that follows the prefix in the earlier call; empty if the prefix is the whole text of the
+            earlier call.
     """
 
     length: int
@@ -73,10 +74,10 @@ class PrefixMatch(NamedTuple):
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
-        """Return the match with a later call that shares the prefix up to its last word, or None.
+        """Return the match with a more recent call that shares the prefix except for the last word, or None.
 
         Args:
-            text: The matched text.
+            text: The text that was passed to :meth:`PrefixTree.match`.
         """
         cut = self.length
         while cut > self.length - _WORD and text[cut - 1 : cut].isalnum():
@@ -95,7 +96,7 @@ class PrefixMatch(NamedTuple):
 
 
 class PrefixTree:
-    """A tree of calls' texts that stores each shared prefix once.
+    """A prefix tree of call texts that stores each shared prefix once.
 
     Args:
         lifetime: The number of seconds after which an unused text is removed; None keeps every text.
@@ -111,8 +112,8 @@ class PrefixTree:
         """Return the longest prefix that a text shares with an earlier call.
 
         Args:
-            text: The text.
-            now: The time of the call that contains the text.
+            text: The text of a call.
+            now: The time of the call, in seconds, or None if unknown.
             lifetime: The number of seconds after which an unused text no longer matches; None means no limit.
         """
         edge, at, path = self._root, 0, list[Edge]()
@@ -141,10 +142,10 @@ class PrefixTree:
         """Add the text of a call.
 
         Args:
-            text: The text.
-            call: The call's index.
-            now: The call's time.
-            tokens: The token counts up to the end of each part, keyed by end index.
+            text: The text of a call.
+            call: The index of the call.
+            now: The time of the call, in seconds, or None if unknown.
+            tokens: The token count up to the end of each part, keyed by the part's end index.
         """
         self.time = _later(self.time, now)
         edge, at, path = self._root, 0, list[Edge]()
@@ -192,5 +193,5 @@ def _later(one: float | None, other: float | None) -> float | None:
 
 
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
-    """Return True if a lifetime has expired; if any of the values is unknown, return False."""
+    """Return True if a lifetime that begins at ``time`` has expired at ``now``, or False if an argument is None."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime

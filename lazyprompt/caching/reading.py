@@ -1,4 +1,4 @@
-"""Conversion of a call to a single text, with its parts in the order in which a cache reads them."""
+"""Conversion of a model call to a single text, so that prefixes of calls can be compared."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class CallPart(NamedTuple):
     """A part of a call with its own token count, such as a tool, a system text, a message or a content block.
 
     Attributes:
-        start: The index of the part's first character, including framing.
-        begin: The index where the part's own text starts, after the framing.
-        end: The index after the part's last character.
+        start: The index in the call's text where the framing of the part starts.
+        begin: The index in the call's text where the part's content starts, after the framing.
+        end: The index in the call's text after the part's last character.
         message: The message index, or None if the part is outside the messages.
         slot: The slot that the part's whole text comes from, or None if unknown.
         tokens: A function that counts the part's tokens, including framing.
-        is_framed: True if framing adds tokens to the part's own text.
+        is_framed: True if framing adds tokens to the part's content.
         is_signed: True for a reasoning block whose signature covers all preceding content.
     """
 
@@ -92,11 +92,11 @@ def call_of(given: object) -> PromptCall:
 
 
 def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> CallText:
-    """Convert a call to the text that a cache reads.
+    """Convert a model call to a single text, for comparison with other calls.
 
     Args:
-        call: The call.
-        rules: The rules of the cache.
+        call: The model call.
+        rules: The rules of the simulated cache.
         counter: The token counter.
 
     Raises:
@@ -137,7 +137,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
 
 
 def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
-    """Return two lists of pairs of a text and its slot: one for the system part and one for the user turn."""
+    """Return two lists of (text, slot) pairs: one for the system text and one for the user turn."""
     system = prompter.made_of.system if prompt.system is None else prompt.system
     own = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
     joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
@@ -146,7 +146,7 @@ def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
 
 
 class CallText:
-    """The text that a cache reads for a call.
+    """A model call as a single text, for comparison with other calls.
 
     Args:
         rules: The cache rules for the model.
@@ -154,8 +154,8 @@ class CallText:
         model: The model.
 
     Attributes:
-        parts: The parts of the text, in order.
-        slots: Pairs of a slot's start index and the slot, in order; empty if the slots are unknown.
+        parts: The parts of the text, in text order.
+        slots: The (start index, slot) pairs, in text order; empty if the slots are unknown.
         past: The index after the last response or tool result in the conversation.
         messages: The number of messages.
         overhead: The number of tokens in a call without messages.
@@ -195,7 +195,7 @@ class CallText:
 
         Args:
             payload: The payload.
-            spans: The pairs of a text and its slot in the payload's system text and in its last turn, if known.
+            spans: The (text, slot) pairs of the system text and those of the last turn; None if the slots are unknown.
         """
         counter = self._counter
         self.overhead = counter.count([])
@@ -271,7 +271,7 @@ class CallText:
             self.past = self._at
 
     def _count_block(self, message: Form, empty: Form | None = None) -> int:
-        """Return the tokens that a message adds to a call, or that a block adds to its message."""
+        """Return the number of tokens that a message adds to a call, or that a block adds to a message."""
         return self._counter.count([message]) - (self.overhead if empty is None else self._counter.count([empty]))
 
     def _count_tool(self, tools: list[Form], at: int) -> int:
@@ -279,7 +279,11 @@ class CallText:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield each slot's start index and name; texts in ``spans`` start the system text or end the last part."""
+        """Yield the start index and name of each slot.
+
+        ``spans`` contains the (text, slot) pairs at the start of the system text, and those at the end of the last
+        part.
+        """
         system, user = spans
         last = len(self.parts) - 1
         first = next((at for at, part in enumerate(self.parts) if part.slot == "system"), None)
