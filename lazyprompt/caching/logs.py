@@ -159,7 +159,7 @@ def _content(message: Object) -> str | list[Object]:
 
 
 def _parse_list(value: Any) -> list[Object]:  # noqa: ANN401 - a span attribute
-    """Return a list, parsing JSON text if necessary."""
+    """Return the list in a span attribute, which may be JSON text; a missing attribute becomes an empty list."""
     found: list[Object] = json.loads(value) if isinstance(value, str) else value or []
     return found
 

@@ -46,14 +46,14 @@ class PrefixChange(NamedTuple):
 def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa: A002 - the pair is a contract
     """Find the first difference between a prompt and the earlier prompt that it should extend.
 
-    Providers cache prefixes and sign reasoning blocks for a specific prefix. If a prompt only adds messages, the cache
-    and the signatures stay valid.
+    Providers cache prefixes and sign reasoning blocks for a specific prefix. If the later prompt only appends messages,
+    the cached prefix and the signatures of the reasoning blocks stay valid.
 
     Args:
         previous: The earlier prompt, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record or a
             :class:`PromptCall`.
-        next: The later prompt in the same conversation. If the later prompt is a payload from a formatter, its report
-            helps to find the cause.
+        next: The later prompt in the same conversation. If the later prompt is a payload from a formatter, the
+            payload's report helps to find the cause of the difference.
 
     Returns:
         The first difference, or None if the prompt extends the earlier prompt. Cache breakpoints are ignored.

@@ -75,7 +75,7 @@ class CacheReport:
     Attributes:
         rules: The rules that were simulated.
         calls: The token counts for each call.
-        breaks: The breaks, in order.
+        breaks: The cache breaks, in the order of the calls.
         notes: The unpublished rules, each with the assumption that the simulation makes instead.
     """
 

@@ -33,11 +33,12 @@ class CacheRules:
         source: The URL of the provider's documentation.
         date: The date when the documentation was last checked.
         form: The ``format`` argument of ``generate_prompt`` for this provider.
-        least: Pairs of a model-name pattern and the minimum number of cached tokens; the first match applies.
+        least: Pairs of a model-name pattern and the minimum length of a cached prefix, in tokens; the first match
+            applies.
         step: The increment in tokens by which a cached prefix grows.
         lifetime: The number of seconds that an unused prefix stays cached, or None if unpublished.
         unknown: The rules that are unpublished or not simulated, each with the assumption made instead.
-        others: Pairs of a model-name pattern and separate rules for these models.
+        others: Pairs of a model-name pattern and the separate rules for models that match the pattern.
     """
 
     name: str
@@ -55,12 +56,12 @@ class CacheRules:
         return _by_model(self.others, model) or self
 
     def least_for(self, model: str | None) -> int:
-        """Return the minimum number of cached tokens for a model, or the highest known minimum for an unknown model."""
+        """Return the minimum length of a cached prefix in tokens; for an unknown model, the highest known minimum."""
         found = _by_model(self.least, model)
         return max((least for _, least in self.least), default=0) if found is None else found
 
     def knows(self, model: str | None) -> bool:
-        """Return True if a model's minimum number of cached tokens is known."""
+        """Return True if the minimum length of a cached prefix is known for a model."""
         return not self.least or _by_model(self.least, model) is not None
 
 

@@ -44,10 +44,10 @@ class _Cached(NamedTuple):
 def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter) -> CacheReport:
     """Simulate a prompt cache and report each change that caused a cache miss.
 
-    Each call is compared with the earlier call that shares the longest prefix within the lifetime. If calls have
-    conversation ids, only calls in the same conversation are compared. The first call in a conversation never counts
-    as a break. Without ids, a call that differs from the earlier call only after its last response is treated as a
-    first call.
+    Each call is compared with an earlier call: of the calls that are still cached, the one that shares the longest
+    prefix. If calls have conversation ids, only calls in the same conversation are compared. The first call in a
+    conversation never counts as a break. Without conversation ids, a call is treated as a first call if everything up
+    to its last response is shared with the earlier call.
 
     Args:
         calls: Payloads, :class:`~lazyprompt.Rendered` prompts, module records, or :class:`PromptCall` objects for
@@ -154,7 +154,7 @@ def _break(at: int, reading: CallText, own: PrefixMatch, earlier: _Cached, lost:
 
 
 class _Tokens:
-    """The token counts up to any index in a call's text; parts shared with an earlier call reuse its counts."""
+    """The token counts up to any index in a call's text; counts of parts shared with an earlier call are reused."""
 
     def __init__(self, reading: CallText, match: PrefixMatch, counter: TokenCounter) -> None:
         self._reading, self._counter = reading, counter
@@ -205,7 +205,11 @@ class _Tokens:
 
 
 def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
-    """Return the first slot that ends at a different index than in the earlier call, or the slot at the difference."""
+    """Return the slot that caused a cache break.
+
+    This is the first slot that ends at a different index than in the earlier call, or else the slot with the first
+    difference.
+    """
     slots, others = reading.slots, earlier.slots
     at = bisect_right([start for start, _ in slots], own.length) - 1
     for index in range(at):
