@@ -1,4 +1,4 @@
-"""Comparison of test case requests with the requests of another prompt version, from git or a directory."""
+"""Comparison of the tested version of a prompt with a baseline version from git or a directory."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class CaseChange(NamedTuple):
             ``new`` that the file exists only in the tested version.
         tokens: The approximate number of added tokens.
         size: The number of differing characters, by which reports sort the changes.
-        before: The prompt from the other version, or its error message.
-        after: The prompt from the tested version, or its error message.
+        before: The prompt rendered with the baseline version, or the error message if rendering failed.
+        after: The prompt rendered with the tested version, or the error message if rendering failed.
     """
 
     kinds: tuple[str, ...]
@@ -56,7 +56,7 @@ class CaseChange(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The text of the other version and the text of the tested version."""
+        """The prompt's text in the baseline version, and its text in the tested version."""
         return _text(self.before), _text(self.after)
 
 
@@ -64,8 +64,9 @@ class Comparison:
     """A comparison of two versions of a prompt file, one test case at a time.
 
     Args:
-        before: The prompt file's other version, or its error message, which is ``""`` if the file doesn't exist.
-        after: The tested version, or its error message.
+        before: The prompt loaded from the baseline version, or the error message if loading failed; ``""`` if the file
+            doesn't exist in the baseline version.
+        after: The prompt loaded from the tested version, or the error message if loading failed.
     """
 
     def __init__(self, before: LoadedPrompt | str, after: LoadedPrompt | str) -> None:
@@ -79,11 +80,11 @@ class Comparison:
         self._controls = controls_of(DEFAULT_MARKERS)
 
     def change(self, before: RenderedCase | str, after: RenderedCase | str) -> CaseChange | None:
-        """Compare a test case's prompt in the two versions.
+        """Compare the prompts that the baseline version and the tested version render for a test case.
 
         Args:
-            before: The prompt from the other version, or its error message.
-            after: The prompt from the tested version, or its error message.
+            before: The prompt rendered with the baseline version, or the error message if rendering failed.
+            after: The prompt rendered with the tested version, or the error message if rendering failed.
 
         Returns:
             The change, or None if no request differs.
@@ -145,7 +146,10 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
 
 
 def _has_calls(value: Prompt | FilledFile) -> bool:
-    """Return True if a prompt may contain tool calls; an equality comparison ignores the order of their fields."""
+    """Return True if a prompt may contain tool calls.
+
+    Two prompts are equal even if the fields of their tool calls are in different orders.
+    """
     if not isinstance(value, FilledFile):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
@@ -166,7 +170,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return the kinds of change in the roles, the prompt's own text and the order, ignoring slot values."""
+    """Return the changed parts among ``roles``, ``instruction`` and ``order``, ignoring the values of slots."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []
@@ -193,7 +197,7 @@ def _parts(slots: Mapping[str, str]) -> list[Part]:
 
 @lru_cache(maxsize=64)
 def _tokens(text: str) -> int:
-    """Estimate the number of tokens in a text. Results are cached, because most rows contain the same prompt text."""
+    """Estimate the number of tokens in text. Results are cached, because most rows contain the same prompt text."""
     return approximate_tokens(text)
 
 
@@ -213,10 +217,10 @@ def _distance(before: str, after: str) -> int:
 
 @contextmanager
 def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[Path], Path]]:
-    """Yield a function that maps the path of a tested file to the path of its other version.
+    """Yield a function that maps the path of a tested file to the path of the file's baseline version.
 
     Args:
-        against: A directory with the same structure as the tested one, or a git revision.
+        against: The baseline: a git revision, or a directory with the same structure as the tested directory.
         places: The tested directories or files.
 
     Raises:

@@ -52,7 +52,7 @@ class Group(NamedTuple):
         kinds: The changed parts of the prompt.
         file: The path of the first test case's file.
         rows: The number of test cases.
-        tokens: The approximate number of tokens added in all test cases.
+        tokens: The approximate number of added tokens, summed over all test cases in the group.
     """
 
     kinds: tuple[str, ...]
@@ -69,7 +69,7 @@ class Report:
     """A report of the results added so far. Passed test cases are counted but not kept.
 
     Args:
-        compares: True if the prompts are compared with another version.
+        compares: True if the prompts are compared with a baseline version.
         keeps_names: True to keep the names of all test cases, which JUnit XML requires.
     """
 

@@ -115,7 +115,7 @@ class Result(NamedTuple):
         failures: The failed checks. A check named ``render`` means that rendering failed; ``answer`` means that the
             model call failed.
         rendered: The rendered prompt, or None if rendering failed.
-        change: The difference from the other prompt version, if any.
+        change: The difference from the baseline version of the prompt, if any.
         answer: The model's response, or None if no model was called.
     """
 
@@ -132,7 +132,8 @@ class Answers:
     Args:
         path: The SQLite file that stores the responses.
         module: The module that calls the model.
-        name: The name of the model and its source, which is part of each storage key.
+        name: The name of the model, optionally with its source, such as ``openai:gpt-5-mini``. The name is part of the
+            key of each stored response.
         params: A function that returns the model parameters for a prompt.
 
     Raises:
@@ -230,10 +231,12 @@ class Runner:
         params: The values for ``${params:name}`` references, which override the values in test files.
         roots: Additional directories that contain files to which prompt files may refer.
         update: True to replace the snapshots with the current prompts.
-        older: A function that returns the path of a prompt file's other version; None to skip the comparison.
+        older: A function that maps the path of a prompt file to the path of the file's baseline version; None to skip
+            the comparison.
         answers: The store of model responses; None to call no model.
         concurrency: The maximum number of parallel requests.
-        env: The environment variables that prompts may contain outside connection settings.
+        env: The names of the environment variables that prompt files may refer to in fields other than connection
+            settings.
         allow_code: True to allow ``python`` checks, which run arbitrary code.
     """
 
@@ -276,7 +279,7 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
 
     def _ask(self, answers: Answers, result: Result) -> str | None:
-        """Return the response for a result, calling the model only for prompts that are new or changed."""
+        """Return a test case's response. With a baseline version, call the model only for new or changed prompts."""
         if result.rendered is None:
             return None
         return answers.answer(result.rendered, ask=self.older is None or result.change is not None)
