@@ -143,7 +143,7 @@ def _function(value: Json) -> str:
 
 
 def _shown(text: str) -> str:
-    """Quote and truncate a text for a message."""
+    """Quote and truncate text for a message."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
 
 
@@ -154,8 +154,10 @@ class _TextKind(NamedTuple):
         fault: The verb phrase for the failure message.
         is_found: True if the pattern must match; False if it must not.
         is_pattern: True if the check's value is a regular expression; False for plain text.
-        begin: The pattern to match before the text. If the pattern is set, whitespace around the text is removed.
-        end: The pattern to match after the text. If the pattern is set, whitespace around the text is removed.
+        begin: A regular expression that must match directly before the expected text. If ``begin`` is set, white space
+            around the expected text is removed.
+        end: A regular expression that must match directly after the expected text. If ``end`` is set, white space
+            around the expected text is removed.
     """
 
     fault: str
@@ -319,7 +321,11 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
 
 
 def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
-    """Return validation functions for pattern keywords with a time limit, which the jsonschema package lacks."""
+    """Return validation functions for JSON Schema keywords with patterns, such as ``pattern``.
+
+    The functions limit the time of each pattern search, whereas the functions of the jsonschema package have no time
+    limit.
+    """
 
     def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
         if isinstance(text, str) and not _is_found(given, text):

@@ -106,7 +106,8 @@ class LoadedPrompt:
             text: The file's text; by default, the text is read from the path.
             environment: The values for ``${env:NAME}`` references; None uses the process's environment. By default,
                 environment variables are not resolved, because tests print prompts.
-            named: The names of the environment variables allowed outside connection settings; None allows all names.
+            named: The names of the environment variables that fields other than connection settings may refer to; None
+                allows all names.
 
         Raises:
             PromptFileError: The file is invalid or doesn't exist.
@@ -134,7 +135,7 @@ class LoadedPrompt:
 
     @cached_property
     def secrets(self) -> tuple[SecretText, ...]:
-        """The texts from environment variables in the file's front matter."""
+        """The values of the environment variables that the file's front matter refers to."""
         return () if self.file is None else tuple(secrets_within([plain(each) for each in self.file.seen.values()]))
 
     @cached_property
@@ -166,7 +167,7 @@ class LoadedPrompt:
             return "approximate", counter_named("approximate")
 
     def reads_like(self, other: LoadedPrompt) -> bool:
-        """Return True if another version of the prompt reads the same columns from a row."""
+        """Return True if both versions of a prompt read the same columns from a row."""
         return self.cells == other.cells
 
     def arguments(self, row: Row) -> Arguments:
@@ -342,7 +343,7 @@ def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
 
 
 def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
-    """Return pairs of a slot and its text; the slot is ``""`` for the prompt's own text, at even indices."""
+    """Return the nonempty parts of a text as (slot, text) pairs. For the prompt's own text, the slot is ``""``."""
     return [
         (slot if at % 2 else "", part)
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
