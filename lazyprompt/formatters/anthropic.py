@@ -99,7 +99,7 @@ class AnthropicForm:
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of a payload; a message's tool results and other content are separate views."""
+        """Yield a ``MessageView`` of the system text and each message; a message's tool results are a separate view."""
         system = payload.get("system")
         if system is not None:
             yield ("system",), "system", _block_views(system, ()), None
@@ -213,7 +213,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _block_views(content: object, path: Path) -> list[BlockView]:
-    """Return the validator's views of the blocks in message content."""
+    """Return a ``BlockView`` of each block in message content."""
     if isinstance(content, str):
         return [("text", path, content, None)]
     seen: list[BlockView] = []

@@ -84,7 +84,7 @@ class ChatForm(OpenAIWriter):
                 yield from names_at([(("tools", at, "function"), function)])
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's view of each message."""
+        """Yield a ``MessageView`` of each message."""
         # The unanswered calls of the last message with tool calls. A result without an id answers the first call.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
@@ -116,7 +116,7 @@ class ChatForm(OpenAIWriter):
             yield path, role_of_json(role), [*seen, *calls, *self.extra_blocks(message)], name_of_json(name)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return the validator's view of a content part."""
+        """Return a ``BlockView`` of a content part."""
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
         if kind not in MEDIA_KINDS or not is_dict(inner):
@@ -129,14 +129,14 @@ class ChatForm(OpenAIWriter):
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the validator's views of the blocks that are stored outside of a message's content."""
+        """Return a ``BlockView`` of each block that is stored outside of a message's content."""
         return []
 
     parse = staticmethod(from_openai_chat)
 
 
 def _call_view(call: Mapping[str, Any], at: int, index: int) -> BlockView:
-    """Return the validator's view of a tool call; a call without an id gets an id derived from its position."""
+    """Return a ``BlockView`` of a tool call; a call without an id gets an id derived from its position."""
     name = fields_of(call.get("function")).get("name")
     call_id = call.get("id", f"call {at}.{index}")
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)

@@ -40,7 +40,7 @@ class DashScopeForm(ChatForm):
         return chat_shape(content, content, list_of(call_shape(json_text), 1), profile)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return the validator's view of a content part."""
+        """Return a ``BlockView`` of a content part."""
         for kind in _KINDS:
             if kind in part:
                 return kind, path, text_of_json(part[kind]), None

@@ -118,7 +118,7 @@ class GeminiForm:
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of a payload; an entry's tool results and its other parts are separate views."""
+        """Yield a ``MessageView`` of the system text and of each entry; an entry's tool results are a separate view."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
@@ -228,7 +228,7 @@ def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView
 
 
 def _block_views(parts: object, at: int) -> list[BlockView]:
-    """Return the validator's views of the parts in a ``contents`` entry.
+    """Return a ``BlockView`` of each part in a ``contents`` entry.
 
     A call without an id gets an id derived from its position.
     """
@@ -256,7 +256,7 @@ def _block_views(parts: object, at: int) -> list[BlockView]:
 
 
 def _text_view(part: Fields, path: Path) -> list[BlockView]:
-    """Return the validator's view of a text or thinking part, or an empty list for a part from Gemini's own tools."""
+    """Return a one-item list with the ``BlockView`` of a text or thinking part, or ``[]`` for a part without text."""
     if "text" not in part:
         return []
     text = text_of_json(part["text"])

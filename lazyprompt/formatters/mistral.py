@@ -62,7 +62,7 @@ class MistralForm(ChatForm):
         return chat_shape(parts_of(_SAID), plain, list_of(call_shape(json_text)), profile, answers=answers)
 
     def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
-        """Return the validator's view of a content chunk."""
+        """Return a ``BlockView`` of a content chunk."""
         kind = part.get("type")
         if kind == "thinking":
             return "thinking", path, "", None

@@ -54,7 +54,7 @@ class OllamaForm(ChatForm):
         return chat_shape(text, text, list_of(call_shape("object"), 1), profile, images, names_calls=False)
 
     def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
-        """Return the validator's views of a message's images."""
+        """Return a ``BlockView`` of each image in a message."""
         return [("image", ("images", at), "data:", None) for at in range(len(items_of(message.get("images"))))]
 
     parse = staticmethod(from_ollama)
@@ -89,7 +89,7 @@ class GenerateForm:
         return iter(())
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of the system text and the prompt; the prompt counts as a user message."""
+        """Yield a ``MessageView`` of the system text and of the prompt; the prompt counts as a user message."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
         if "prompt" in payload:

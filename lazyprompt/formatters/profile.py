@@ -55,7 +55,7 @@ class Form(Protocol):
         ...
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of a payload's messages, skipping values that have the wrong shape."""
+        """Yield a ``MessageView`` of each message in a payload, skipping values that have the wrong shape."""
         ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:

@@ -85,7 +85,7 @@ class ResponsesForm:
         return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
     def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
-        """Yield the validator's views of the instructions and the input items; each item counts as a message."""
+        """Yield a ``MessageView`` of the instructions and of each input item."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
