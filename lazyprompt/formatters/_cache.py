@@ -31,10 +31,10 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
         profile: The provider's rules.
 
     Returns:
-        A mapping from places to lifetimes, in the order of ``PLACES``.
+        A mapping from positions of breakpoints to cache lifetimes, in the order of ``PLACES``.
 
     Raises:
-        FormatError: A place or lifetime is unknown, or a longer lifetime follows a shorter one.
+        FormatError: A position or lifetime is unknown, or a longer lifetime follows a shorter one.
     """
     if not cache:
         return {}
@@ -70,7 +70,7 @@ def with_marks(
 
     Args:
         payload: The payload, which is modified in place.
-        cache: A mapping from places to lifetimes.
+        cache: A mapping from positions of breakpoints (names from ``PLACES``) to cache lifetimes.
         profile: The provider's rules.
         model: The model; some providers support breakpoints only for certain models.
         notes: The report, which lists the breakpoints that were not set.
@@ -134,7 +134,7 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """Return the block to mark, or None if the place has no such block; string content is converted to a block."""
+    """Return the tool or block for the breakpoint at ``place``, or None; convert string content to a block first."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
         # Skip tools with deferred loading, because they are not part of the cached prefix.

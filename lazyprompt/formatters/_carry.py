@@ -222,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a media block with an accepted source in a tuple, which is empty if the provider rejects the block."""
+        """Return a one-item tuple of the block with a source that the provider accepts, or ``()`` to omit the block."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""

@@ -39,7 +39,7 @@ class MessageGuard(NamedTuple):
     Attributes:
         controls: The model's control sequences, or the sequences of all model families if the model is unknown.
         policy: The policy for control sequences in untrusted text.
-        own: The texts of the prompter's own messages, by message index. All other messages are untrusted.
+        own: The texts of the prompter's messages, by message index. Messages that are not in ``own`` are untrusted.
     """
 
     controls: Controls
@@ -113,7 +113,7 @@ class MessageGuard(NamedTuple):
 
 
 def guard_for(profile: Profile | None, model: str | None, safety: Safety | None) -> MessageGuard | None:
-    """Return the guard for a formatter, or None if payloads need no search for control sequences.
+    """Return the guard for a formatter, or None if payloads are not searched for control sequences.
 
     Args:
         profile: The provider's rules; None for an unknown server, which may tokenize text with a chat template.

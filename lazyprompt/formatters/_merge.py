@@ -2,7 +2,7 @@
 
 Each message begins on a new line with its speaker's name. Message text can neither forge the start of another message
 nor close the tags around the history. If any line after the first looks like the start of a message, all lines after
-the first are indented. History tags in message text are broken with a backslash.
+the first are indented. In message text, tags such as ``<history>`` are escaped with a backslash.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
-    """Join the system text with the first history if the layout requires it."""
+    """Join the system text and the first merged history into one turn if the layout requires it."""
     if layout.system == "own" or not turns:
         return turns
     has_system = turns[0][0] != "user"
@@ -139,7 +139,7 @@ def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
-    """Yield a run's lines and media blocks; media follow a line with the speaker's name."""
+    """Convert messages to text lines and media blocks; each message begins with a line that names its speaker."""
     for role, name, content, at in run:
         speaker = names[role, name]
         if name and speaker != name:

@@ -1,8 +1,8 @@
-"""Rules that adapt the order of turns, the ids and the names to a provider's requirements without losing content.
+"""Rules that adapt turn order, call ids, tool names and speaker names to a provider's requirements.
 
-Each rule is a function that takes and returns a list of turns and reports its changes. If the turns already follow its
-rule, a function returns the list unchanged. After all rules have run, each tool call has a unique id and exactly one
-result, which directly follows the call.
+Each rule is a function that takes and returns a list of turns and reports its changes. If all turns already comply
+with a rule, its function returns the list unchanged. After all rules have run, each tool call has a unique id and
+exactly one result, which directly follows the call.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
-    """Join several turns with system text into one turn."""
     if not turns:
         return []
     role, name, content, at = turns[0]
@@ -76,7 +75,7 @@ def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
-    """Move each late system text after the next user or tool turns; later requests keep it at that position.
+    """Move each mid-conversation system message to the end of the next run of user and tool turns.
 
     According to Anthropic's guide, a mid-conversation system message must follow a user turn, and must either precede
     an assistant turn or end the conversation.
@@ -355,7 +354,7 @@ def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
 
 
 def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
-    """Combine the results for each turn's calls into one turn; return None if a result or an id needs a change."""
+    """Merge the results of each turn's tool calls into one turn; return None if the turns need other repairs."""
     new: list[Turn] = []
     used: set[str] = set()
     # The unanswered tool calls of the last turn, and the results found so far.
@@ -487,7 +486,10 @@ class _Order:
             self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return a result turn's content and message index; reuse a native message with the same results."""
+        """Return the content and the message index of a turn with the given tool results.
+
+        A message in the provider's native format is reused if it contains the same results.
+        """
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
             each.id for each in results
