@@ -1,7 +1,7 @@
 """The format and rules of Anthropic's Messages API.
 
 Source: the page "Create a Message" in the API reference and the types in the official client. Details come from the
-guides on tool use, vision, PDF, extended thinking and prompt caching.
+guides on tool use, vision, PDF support, extended thinking and prompt caching.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def chat_shape(
 
     Args:
         content: The check for the content of user messages.
-        plain: The check for the content of all other messages, which may only contain text.
+        plain: The check for the content of system and tool messages, which may only contain text.
         calls: The check for tool calls.
         profile: The provider's rules.
         extra: The checks for additional message keys, by key.

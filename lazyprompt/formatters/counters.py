@@ -76,8 +76,8 @@ class _AskingCounter(ABC, Generic[_Client]):
         """Return the number of tokens in a text, not counting the tokens that the provider adds around a message.
 
         Args:
-            text: The text. The first count takes two requests, and each later count takes one. The count of an empty
-                text is 0 and takes no request.
+            text: The text. The first count takes two requests, and each later count takes one. For an empty string, the
+                count is 0 and no request is sent.
 
         Returns:
             The provider's count for a message with this text, minus the tokens that the provider adds around the text.
@@ -142,7 +142,7 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Return True if messages are in the provider's format and are not valid OpenAI messages too."""
+        """Return True if messages are in the provider's format and are not also valid OpenAI messages."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
@@ -227,7 +227,7 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
 
 
 def _with_objects(content: Form) -> Form:
-    """Convert text parts to objects; some history styles write plain strings for Gemini's first client."""
+    """Convert string parts to objects; some history styles write strings, which Google's original SDK accepted."""
     parts = content.get("parts")
     if not is_list(parts):
         return content

@@ -1,7 +1,7 @@
 """The format and rules of DashScope's own API for Qwen, in which each content part has a single key.
 
-Source: the API references for Generation and MultiModalConversation. These references also document that a message with
-only tool calls contains null as its text.
+Source: the API references for Generation and MultiModalConversation. According to these references, the content of a
+message with only tool calls is null.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ class ChatFormatter:
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
             the report lists the dropped content.
-        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
-            newest user turn). A mapping from places to lifetimes also sets each breakpoint's lifetime.
+        cache: The positions of cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
+            newest user turn). A mapping from positions to lifetimes also sets the lifetime of each breakpoint.
         safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
             (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the policy covers the control
@@ -180,8 +180,8 @@ class ChatFormatter:
         """Format a conversation as a payload.
 
         Args:
-            messages: Msg objects, OpenAI dicts, pairs, or lists of these in any mixture; ``None`` is skipped. The
-                messages are not modified, and the payload shares no mutable objects with them.
+            messages: Msg objects, OpenAI dicts, pairs, or lists of these in any combination; ``None`` is skipped.
+                The messages are not modified, and the payload shares no mutable objects with them.
             tools: The tools that the model may call: dicts in the OpenAI format or Python functions.
 
         Returns:
@@ -453,15 +453,16 @@ def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
 
 
 class MultiAgentFormatter(ChatFormatter):
-    """Formatter for conversations between named speakers, which writes their messages as histories in user turns.
+    """Formatter for conversations between named speakers; it merges consecutive messages into histories in user turns.
 
-    Tool calls and results are not merged into a history, but stay between the histories.
+    Messages with tool calls or tool results are not merged; they remain separate turns between the histories.
 
     Args:
         provider: The provider's name, or a custom profile.
         history_style: The style of a history: between ``<history>`` tags (``tags``), or after a line
             ``## Conversation History`` (``conversation``) or ``## Dialogue History`` (``dialogue``).
-        heading: The text before a history, including its line end; None for the style's default heading.
+        heading: The heading before a history, including the trailing newline; None for the default heading of
+            ``history_style``.
         settings: The settings of :class:`ChatFormatter`.
 
     Raises:
@@ -490,7 +491,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the names that are not sent, because their speakers call tools; the history contains all others."""
+        """Report the speaker names of turns with tool calls; histories omit such turns, so the names are not sent."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, but {self.profile.name} does not support names for callers"

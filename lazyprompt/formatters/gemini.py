@@ -48,7 +48,7 @@ class GeminiForm:
     """Gemini's format, in which ``contents`` entries consist of parts and user entries contain the tool results.
 
     Args:
-        strings: True to write text parts as plain strings, for Gemini's first client.
+        strings: True to write text parts as plain strings, which Google's original SDK accepted.
     """
 
     strings: bool = False

@@ -1,4 +1,4 @@
-"""The formats and rules of Ollama's chat and generate APIs, which send images outside of the content.
+"""The formats and rules of Ollama's chat and generate APIs, in which images are separate from the content.
 
 Source: the API reference (``docs/api.md`` in the Ollama repository) and the types in the official client.
 """

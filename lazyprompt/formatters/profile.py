@@ -117,8 +117,8 @@ class Breakpoints:
     """A provider's rules for cache breakpoints, which mark the end of a cached prefix.
 
     Args:
-        key: The block key that sets a breakpoint.
-        mark: The value of the breakpoint key, without a lifetime.
+        key: The block key that sets a cache breakpoint.
+        mark: The value of ``key``, without a lifetime.
         lifetimes: The accepted lifetimes, in increasing order; the first one is the default.
         tools: True if a tool may have a breakpoint.
         models: A pattern for the models that support breakpoints; ``None`` if all models do.
@@ -156,7 +156,7 @@ class Profile:
             ``signed`` keeps thinking blocks that the provider signed or redacted, and ``items`` keeps thinking blocks
             with an id from the provider. ``own`` sends the provider's own thinking blocks as text, and ``text`` sends
             all thinking blocks as text.
-        thinks: A pattern for the models that require the reasoning before a tool call, even if it is empty.
+        thinks: A pattern for the models that require reasoning, possibly empty, in each message with tool calls.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
         turns: True if the provider supports turns; False to send the conversation as a single text.
@@ -188,7 +188,7 @@ class Profile:
         breakpoints: The rules for cache breakpoints; ``None`` if the provider doesn't support them.
         unenforced: The documented rules that the provider doesn't enforce. ``format`` follows these rules, but
             ``validate`` ignores them.
-        layouts: The layouts of merged histories, by history style.
+        layouts: The :class:`HistoryLayout` of each history style.
     """
 
     name: str
@@ -238,7 +238,7 @@ class Profile:
         return self.user_last or _matches(model, self.no_prefill)
 
     def needs_thoughts(self, model: str | None) -> bool:
-        """Return True if a model requires the reasoning before a tool call."""
+        """Return True if a model requires reasoning, possibly empty, in each message with tool calls."""
         return _matches(model, self.thinks)
 
     def takes_late_system(self, model: str | None) -> bool:
@@ -246,5 +246,5 @@ class Profile:
         return _matches(model or "", self.late_system)
 
     def layout(self, style: HistoryStyle) -> HistoryLayout:
-        """Return the layout of merged histories for a history style."""
+        """Return the :class:`HistoryLayout` of a history style."""
         return self.layouts.get(style, HistoryLayout(media_last=style != "tags"))

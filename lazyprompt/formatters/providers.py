@@ -2,7 +2,8 @@
 
 Profiles are imported on first use. In the table, ``yes (signed)`` means that a provider's signatures on text blocks and
 tool calls are sent back to it. The media columns list the accepted ways to send media, and show whether media from tool
-results are sent in the results or after them. The ``thinking`` column shows which reasoning a provider accepts.
+results are sent in the results or after them. The ``thinking`` column shows the form in which a provider accepts
+reasoning.
 """
 
 from __future__ import annotations

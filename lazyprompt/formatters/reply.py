@@ -129,7 +129,7 @@ class Reply(str):
 
 
 def user_turn(text: str | None) -> tuple[Msg, ...]:
-    """Return a user's text as a tuple of one message for a history, or an empty tuple if the text is None."""
+    """Return the user's text as a one-message tuple, or an empty tuple if the text is None."""
     return () if text is None else (message_of("", text, "user"),)
 
 

@@ -57,7 +57,7 @@ class Payload(dict[str, Any]):
         report: The content that was left out, changed, moved or added; empty if all content is sent unchanged.
         trim: The budget's report on dropped content, or ``None`` without a budget.
         neutralised: Pairs of a neutralised control sequence and its original. If a reply quotes a neutralised sequence,
-            modules restore the original.
+            ``OnlineChatModule`` and ``TrainableModule`` restore the original.
     """
 
     __slots__ = ("neutralised", "report", "trim")

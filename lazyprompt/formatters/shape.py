@@ -178,7 +178,7 @@ def tagged_object(key: str, kinds: Mapping[str, Spec], other: Spec | None = None
     Args:
         key: The key that determines the shape.
         kinds: The object's shape for each value of the key; the shapes don't include the key itself.
-        other: The object's shape for all other values of the key; None to reject such objects.
+        other: The object's shape for values of the key that are not in ``kinds``; None to reject such objects.
         default: The value to assume if the key is missing.
     """
     checks = {
