@@ -29,7 +29,7 @@ def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistan
     Args:
         form: The pattern for a turn, with ``{role}`` and ``{text}``.
         roles: The family's names for the roles system, user and assistant.
-        more: Further markers, which override the markers from the pattern.
+        more: Other marker fields, which override the fields derived from ``form``.
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)

@@ -34,13 +34,13 @@ class Markers:
         eoh: The end of a human (user) turn.
         soa: The start of an assistant turn.
         eoa: The end of an assistant turn.
-        soe: The start of a tool result (from the environment).
+        soe: The start of a tool result (an environment turn).
         eoe: The end of a tool result.
         tool_start: The text before the name in a tool call.
         tool_args: The text between the name and the JSON arguments in a tool call.
         tool_end: The text after the arguments in a tool call.
-        stop: The texts at which an engine should stop the generation, in addition to the model's end-of-text token.
-        system: The family's default system text; ``""`` for none, ``None`` for the default of lazyprompt.
+        stop: The stop sequences for an engine, in addition to the model's end-of-text token.
+        system: The family's default system text; ``""`` for none, ``None`` for lazyprompt's default.
         bos: The beginning-of-text token.
         generation: The generation prompt, if it differs from ``soa``.
         tools: The text of the tools block, with the placeholder ``{tools}`` for the tools.
@@ -53,7 +53,7 @@ class Markers:
         preamble: The text before the first system text in an exact layout. An exact layout writes the preamble even
             without system text.
         empty_system: True if an exact layout writes a system turn even without system text.
-        controls: Further control sequences of the model.
+        controls: Additional control sequences of the model.
         family: The name of the family.
         tool_form: The features of the model's tool format that the other markers cannot express.
 
@@ -118,8 +118,8 @@ class Markers:
             The markers of the model's family.
 
         Raises:
-            TemplateError: No family is known for the name. The message suggests the most similar family, and explains
-                how to pass custom markers.
+            TemplateError: The name matches no known model family. The message suggests the most similar family, and
+                explains how to pass custom markers.
         """
         return _of_model(_checked_name(name))
 
@@ -208,7 +208,7 @@ def tokens_in(*markers: str) -> frozenset[str]:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the tokens in a text, such as ``<|im_end|>`` and ``[INST]``."""
+    """Return the special tokens and tags in a text, such as ``<|im_end|>`` and ``[INST]``."""
     return _TOKEN.findall(text)
 
 

@@ -80,9 +80,9 @@ class PromptTemplate:
     def answer_in(self, output: str, markers: Markers) -> str:
         """Return the part of an output after the prompt, or the whole output if it does not contain the prompt.
 
-        If the template contains a history, each turn contains the split text, so the output is split at its last
-        occurrence. Otherwise, the output is split at the first occurrence, because the response may also contain the
-        split text.
+        If the template contains a history, each turn contains the separator ``split``, so the output is split at the
+        last separator. Otherwise, the output is split at the first separator, because the response may also contain
+        separators.
         """
         mark = self.layout(markers).mark(self.split or "")
         if not mark or mark not in output:
@@ -155,7 +155,7 @@ class TemplateStructure(NamedTuple):
     """The control sequences in the fixed text of a prompt template.
 
     Attributes:
-        sequences: The control sequences at any position in a value.
+        sequences: The texts that are control sequences wherever they occur in a value.
         lines: The texts that are control sequences only at the start of a line.
     """
 
@@ -166,11 +166,11 @@ class TemplateStructure(NamedTuple):
 def structure_in(text: str) -> TemplateStructure:
     """Return the control sequences in the fixed text of a prompt template.
 
-    - Tokens, such as ``<human>`` and ``[/INST]``, are control sequences at any position.
-    - A line of fixed text without tokens, such as ``Human:`` or ``---``, is a control sequence at the start of a line.
-      The line must contain at least two characters.
-    - Text on the same line after a placeholder, such as ``Answer:`` in ``{input} Answer:``, is a control sequence at
-      any position. The text must end with punctuation and contain a letter or digit, so ``and`` in
+    - Tokens, such as ``<human>`` and ``[/INST]``, are control sequences wherever they occur in a value.
+    - A line of fixed text without tokens, such as ``Human:`` or ``---``, is a control sequence only at the start of a
+      line. The fixed text must contain at least two characters.
+    - Text on the same line after a placeholder, such as ``Answer:`` in ``{input} Answer:``, is a control sequence
+      wherever it occurs in a value. The text must end with punctuation and contain a letter or digit, so ``and`` in
       ``{user} and {input}`` is not a control sequence.
     """
     sequences, lines = set[str](), set[str]()
@@ -264,8 +264,8 @@ class PromptWriter:
             The neutralised parts, which begin with the parts that :meth:`write` returns.
 
         Raises:
-            SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a trained turn
-                contains a sequence that would be neutralised in a prompt.
+            SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a turn to
+                train on contains text that a prompt neutralises.
             FormatError: The response contains media, which flat text can't represent.
         """
         from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
@@ -291,7 +291,7 @@ class PromptWriter:
         return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
-        """Refuse a trained history turn with text that only a prompt would neutralise, and a response would not.
+        """Raise an error if a history turn to train on contains text that is neutralised only in prompts.
 
         In a prompt, reasoning and tool calls inside a turn's text are neutralised. The model must not learn to write
         neutralised text.
@@ -318,7 +318,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
         markers: The model's markers. If the markers name no family, the result includes the control sequences of all
             known families.
         headers: The section headers that count as control sequences.
-        sequences: Further control sequences, such as the sequences in a prompt template.
+        sequences: Additional control sequences, for example from a prompt template.
     """
     known = markers.control_sequences | (_NONE if markers.family else Markers.known_sequences())
     return controls_for(known | COMMON_TAGS | sequences, headers)
@@ -341,8 +341,8 @@ def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Co
 def neutralize(text: str, model: str | None = None) -> str:
     """Neutralise untrusted text for a prompt that you build yourself.
 
-    Each control sequence in the text is broken by a backslash. Text that is already neutralised is returned unchanged.
-    Prompters, chat templates and formatters neutralise untrusted text automatically.
+    Each control sequence in the text is escaped with a backslash. Text that is already neutralised is returned
+    unchanged. Prompters, chat templates and formatters neutralise untrusted text automatically.
 
     Args:
         text: The untrusted text.

@@ -1,4 +1,4 @@
-"""A layout that fills a prompt's fields into the text of a prompt template."""
+"""A layout that replaces the placeholders in a prompt template with a prompt's fields."""
 
 from __future__ import annotations
 
@@ -77,11 +77,12 @@ class TemplateLayout:
 
         Args:
             text: The text, in which ``{name}`` is the placeholder for a prompt's field or a marker.
-            optional: Sections of the text. A section is omitted if the prompt contains none of its fields.
+            optional: The optional sections of ``text``, in order. A section is omitted if the prompt contains none of
+                its fields.
             markers: The model's markers.
 
         Raises:
-            TemplateError: A placeholder is unknown, or the text does not contain an optional section.
+            TemplateError: A placeholder is unknown, or ``text`` does not contain the sections in ``optional`` in order.
         """
         sections = [_FieldRun((_BEGINNING,), optional=False)]
         rest = text
@@ -120,7 +121,7 @@ class TemplateLayout:
         return tuple(out.parts[1:]), tuple(out.slots[1:])
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Fill a prompt's fields into the template.
+        """Replace the placeholders in the template with a prompt's fields.
 
         Raises:
             HistoryError: The prompt has a history, but the template contains no placeholder for it.
@@ -220,7 +221,8 @@ class _Field:
     Args:
         put: A function that adds the field to a part list.
         has_text: A function that returns a true value if the field is not empty.
-        no_place: The class of the error if a template contains no placeholder for the field; None for no error.
+        no_place: The exception class to raise if a template contains no placeholder for the field; None to raise
+            nothing.
     """
 
     put: _Put

@@ -32,7 +32,7 @@ class ToolForm:
     """The format of tools, tool calls and tool results, in addition to a family's markers.
 
     Args:
-        tool: The format for a tool in the tools block: JSON, JSON with an indent of 4, the JSON of only the tool's
+        tool: The syntax of a tool in the tools block: JSON, JSON indented by 4 spaces, JSON of only the tool's
             function, Qwen3-Coder's XML, or Seed-OSS's Python functions.
         place: The position of the tools block: at the end or start of the system turn, in a separate turn before the
             system turn, at the start of the first user turn, or before the last user turn.
@@ -128,12 +128,12 @@ class CallIds:
 
 @lru_cache(maxsize=256)
 def split_pattern(pattern: str) -> tuple[str, ...]:
-    """Split a pattern into alternating fixed texts and names of values."""
+    """Split a pattern into alternating fixed texts and placeholder names."""
     return tuple(_NAME.split(pattern))
 
 
 def fill_pattern(pattern: str, values: Mapping[str, Sequence[str]]) -> list[str]:
-    """Fill values into a pattern.
+    """Replace the placeholders in a pattern with values.
 
     Args:
         pattern: The pattern.
