@@ -137,7 +137,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the system turn, or an empty run if there is no text and the family omits empty system turns."""
+        """Return the parts and slots of the system turn, or an empty part if the family omits an empty system turn."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -194,7 +194,7 @@ def _join_runs(first: Run, second: Run) -> Run:
 
 
 def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
-    """Append the text of the history's first system messages to the parts of a system text."""
+    """Append the texts of a history's leading system messages to the parts of the system text."""
     from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only prompts with a history need it
 
     for message in leading:

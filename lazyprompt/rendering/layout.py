@@ -1,8 +1,8 @@
 """Shared code for layouts, which determine the order and spacing of a prompt's fields in flat text.
 
-Two kinds of layout share this code. The layout in ``template_layout.py`` fills a prompt template with fixed spacing.
-The layout in ``family_layout.py`` reproduces a model family's own chat template with markers that contain all the
-spacing.
+Two kinds of layout share this code. The layout in ``template_layout.py`` fills a prompt template, whose spacing is
+fixed. The layout in ``family_layout.py`` reproduces a model family's own chat template with markers that contain all
+the spacing.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class PartList:
 
     Args:
         parts: The initial parts. The first and the last part are trusted.
-        slots: The slot of each initial part.
+        slots: The slot of each part in ``parts``.
 
     Attributes:
-        parts: The parts.
-        runs: The slots of the parts; each call that adds parts appends one or more sequences of slots.
+        parts: All parts.
+        runs: Sequences of slots that, joined, contain the slot of each part.
         note: The reason why the slots are unknown; empty if they are known.
-        order: The message indexes, in the order in which the text contains the messages; None for the history's order.
+        order: The message indices, in the order in which the messages appear in the text; None for the history's order.
     """
 
     __slots__ = ("note", "order", "parts", "runs")
@@ -117,7 +117,7 @@ class TextLayout(Protocol):
     literals: tuple[str, ...]
     """The fixed texts, which are searched for control sequences."""
     opening: str
-    """The end of the assistant marker that the model itself writes; empty if the prompt contains the whole marker."""
+    """The part of the assistant marker that the model itself generates; empty if the prompt contains all of it."""
 
     def lay(self, prompt: Prompt) -> PartList:
         """Render a prompt's fields in the order of the layout."""
@@ -127,8 +127,8 @@ class TextLayout(Protocol):
         """Return a faster layout for prompts that share the values of some fields.
 
         Args:
-            prompt: A prompt that contains the shared values.
-            constant: The names of the shared fields.
+            prompt: A prompt with the values that all prompts share.
+            constant: The names of the fields whose values all prompts share.
         """
         ...
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part in an assistant turn; the turn's text was filled from a template."""
+    """The slot of a part in an assistant turn whose text was filled from a template."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
     """Split a message's text into parts; the first part is untrusted and the last part is trusted.
 
     Args:
-        text: The text of the message. Text that was filled from a template contains its own parts and slots.
+        text: The text of the message. If it is a ``FilledText``, its existing parts and slots are returned.
         slots: The slots for plain text and for the trusted part after the text.
     """
     if not isinstance(text, FilledText):
@@ -184,7 +184,7 @@ def _text(blocks: Iterable[Block], where: str) -> str:
 
 
 def answers_in(history: History) -> list[Msg]:
-    """Return the assistant messages in a history that flat text writes as turns."""
+    """Return the assistant messages of a history that are rendered as turns in flat text."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 
@@ -201,7 +201,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
     Args:
         answer: The assistant message, without tool results.
         markers: The model's markers.
-        opening: The end of the assistant marker that the model itself writes before each response.
+        opening: The last part of the assistant marker, which the model itself generates before each response.
         history: The messages before the response.
 
     Raises:
@@ -219,7 +219,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
-    """Return the part indexes of each assistant turn. A turn's last part begins with the turn's end marker."""
+    """Return the part indices of each assistant turn. A turn's last part begins with the turn's end marker."""
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
@@ -232,7 +232,7 @@ def turns_in(slots: Sequence[str]) -> list[range]:
 
 
 def _unsaid(slot: str) -> str:
-    """Convert the slot of a trained part to the slot of a part that is not trained on."""
+    """Return the slot without the class that marks parts to train on."""
     return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
 
 
@@ -246,15 +246,15 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
     """Split a sample's parts so that each part is either trained on entirely or not at all.
 
-    Trained text may also contain reasoning and tool calls. Their tags become trusted parts, because the model
-    itself writes these tags.
+    Text to train on may also contain reasoning and tool calls. Their tags become trusted parts, because the model
+    itself generates these tags.
 
     Args:
         out: The parts.
         wanted: A flag for each assistant turn, True if the turn is trained on.
         markers: The model's markers.
-        opening: The end of the assistant marker that the model itself writes. The part before each turn ends with this
-            text.
+        opening: The last part of the assistant marker, which the model itself generates. The prompt part before each
+            assistant turn ends with this text.
 
     Returns:
         The split parts. Only the parts that are trained on have slots of the class :class:`Said`.
@@ -292,7 +292,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
     Args:
         out: The parts. Parts to train on have slots of the class :class:`Said`.
         history: The history, which the text may contain more than once.
-        order: The message indexes, in the order in which the text contains the messages, as in :class:`PartList`.
+        order: The message indices, in the order in which the messages appear in the text; see :class:`PartList`.
         markers: The model's markers.
     """
     slots, messages = out.slots, list[int | None]()
