@@ -1,7 +1,7 @@
-"""The search for control sequences in the parts of a prompt.
+"""Detection of control sequences in the parts of a prompt.
 
 :meth:`Controls.find` joins the parts, folds the text as a normalizing tokenizer would, and returns the sequences that
-contain untrusted text. :func:`lazyprompt.safety.neutralised.neutralise` breaks these sequences.
+contain untrusted text. :func:`lazyprompt.safety.neutralised.neutralise` breaks up these sequences.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ControlMatch(NamedTuple):
     """A control sequence that contains untrusted text.
 
     Attributes:
-        part: The index of the first untrusted part that contains text of the sequence.
+        part: The index of the first untrusted part that contains any character of the sequence.
         start: The index in that part where the sequence begins; negative if it begins in an earlier part.
         into: The start of the sequence in the folded form of ``text[0]``; 0 unless that form has several characters.
         text: The sequence as it appears in the original text.
@@ -87,9 +87,9 @@ class Controls:
     """A compiled set of control sequences.
 
     A sequence that begins with a letter or digit, such as ``USER:``, is case-sensitive, because ``user:`` is common in
-    ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. A run of blanks in a
-    sequence matches any run of blanks in the searched text. A single-character sequence is ignored, because a backslash
-    can't break it; see :func:`is_breakable`.
+    ordinary text. All other sequences are case-insensitive, because some tokenizers fold case. Blanks are spaces, tabs
+    and U+2581; one or more blanks in a control sequence match one or more blanks in the searched text. A
+    single-character sequence is ignored, because a backslash can't break it up; see :func:`is_breakable`.
 
     Args:
         sequences: The control sequences.
@@ -193,7 +193,10 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the control sequences at a position, whose character may fold to several possible first characters."""
+        """Yield the control sequences that begin at a position.
+
+        If the character at the position folds to several characters, a sequence may begin at each of them.
+        """
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
@@ -291,7 +294,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Convert an index that may exceed the length of its part to a later part and an index in that part."""
+    """Return the part that contains ``at``, which may lie past the end of ``part``, and the index in that part."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -299,7 +302,7 @@ def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
 
 
 def is_breakable(sequence: str) -> bool:
-    """Return True if inserting a backslash can break a control sequence, which requires two or more characters.
+    """Return True if a backslash can break up a control sequence, which must have at least two characters.
 
     Args:
         sequence: The sequence; surrounding white space and characters that a normalizer drops are ignored.
@@ -339,12 +342,12 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character after a part, or NUL if the next part is empty; NUL rules out no sequence."""
+    """Return the character after a part; if the next part is empty, return NUL, which allows every sequence."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 
 def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) -> dict[str, str]:
-    """Return patterns for sequences with blanks, reserved tokens and headers, by their first two characters."""
+    """Map the first two characters of reserved tokens, headers and sequences with blanks to regular expressions."""
     patterns: dict[str, list[str]] = {}
     for pair, same in _by_pair(spaced).items():
         patterns[pair] = [_pattern(text) if text[0].isalnum() else f"(?i:{_pattern(text)})" for text in same]
@@ -357,7 +360,7 @@ def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) 
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern for a text; each run of blanks in the text matches any run of blanks."""
+    """Return a pattern for a text; one or more blanks in the text match one or more blanks."""
     return f"{_BLANK}+".join(map(re.escape, _BLANKS.split(text)))
 
 
@@ -367,7 +370,7 @@ def _header_pattern(text: str) -> str:
 
 
 def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
-    """Return True if only blanks and characters that folding drops precede a position in its line."""
+    """Return True if a position is at the start of its line, ignoring blanks and characters that folding drops."""
     while part >= 0:
         for index in range(at - 1, -1, -1):
             if parts[part][index] in _LINE_ENDS:

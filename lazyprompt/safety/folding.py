@@ -1,4 +1,4 @@
-"""Folding of text to the form that a normalizing tokenizer sees, with a mapping back to the original indices.
+"""Folding text to the form that a normalizing tokenizer sees, with a mapping back to the original indices.
 
 A tokenizer may normalize text before it searches for its tokens. A character that a common normalizer drops or replaces
 can disguise a control sequence, so this module follows the rules of the common normalizers.
@@ -102,12 +102,12 @@ def _is_plain(text: str) -> bool:
 
 
 def decompose(text: str) -> str:
-    """Remove invisible characters from text and decompose the rest (NFKD), keeping the marks on letters."""
+    """Remove invisible characters from text and decompose the rest (NFKD), keeping combining marks."""
     return text if text.isascii() else normalize("NFKD", _INVISIBLE.sub("", text))
 
 
 def as_read(text: str) -> str:
-    """Reduce text to visible base characters: remove marks on letters, control characters and invisible characters."""
+    """Reduce text to visible base characters: remove combining marks, control characters and invisible characters."""
     shown = _CONTROLS.sub("", text)
     if shown.isascii():
         return shown
@@ -122,7 +122,7 @@ def origins(text: str, places: Iterable[int], folds: Folds = FOLDS) -> Iterator[
 
     Args:
         text: The original text.
-        places: The indices in the folded text, in increasing order.
+        places: The indices in the folded text to convert, in increasing order.
         folds: The table that was used to fold the text.
     """
     at = folded = 0
