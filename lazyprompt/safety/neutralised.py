@@ -1,4 +1,4 @@
-"""Neutralising of control sequences in text and JSON, with marks that record the positions of the sequences."""
+"""Neutralising control sequences in text and JSON, with marks that record the positions of the sequences."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ class Neutralised(str):
 
     Args:
         text: The text.
-        marks: A function that returns the marks; it is called lazily, because most prompts never need their marks.
+        marks: A function that returns the position and the original text of each neutralised sequence. It is called
+            lazily, because most prompts never need this information.
     """
 
     __slots__ = ("_find_marks",)
     _find_marks: Callable[[], Iterable[TextMark]]
 
     def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
-        """Create the text and store the function that returns its marks."""
+        """Create the text without calling ``marks``."""
         made = super().__new__(cls, text)
         made._find_marks = marks
         return made
@@ -50,7 +51,7 @@ class Neutralised(str):
 
     @property
     def marks(self) -> tuple[TextMark, ...]:
-        """The marks of the neutralised sequences, in text order."""
+        """The start, the end and the original text of each neutralised sequence, in text order."""
         return (*self._find_marks(),)
 
 
@@ -61,10 +62,10 @@ class NeutralisedJson(Neutralised, JsonText):
 
 
 def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
-    r"""Break each control sequence in the first untrusted part that contains text of the sequence.
+    r"""Break up each control sequence in the first untrusted part that contains any of its characters.
 
-    A backslash after the first character breaks a sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``. No
-    tokenizer contains the broken sequence as a token, no normalizer drops the backslash, and the sequence stays
+    A backslash after the first character breaks up a sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``. No
+    tokenizer contains the escaped sequence as a token, no normalizer drops the backslash, and the sequence stays
     readable. In JSON, the first character is written as an escape (``\u003c``), so that the JSON value stays the same.
 
     Args:
@@ -91,12 +92,12 @@ def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
 
 
 def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks of a text after a neutralising pass; overlapping sequences share one mark.
+    """Yield the marks of a text after neutralising; overlapping sequences share one mark.
 
     Args:
-        text: The text before the pass.
-        sequences: The control sequences that the pass neutralised, in text order.
-        edits: The edit that neutralised each sequence, in the same order.
+        text: The text before neutralising.
+        sequences: The neutralised control sequences, in the order in which they appear in the text.
+        edits: The edits that neutralised the sequences, in the same order.
     """
     # The start and end of each sequence, and the number of characters that the edit added.
     spans = [
@@ -140,10 +141,11 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
 
 
 def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
-    r"""Return a function that breaks a sequence in JSON by escaping a character in a string, which preserves the value.
+    r"""Return a function that breaks up a control sequence in JSON text without changing the JSON value.
 
-    If the sequence's characters in JSON strings are all escapes already, one of them becomes a ``\u`` escape. A control
-    sequence outside JSON strings is broken up by inserting a space, which JSON allows there.
+    The function escapes one character of the sequence inside a JSON string. If all these characters are already
+    escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside JSON strings is broken up by
+    inserting a space, which JSON allows there.
     """
     # The alternating start and end indices of the JSON strings, and of the escapes inside the strings.
     strings, escapes = array("Q"), array("Q")

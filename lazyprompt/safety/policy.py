@@ -2,7 +2,7 @@ r"""The policy for control sequences in untrusted text: neutralise, reject or ig
 
 A control sequence is any text that a model or its engine interprets as structure. Examples are the family's markers,
 special tokens, thinking and tool tags, and section headers in the developer's own template. In trusted text, control
-sequences are intentional. In untrusted text, control sequences would forge a turn, a role or a tool. Only sequences
+sequences are intentional. In untrusted text, control sequences could forge a turn, a role or a tool. Only sequences
 that contain untrusted text are changed, including a sequence that begins in the template and ends in a value.
 
 :func:`guard` finds control sequences, rejects or neutralises them, and repeats the search until none are left.

@@ -1,4 +1,4 @@
-"""Restoring of the neutralised control sequences that a model quotes in its reply."""
+"""Restoration of neutralised control sequences that a model quotes in its reply."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Restorer:
         return self._pattern.sub(lambda match: self._given[match[0]], text) if self._given else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Split streamed text into restored text and a rest, which may be an incomplete neutralised sequence.
+        """Split streamed text into restored text and a remainder, which may be the start of a neutralised sequence.
 
         Args:
             text: The unrestored end from the previous call, followed by the newly received text.

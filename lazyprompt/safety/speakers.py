@@ -43,7 +43,7 @@ def looks_like_role(name: str) -> bool:
 
 
 def one_line(name: str) -> str:
-    """Replace each character that could end a speaker's name or its line with a space."""
+    """Replace colons, line breaks and other characters that could end a speaker's name with spaces."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 

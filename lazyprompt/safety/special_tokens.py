@@ -134,7 +134,7 @@ def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
 
 
 def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
-    """Identify the families of a chat template by its special tokens; return these families' further control sequences.
+    """Identify the families of a chat template by its special tokens, and return the families' control sequences.
 
     Args:
         sequences: The special tokens that the chat template contains.
