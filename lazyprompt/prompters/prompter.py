@@ -335,7 +335,8 @@ class Prompter(PromptDefinition):
 
         Raises:
             SlotError: No response was passed, and the history doesn't end with an assistant message.
-            LazyPromptError: Rendering would change a trained turn. For other causes, see :meth:`generate_prompt`.
+            LazyPromptError: Rendering would change a turn to train on. For other causes, see
+                :meth:`generate_prompt`.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
         from lazyprompt.training.answers import answer_in, split_answer, take_answer  # noqa: PLC0415 - as above

@@ -32,7 +32,7 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
         openai: The renderer for the sample's messages.
 
     Raises:
-        FormatError: Rendering would change a trained turn.
+        FormatError: Rendering would change a turn to train on.
     """
     messages = openai_dicts([*openai.messages(prompt), answer])
     trained = trained_messages(messages, train)

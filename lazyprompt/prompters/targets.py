@@ -113,7 +113,7 @@ class TextTarget:
             The text parts of the sample.
 
         Raises:
-            LazyPromptError: Rendering would change a trained turn. For other causes, see :meth:`render`.
+            LazyPromptError: Rendering would change a turn to train on. For other causes, see :meth:`render`.
         """
         return self._ready(prompt).write_sample(prompt, answer, trained)
 

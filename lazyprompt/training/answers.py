@@ -28,8 +28,8 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
 
     Args:
         prompt: The prompt.
-        answer: The response, if it was split off the history. Otherwise, the response is the label or the last turn in
-            the prompt file's own history.
+        answer: The response, if it was separated from the history. Otherwise, the response is the label or the last
+            turn in the prompt file's own history.
 
     Raises:
         SlotError: The prompt contains no response, or a message follows the response.

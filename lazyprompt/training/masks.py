@@ -1,4 +1,4 @@
-"""Masks, which are patterns or functions that select text inside a response to exclude from the loss."""
+"""Masks: patterns or functions that select the parts of a response to exclude from the loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Masked(NamedTuple):
 
     Attributes:
         masked: The character ranges in the sample's text, in order; adjacent ranges are merged.
-        unmatched: The patterns that match nothing.
+        unmatched: The patterns that don't match any response.
     """
 
     masked: tuple[Span, ...]

@@ -65,7 +65,7 @@ class PreferenceSample:
         rejected: The sample with the rejected response.
 
     Raises:
-        FormatError: The samples have different prompts, or their trained text is the same.
+        FormatError: The samples have different prompts, or the same text to train on.
     """
 
     chosen: TrainingSample

@@ -1,7 +1,7 @@
 """Fine-tuning samples, which contain a conversation's flat text and the parts to train on, and their exports.
 
-The trained text consists of the assistant's text and the markers that end each assistant turn. Rendering records these
-parts, so the text is never searched for them.
+The text to train on consists of the assistant's text and the markers that end each assistant turn. Rendering records
+these parts, so the flat text is never searched for them.
 
 Sources of the export formats:
 
@@ -50,8 +50,8 @@ class TrainingIds(NamedTuple):
 
     Attributes:
         input_ids: The token ids of the whole text.
-        labels: The id of each trained token, and -100 for every other token.
-        straddling: The indices of tokens that are partly inside and partly outside trained text.
+        labels: The id of each token that is included in the loss, and -100 for every other token.
+        straddling: The indices of tokens that are partly inside and partly outside the text to train on.
     """
 
     input_ids: list[int]
@@ -67,7 +67,7 @@ class Token(NamedTuple):
         text: The token's text; if the token encodes only some bytes of a character, the whole character is included.
         message: The message index, or None for tools and for markers between messages.
         slot: The slot that the text comes from; see :class:`~lazyprompt.Segment`.
-        trusted: True for the developer's text and the model's markers.
+        trusted: True if the token begins in the developer's text or in a marker of the model.
         trained: True if the token is included in the loss.
     """
 
@@ -91,7 +91,7 @@ class _Placed(NamedTuple):
     """A token with its character range and training status.
 
     Attributes:
-        straddles: True if the token is partly inside and partly outside trained text.
+        straddles: True if the token is partly inside and partly outside the text to train on.
     """
 
     id: int
@@ -112,8 +112,8 @@ class TrainingSample:
         messages: The whole conversation as OpenAI dicts; the last message is the response.
         trained_messages: For each message, True if it is included in the loss.
         tools: The tools as OpenAI dicts.
-        masked: The character ranges in trained parts that are excluded from the loss.
-        unmatched: The mask's patterns that match in no response.
+        masked: The character ranges that the mask excludes from the loss.
+        unmatched: The mask's patterns that don't match any response.
         part_messages: For each part, the index of its message, or None for markers, tools and unknown messages.
     """
 
@@ -139,7 +139,7 @@ class TrainingSample:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The character ranges of the trained text, with adjacent ranges merged."""
+        """The character ranges of the text that is included in the loss, with adjacent ranges merged."""
         # Masked ranges lie inside response ranges, so the sorted boundaries alternate between start and end.
         borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
         return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
@@ -170,15 +170,15 @@ class TrainingSample:
     def labels(self, tokenizer: TokenizerLike) -> TrainingIds:
         """Return the token ids and their labels.
 
-        A token is included in the loss if it begins inside trained text and contains no masked text. Tokens that cross
-        a boundary of trained text are reported. Untrusted text never becomes a special token. No special tokens are
-        added, because the text already contains them.
+        A token is included in the loss if it begins inside the text to train on and contains no masked text. Tokens
+        that cross a boundary of this text are reported. Untrusted text never becomes a special token. No special tokens
+        are added, because the sample's text already contains them.
 
         Args:
             tokenizer: A tokenizer from the tokenizers or tiktoken package, or a fast tokenizer from transformers.
 
         Returns:
-            The ids, the labels, and the indices of tokens that cross a boundary of trained text.
+            The ids, the labels, and the indices of tokens that cross a boundary of the text to train on.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
@@ -194,7 +194,7 @@ class TrainingSample:
         return TrainingIds(ids, labels, straddling)
 
     def tokens(self, tokenizer: TokenizerLike) -> tuple[Token, ...]:
-        """Return each token with its message, its slot, and whether it is trained.
+        """Return each token with its message and its slot, and a flag for tokens that are included in the loss.
 
         Args:
             tokenizer: The tokenizer; see :meth:`labels`.
