@@ -1,4 +1,4 @@
-"""Fitting of a prompt to a budget, by dropping or truncating history messages and slot values."""
+"""Fitting a prompt to a budget by dropping or truncating history messages and slot values."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ class _PromptParts(NamedTuple):
         messages: The history's messages, without the prompter's own messages.
         values: The texts of all slots whose values are not lists, before truncation.
         items: The messages, the slot texts after truncation to slot limits, and the items of list values.
-        limited: The indices of the items that slot limits truncated or dropped, with the outcome and its reason.
-        of_lists: The messages that a prompt file renders from list items, by index; True for a message that is rendered
-            from a single item. A message rendered from list items is dropped only together with these items.
+        limited: The outcome and the reason for each item that a slot limit truncated or dropped, by item index.
+        of_lists: A flag for each message that a prompt file renders from list items, by message index; True if the
+            message is rendered from a single item. These messages are dropped only together with their list items.
     """
 
     budget: Budget
@@ -193,7 +193,7 @@ class _PromptParts(NamedTuple):
         return made
 
     def _turns(self, filled: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> list[Msg]:
-        """Return the filled messages without the dropped ones; a prompt file may render messages for each list item."""
+        """Drop and replace messages in ``filled``, which may already lack the messages of dropped list items."""
         count = len(self.messages)
         stays = {at for at in kept if at < count}
         if len(filled) == count:
@@ -245,7 +245,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Return the indices of messages that depend on list items, with True if a message exists only with its item."""
+    """Map the index of each message that depends on list items to True if the message exists only for one item."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)

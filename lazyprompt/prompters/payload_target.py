@@ -43,8 +43,8 @@ class PayloadTarget:
         provider: The provider's name or profile.
         model: The provider's name for the model.
         system: The system text.
-        empty_turn: The treatment of a user turn without text. ``keep`` sends the empty turn, and ``drop`` omits it.
-            ``fill`` moves the instruction into the empty turn if there is no history.
+        empty_turn: The policy for a user turn without text. ``keep`` sends the empty turn, and ``drop`` omits it. If
+            there is no history, ``fill`` moves the instruction into the empty user turn.
         guard: The guard against control sequences in untrusted text; None to keep control sequences.
 
     Raises:
@@ -93,7 +93,7 @@ class PayloadTarget:
         return None if self._guard is None else self._guard._replace(own=conversation.own)
 
     def messages(self, prompt: Prompt) -> list[Msg]:
-        """Return the prompt as messages: system text, history, user text and label."""
+        """Return the prompt as messages: system text, history, user text and expected response."""
         return self.conversation(prompt).messages
 
     def conversation(self, prompt: Prompt) -> PromptMessages:
@@ -137,5 +137,5 @@ class PayloadTarget:
         return budget.count(*countable(cast("Payload", made), self._formatter.profile))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the separate token counts of the slots, by name."""
+        """Return the token count of each slot, by name."""
         return budget.count_slots(prompt, self._system.of(prompt))

@@ -34,12 +34,12 @@ OWN_FORMS = (None, "flat", "openai")
 
 @dataclass(frozen=True, eq=False)
 class TargetSpec:
-    """The parts of a prompter that its targets depend on; :func:`target_spec` caches equal specs.
+    """The parts of a prompter that its targets depend on; :func:`target_spec` returns cached specs.
 
     Attributes:
         template: The prompt template.
         markers: The markers for flat text.
-        chat_template: The chat template that renders flat text in place of markers.
+        chat_template: The chat template that is used instead of markers to render flat text.
         added_system: A paragraph appended to the system text.
         instruction: The instruction template, whose own text is trusted.
         tools: The default tools for every prompt.
@@ -91,7 +91,7 @@ def target_spec(
     tools: ToolSet,
     safety: Policy,
 ) -> TargetSpec:
-    """Return a cached :class:`TargetSpec`; equal parts return the same object."""
+    """Return a cached :class:`TargetSpec`; calls with equal arguments return the same object."""
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
@@ -111,7 +111,7 @@ def target_for(
         form: One of ``FORMATS``, or a provider's profile; None for ``flat``.
         model: For a format in ``OWN_FORMS``, a model family, its markers or its chat template. For other formats, the
             provider's name for the model.
-        chat_template: The chat template that renders flat text in place of the prompter's markers.
+        chat_template: The chat template that is used instead of the prompter's markers to render flat text.
         server: The server that receives a payload. By default, the provider's profile describes the server.
 
     Raises:

@@ -127,7 +127,7 @@ class TextTarget:
         return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
 
     def _ready(self, prompt: Prompt) -> TextWriter:
-        """Return the writer, which is created on first use. Concurrent threads may create equal writers."""
+        """Return the writer, which is created on first use; concurrent threads may create several equal writers."""
         writer = self._writer = self._writer or self._new_writer(prompt)
         return writer
 
