@@ -109,7 +109,7 @@ class PromptDefinition:
         return self._instruction.slots
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the name of the slot that a plain string fills; ``input`` for the user's text.
+        """Return the name of the slot that a plain string fills, or ``input`` if the string is the user's text.
 
         Args:
             given: The names of the slots that already have a value.
@@ -137,7 +137,7 @@ class PromptDefinition:
 
     @property
     def made_of(self) -> MadeOf:
-        """The parts of the prompter."""
+        """The components of the prompter, such as its instruction, history and tools."""
         system = self._spec.system_for(self._markers).of(Prompt(self._system))
         has_functions = bool(self._hooks) or self._instruction.has_functions
         return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
@@ -254,7 +254,7 @@ class PromptDefinition:
         return fit.prompt, fit.report
 
     def pre_hook(self, hook: Hook) -> Self:
-        """Add a function that can replace the arguments of each call.
+        """Add a function that can replace the arguments of each call to the prompter.
 
         Args:
             hook: A function ``hook(input, history, tools, label)`` that receives copies of the arguments and returns a
@@ -381,7 +381,6 @@ class PromptDefinition:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
     def _changed(self, **fields: object) -> Self:
-        """Return a copy with some changed fields."""
         changed = copy(self)
         for name, value in fields.items():
             setattr(changed, f"_{name}", value)

@@ -38,7 +38,7 @@ class ChatPrompter(Prompter):
         system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
             system text.
         enable_system: False to omit the system turn and place a string instruction before the user's text.
-        extro_keys: An alternative spelling for ``extra_keys``.
+        extro_keys: An alternative spelling of ``extra_keys``.
         syntax: The template syntax, either ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
         skills: Additional text after the instruction, without slots, such as descriptions of an agent's skills.
@@ -123,7 +123,7 @@ class AlpacaPrompter(Prompter):
         tools: The tools for every call.
         system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
             system text.
-        extro_keys: An alternative spelling for ``extra_keys``.
+        extro_keys: An alternative spelling of ``extra_keys``.
         syntax: The template syntax, either ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
 

@@ -163,10 +163,10 @@ class Prompter(PromptDefinition):
                 the prompt to stderr.
             return_dict: True to return the same dict as ``format="openai"``.
             format: The output format, which is ``flat`` (the default) for a string or ``openai`` for
-                ``dict(messages, tools)``. The name of another provider, or a Profile, returns that provider's payload.
+                ``dict(messages, tools)``. To get another provider's payload, pass its name or a Profile.
             model: The model, as a name, Markers or ChatTemplate; its markers and system text replace the prompter's
                 own. For a provider other than ``openai``, the provider's name for the model.
-            chat_template: The model's chat template, which renders flat text in place of markers.
+            chat_template: The model's chat template, which is used instead of markers to render flat text.
 
         Returns:
             The flat text, or a dict that shares no mutable object with the arguments.
@@ -428,8 +428,9 @@ class Prompter(PromptDefinition):
             rows: The rows: an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
             format: The output format, which is ``flat`` (the default), a provider or a file format such as
                 ``openai-batch``; see :data:`lazyprompt.batch.forms.FORMS`.
-            model: The model for formats that write requests; for other formats, see :meth:`generate_prompt`.
-            columns: The roles of columns that don't have the default names.
+            model: The model, for formats that produce complete requests; for other formats, see
+                :meth:`generate_prompt`.
+            columns: The names of the columns, if they differ from the default names.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``.
             on_error: ``raise`` to stop at the first invalid row, or ``return`` to yield a :class:`RowFault` in its
                 place.
@@ -478,7 +479,8 @@ class Prompter(PromptDefinition):
 
         Args:
             output: The engine's output: the response, or the prompt followed by the response.
-            input: The prompt with which the output starts, if any.
+            input: The prompt to remove from the start of the output; by default, the prompt template is used to find
+                the end of the prompt.
 
         Returns:
             The response, without the prompt and the end marker.

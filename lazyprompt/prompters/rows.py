@@ -13,13 +13,14 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The roles of columns in a row.
+    """The names of the columns that contain a row's inputs, history, tools, label and id.
 
-    A column that fills a slot has no other role. For example, if the prompt has a slot ``history``, the column
+    A column that fills a slot has no other purpose. For example, if the prompt has a slot ``history``, the column
     ``history`` does not contain earlier messages.
 
     Args:
-        input: For each slot whose column has a different name, the name of the column; ``input`` is the user's text.
+        input: A mapping from slot names to column names, for columns that are not named after their slots. The key
+            ``input`` stands for the user's text.
         history: The column that contains the earlier messages, as a list or JSON text.
         tools: The column that contains the tools, as a list or JSON text.
         label: The column that contains the expected response, for training formats only.
