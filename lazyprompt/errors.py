@@ -193,7 +193,7 @@ def _fold(name: str) -> str:
 
 
 def _differ_in_one_of_two(name: str, known: str) -> bool:
-    """Return True for two names of two characters that differ only in one character or only in their order."""
+    """Return True if two two-character names differ in one character or in the order of their characters."""
     if not len(name) == len(known) == _SHORT:
         return False
     return name == known[::-1] or any(a == b for a, b in zip(name, known, strict=True))

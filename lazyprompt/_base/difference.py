@@ -16,7 +16,7 @@ class Part(NamedTuple):
     """A named part of a prompt, such as an input, a setting, a section or a slot.
 
     Attributes:
-        name: The part's name. Several parts can have the same name; for example, turns with the same role do.
+        name: The part's name. Several parts can have the same name, such as turns with the same role.
         text: The part's text.
     """
 

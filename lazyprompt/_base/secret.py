@@ -111,7 +111,7 @@ def _echoes(value: str) -> Iterator[str]:
 
 
 def _base64_forms(character: str) -> str:
-    """Return a pattern that matches a base64 character in the standard and the URL-safe alphabet."""
+    """Return a pattern that matches a base64 character or its variant in the URL-safe alphabet."""
     return f"(?:{'|'.join(map(_forms, _ALIKE[character]))})" if character in _ALIKE else character
 
 
@@ -164,14 +164,14 @@ class SecretText(_Unshown, str):
 
     @property
     def is_hidden(self) -> bool:
-        """True if the text's references are unresolved, as in views of a prompt."""
+        """True if the text's references are unresolved, as in a displayed prompt."""
         return self.reveal() == self.reference
 
 
 class HiddenEnvironment(Mapping[str, str]):
-    """A mapping from environment variable names to unresolved references, for views of a prompt.
+    """A mapping from environment variable names to unresolved references, for displaying or converting a prompt.
 
-    A view can't reveal a variable's value, because the value is never read.
+    The output can't reveal the value of an environment variable, because the value is never read.
 
     Args:
         names: The variable names; by default, all variables of the process.
@@ -255,7 +255,7 @@ def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN40
 
     Args:
         value: The value.
-        secrets: Secret texts to mask wherever they appear in the value's strings.
+        secrets: The secrets to mask wherever they occur in the value's strings.
     """
     masks = [Secret(value) for value in dict.fromkeys(value for each in secrets for value in each.values)]
 

@@ -118,7 +118,7 @@ def _secret(text: str, begin: int, end: int, what: str, field: str) -> FoundSecr
 
 
 def masked(text: str, secrets: Sequence[FoundSecret]) -> str:
-    """Mask the secrets in a text without changing any position.
+    """Mask the secrets in a text character by character, so that the length and the line breaks stay the same.
 
     Args:
         text: The text.
