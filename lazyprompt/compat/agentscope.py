@@ -336,7 +336,8 @@ class FormatterBase(ABC):
             output: The text, or a list of text and media blocks.
 
         Returns:
-            The text, and a list with a pair of URL and media block for each media file.
+            The text, and a list of ``(URL, media block)`` pairs, one for each media block. For base64 data, a
+            description replaces the URL.
         """
         if output is None or isinstance(output, str):
             return output or "", []
@@ -385,7 +386,7 @@ class TruncatedFormatterBase(FormatterBase):
                 raise BudgetError(f"_truncate dropped no messages, although {tokens} tokens exceed {self.max_tokens}")
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format the messages in runs: messages with tool calls or results, and messages without them."""
+        """Split the messages into runs with and without tool calls or results, and format each run separately."""
         has_system = bool(msgs) and msgs[0].role == "system"
         formatted = [await self._format_system_message(msgs[0])] if has_system else []
         is_first = True
@@ -402,11 +403,11 @@ class TruncatedFormatterBase(FormatterBase):
         return {"role": "system", "content": msg.get_content_blocks("text")}
 
     async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
-        """Format a run of messages with tool calls or results."""
+        """Format consecutive messages with tool calls or results."""
         raise NotImplementedError(f"{type(self).__name__} can't format tool calls; override _format_tool_sequence")
 
     async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
-        """Format a run of messages without tool calls and results; ``is_first`` is True for the first such run."""
+        """Format consecutive messages without tool calls and results; ``is_first`` is True for the first such run."""
         raise NotImplementedError(f"{type(self).__name__} can't format messages; override _format_agent_message")
 
     async def _count(self, msgs: MessageList) -> int | None:

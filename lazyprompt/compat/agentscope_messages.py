@@ -74,7 +74,7 @@ class AgentScopeMsg:
         metadata: A mapping of JSON values that are not sent to the provider.
         timestamp: The time of the message, such as ``2026-01-31 09:30:00.000``; defaults to the current time.
         invocation_id: The id of the API call.
-        url: The URL or URLs of image, audio or video files, as in AgentScope 0.
+        url: The URL or URLs of image, audio or video files, as in AgentScope 0.x.
 
     Raises:
         HistoryError: A field has the wrong type.

@@ -267,7 +267,7 @@ def _check_limit(setting: str, limit: object) -> None:
 
 
 def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
-    """Yield a piece for each message in a part of the conversation."""
+    """Yield a prompt piece for each message in ``part``, which is a message or a nested list of messages."""
     if isinstance(part, Msg) or is_mapping(part):
         yield _guard_piece(_message(part, where), where, guard)
     elif is_sequence(part) and depth < MAX_DEPTH:
@@ -318,7 +318,7 @@ def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piec
 
 
 def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
-    """Fill a text; return alternating developer's text and values, with the control sequences in values neutralised."""
+    """Fill the slots of a text; return fixed text and values alternately, with neutralised values."""
     template = SlotTemplate(text)
     filled = template.filled(
         {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
