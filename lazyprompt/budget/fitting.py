@@ -60,7 +60,7 @@ class FitPlan(NamedTuple):
         reason: The reason that the report states for dropped messages.
         item_reason: The reason that the report states for dropped list items.
         is_protected: A function that returns True for each item to keep.
-        cut: The part to remove from text that is too long; None to never truncate text.
+        cut: The part to remove from long text, either ``end`` or ``middle``; None to never truncate text.
         low: The target size after messages are dropped, in tokens; None to drop as few messages as possible.
         grid: The step size, in tokens; the amount to drop is rounded up to a multiple of it, so that summaries can be
             reused.
@@ -100,12 +100,12 @@ def fit_steps(
         plan: The budget's settings.
         items: The messages and slot values, which are not modified.
         tools: The tools that are sent with the messages.
-        cost: A function that returns the cost of items in the format that is sent. If None, the items are counted in
-            OpenAI's format, and tool results without a call are dropped.
+        cost: A function that returns the cost of items in the format in which they are sent. If None, the items are
+            counted in OpenAI's format, and tool results without a call are dropped.
         keep_newest: True if the items include the newest user turn.
         together: Additional groups of item indices to drop together.
-        past: A function that returns the cost of items in an earlier request, without the latest input; by default,
-            ``cost``.
+        past: A function like ``cost`` for earlier requests, which did not contain the latest input; by default,
+            ``cost`` itself.
 
     Returns:
         A generator that yields summary tasks and returns the result.
@@ -178,7 +178,7 @@ class _Work:
         self._lost |= dict.fromkeys(indices, (fate, reason))
 
     def drop(self, count: int) -> None:
-        """Drop the given number of units, in dropping order."""
+        """Drop the first ``count`` units in the order that the policy determines."""
         going = {at for unit in self._order[:count] for at in unit}
         items = {at for at in going if self._is_list_item(at)}
         self.mark(going - items, "dropped", self._plan.reason)
@@ -189,7 +189,7 @@ class _Work:
 
         Args:
             gone: The smallest number of units to drop.
-            past: A function that returns the cost of items in an earlier request.
+            past: A function that returns the cost that items had in an earlier request.
         """
         if self._plan.low is None:
             self.drop(gone)
@@ -203,7 +203,7 @@ class _Work:
         self.mark(step.dropped, "dropped", self._plan.reason)
 
     def _step(self, past: Cost) -> Step:
-        """Return the messages to drop, according to the replayed earlier requests."""
+        """Replay the earlier requests, and return the messages to drop from the latest request."""
         count = len(self._items)
         roles = [role_of(item) for item in self._items if not isinstance(item, SlotValue)]
         units = self._order[: self._message_units]
@@ -226,7 +226,7 @@ class _Work:
 
     @property
     def _message_units(self) -> int:
-        """The number of units before the first list item, in dropping order."""
+        """The number of units that are dropped before the first list item."""
         return next((at for at, unit in enumerate(self._order) if self._is_list_item(unit[0])), len(self._order))
 
     def _is_list_item(self, at: int) -> bool:
@@ -239,7 +239,7 @@ class _Work:
         return len(self._order) if gone is None else gone
 
     def cut_last(self, gone: int) -> None:
-        """Truncate the last dropped unit instead of dropping it, if possible."""
+        """Truncate the unit that would be dropped last instead of dropping it, if possible."""
         if self._plan.cut is not None and self._plan.low is None:
             self._cut(self._order[gone - 1], _LEAST)
 
@@ -328,11 +328,11 @@ class _Work:
         raise BudgetError(f"a summary of at most {plan.summary} tokens does not fit")
 
     def start_on(self, role: str, *, follows: bool) -> None:
-        """Drop all units before the first turn with a role, except system text and protected items.
+        """Drop all units before the first turn with the given role, except system text and protected items.
 
         Args:
             role: The required role of the first turn.
-            follows: True if a turn with this role follows the items.
+            follows: True if a turn with the role ``role`` follows the last item.
         """
         kept = self._kept() if self._summary is None else sorted((*self._kept(), self._summary))
         begins = {at: unit[0] for unit in self._order for at in unit}

@@ -14,8 +14,8 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
 
     Args:
         count: The number of pieces.
-        cost: A function that returns the cost of the remaining pieces after a number of pieces is dropped; the cost
-            should never increase with this number.
+        cost: A function that receives the number of dropped pieces and returns the cost of the remaining pieces.
+            Dropping more pieces should never increase the cost.
         target: The maximum cost.
 
     Returns:

@@ -1,7 +1,7 @@
 """Dropping the oldest messages in large steps, so that many consecutive requests share a prefix.
 
 A budget stores no state for a conversation. Instead, the budget replays all earlier requests. Whenever a request is too
-long, the oldest messages are dropped until its size is at most the low-water mark. The following requests drop the same
+long, the oldest messages are dropped until its size is at most the low-water mark. Subsequent requests omit the same
 messages until a request is too long again.
 """
 
@@ -20,12 +20,12 @@ _SURE = 1.05
 
 
 class Step(NamedTuple):
-    """The set of messages that a request drops.
+    """The set of messages that are dropped from a request.
 
     Attributes:
         dropped: The indices of the dropped messages.
-        since: The index of the first assistant message whose request dropped these messages; the number of messages
-            if this request is the first.
+        since: The index of the first assistant message that was generated without the dropped messages; the number of
+            messages if no such message exists yet.
     """
 
     dropped: frozenset[int]
@@ -42,7 +42,7 @@ def last_step(
     limit: float,
     low: float,
 ) -> Step:
-    """Return the messages that the latest request of a conversation drops.
+    """Return the messages that are dropped from a conversation's latest request.
 
     Args:
         units: The droppable units, oldest first.
@@ -50,7 +50,7 @@ def last_step(
         roles: The role of each message. Each assistant message is the response to an earlier request; the latest
             request follows all messages.
         beside: The token count of the request without its messages.
-        newer: The token count of the latest request's input; the messages don't include this input.
+        newer: The token count of the latest request's input, which is not included in ``tokens``.
         limit: The maximum number of tokens in a request.
         low: The low-water mark: the target size after messages are dropped, in tokens.
     """
@@ -100,7 +100,7 @@ def _droppable(units: Sequence[Unit], first: int, end: int, newest: int, dropped
         first: The index of the first unit to consider.
         end: The number of messages in the request.
         newest: The index of the newest user message, which is kept.
-        dropped: The indices of the messages that earlier requests dropped.
+        dropped: The indices of the messages that were dropped from earlier requests.
     """
     for at in range(first, len(units)):
         unit = units[at]

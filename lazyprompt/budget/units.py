@@ -145,7 +145,10 @@ def _root(at: int, first_of: dict[int, int]) -> int:
 
 
 def _find_call(result: str, waiting: dict[str, deque[int]]) -> int | None:
-    """Return the index of a result's call. A result without an id is matched to the oldest call without a result."""
+    """Return the index of the message with the call of a tool result, or None if there is no such call.
+
+    A result without an id is matched to the oldest call without a result.
+    """
     if not result:
         result = next((call for call, places in waiting.items() if places), "")
     places = waiting.get(result)
@@ -161,10 +164,10 @@ def _check(items: Sequence[object]) -> None:
 def _is_linked(
     item: Message, at: int, waiting: dict[str, deque[int]], first_of: dict[int, int], orphans: list[int]
 ) -> bool:
-    """Link a message's results to their calls, and register its own calls.
+    """Link the tool results in a message to their calls, and register the tool calls in the message.
 
     Returns:
-        True if the message contains a result that was linked, or only results without a call.
+        True if a result was linked to its call, or if the message contains only results whose calls are missing.
     """
     calls, results = _msg_links(item) if isinstance(item, Msg) else _dict_links(item)
     for call in calls:
