@@ -48,7 +48,7 @@ def checked_budget(budget: object, more: str = "") -> Budget:
 
     Args:
         budget: The argument to check.
-        more: The other accepted types, for the error message.
+        more: A description of the types that are accepted besides Budget, for the error message.
 
     Raises:
         BudgetError: The argument is not a Budget.
@@ -74,8 +74,8 @@ class Budget:
     """A token limit, with a policy that decides which messages and list items to drop when it is exceeded.
 
     System text and the newest user turn are never dropped. A tool call and its results are kept or dropped together.
-    The budget counts messages in the format that is sent. Message counts are cached, so reuse one budget for many
-    calls.
+    The budget counts messages in the format in which they are sent. Message counts are cached, so reuse one budget for
+    many calls.
 
     Args:
         max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots or only counts tokens.
@@ -95,7 +95,7 @@ class Budget:
             dropped from the end of the list. At least one item of a list is always kept.
         cut: The part to remove from long text, either ``end`` or ``middle``. If set, the last message that would be
             dropped is truncated instead, and the newest user turn is truncated if it doesn't fit. By default, only slot
-            values that have a limit are truncated, and only at the end.
+            values that have a limit are truncated, and only the end of their text is removed.
         priority: The priorities for the policy ``priority``, by message index, name or role, or by slot name; the key
             ``history`` applies to all messages. A function that maps a message to its priority is also accepted. By
             default, a message's priority is the ``priority`` in its metadata, or 0. Slot values without a priority are
@@ -219,10 +219,10 @@ class Budget:
             keep_newest: True if the items include the newest user turn.
             together: Additional groups of item indices to drop together, besides calls and their results.
             fixed: The indices of additional items to keep.
-            past: A function that returns the cost of items in an earlier request; by default, ``cost``.
+            past: A function like ``cost`` for earlier requests; by default, ``cost`` itself.
 
         Returns:
-            The indices of the kept items, the replaced items and the report.
+            A :class:`Fitted` with the indices of the kept items, the replaced items and the report.
 
         Raises:
             BudgetError: See :meth:`fit`.
@@ -492,7 +492,7 @@ def _check_counter(counter: object) -> None:
 
 
 def _advance(steps: Steps, answer: object) -> Task | Fitted:
-    """Send a summary to the generator; return its next task, or its result."""
+    """Send a summary to the generator of fitting steps; return the next summary task, or the fitted result."""
     try:
         return steps.send(answer)
     except StopIteration as end:
@@ -501,7 +501,7 @@ def _advance(steps: Steps, answer: object) -> Task | Fitted:
 
 
 def _drive(steps: Steps, policy: Policy) -> Fitted:
-    """Run the generator to its end and return its result."""
+    """Run all fitting steps and return the fitted result."""
     step = _advance(steps, None)
     while isinstance(step, Task):
         made = _summarize(policy, step)
@@ -512,7 +512,7 @@ def _drive(steps: Steps, policy: Policy) -> Fitted:
 
 
 async def _adrive(steps: Steps, policy: Policy) -> Fitted:
-    """Async version of ``_drive``, which awaits the summarizer and counts tokens in a thread."""
+    """Async version of ``_drive``; it awaits the summarizer and counts tokens in a thread."""
     import asyncio  # noqa: PLC0415 - importing it takes 25 ms, and most programs don't need it
 
     step = await asyncio.to_thread(_advance, steps, None)

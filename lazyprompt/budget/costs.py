@@ -1,4 +1,4 @@
-"""Token costs: cached counts for single messages, and meters for whole conversations.
+"""Token costs: cached counts for individual messages, and meters for whole conversations.
 
 If the counter is additive, each message is counted once, and the cost of a conversation is the sum of these counts.
 Otherwise, the conversation is counted as a whole.
@@ -180,7 +180,7 @@ Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 
 
 class MessageMeter:
-    """A meter for additive counters, which adds up the costs of single messages.
+    """A meter for additive counters, which adds up the costs of individual messages.
 
     The messages that would be dropped last are added first, so most of the dropped messages are never counted.
 
@@ -211,7 +211,7 @@ class MessageMeter:
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to stay within ``most``, or None if the fixed items exceed it."""
+        """Return the smallest number of units to drop for a cost of at most ``most``, or None if this is impossible."""
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -248,7 +248,7 @@ class WholeMeter:
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the minimum number of units to drop to stay within ``most``, or None if the fixed items exceed it."""
+        """Return the smallest number of units to drop for a cost of at most ``most``, or None if this is impossible."""
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)

@@ -1,7 +1,7 @@
 """Truncation of text to a number of tokens, at the end of a sentence or line if possible, or else between words.
 
-JSON, tags and XML elements with both tags (``<a>…</a>``) are kept or dropped whole. In messages, text content and tool
-results can be truncated, but tool calls and reasoning cannot.
+JSON values, single tags, and XML elements with their content (``<a>…</a>``) are kept or dropped whole. In messages,
+text content and tool results can be truncated, but tool calls and reasoning cannot.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Repeat the truncation from ``before`` to ``after`` on the same item in another format."""
+    """Truncate ``item``, which is ``before`` in another format, as ``before`` was truncated to ``after``."""
     pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
     old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)

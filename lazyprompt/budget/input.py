@@ -1,4 +1,4 @@
-"""The input of ``Budget.fit``, which is counted in the format that is sent and returned in the caller's format."""
+"""The input to ``Budget.fit``: counted in the format in which it is sent, returned in the caller's format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BudgetInput(NamedTuple):
         items: The items passed by the caller.
         messages: The items themselves if each is a Msg or a message dict; otherwise, the messages parsed from the
             items.
-        counted: The messages in the format that is sent, at the same indices as in ``messages``.
+        counted: The messages in the format in which they are sent, at the same indices as in ``messages``.
         sources: For each message, the indices of the items that it was parsed from; None if each item is a message.
         together: The groups of messages that were parsed from the same item.
     """
