@@ -265,7 +265,7 @@ class CallReader:
         """Read one object; return True if the object is a call.
 
         Args:
-            raw: A list to which the text is appended, in case the object is not a call.
+            raw: A list that receives the object's text, for use if the object is not a call.
             bare: True if no marker precedes the call.
         """
         source, builder = self._source, self._builder

@@ -62,7 +62,7 @@ class StreamedText:
     """Text that arrives in chunks.
 
     Attributes:
-        text: The unread text, which may be preceded by text that was already read.
+        text: The buffered text: any text that was already read, followed by the unread text.
         at: The index of the first unread character.
         final: The markers that end the response, even inside quotes.
         cuts: The markers to search for at the current position.
@@ -104,8 +104,8 @@ class StreamedText:
         """Wait until there is text to read, a marker is found, or the text ends.
 
         Returns:
-            The end index of the readable text and the marker at that index. The marker is None if more text may follow,
-            and an empty string at the end of the text.
+            The end index of the text that can be read, and the marker at that index. The marker is None if more text
+            may follow, and an empty string at the end of the text.
         """
         while True:
             end, marker = self._look()
@@ -130,7 +130,7 @@ class StreamedText:
         return self.text[self.at] if end > self.at else marker or ""
 
     def copy(self, put: Put) -> Waiting[str]:
-        """Pass all text before the next marker to a function. The marker stays unread.
+        """Pass all text before the next marker to a function, without consuming the marker.
 
         Returns:
             The marker, or an empty string at the end of the text.
@@ -142,7 +142,7 @@ class StreamedText:
                 return marker
 
     def run(self, pattern: re.Pattern[str]) -> Waiting[str]:
-        """Read all characters that match a pattern such as ``[...]*``."""
+        """Read the characters at the current position that match a pattern such as ``[...]*``."""
         pieces: list[str] = []
         while True:
             end, marker = yield from self.span()
@@ -153,7 +153,7 @@ class StreamedText:
                 return "".join(pieces)
 
     def rest(self, quote: str = "") -> Waiting[tuple[str, str]]:
-        """Read all text before the next marker outside quotes. The marker stays unread.
+        """Read all text before the next marker outside quotes, without consuming the marker.
 
         Args:
             quote: A marker that opens and closes quoted text.
@@ -206,7 +206,7 @@ class StreamedText:
 
         Args:
             put: A function that receives each piece of the value.
-            python: True if single quotes and parentheses are also part of the syntax.
+            python: True for Python syntax, in which a value may contain single quotes and parentheses.
             depth: The number of brackets that are already open.
 
         Returns:

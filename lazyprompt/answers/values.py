@@ -97,7 +97,7 @@ def _python_literal(text: str) -> Json:
 
 
 def _python(match: re.Match[str]) -> str:
-    """Convert a token to Python syntax."""
+    """Convert a lexical token, such as ``true``, to Python syntax."""
     kind, written = match.lastgroup, match[0]
     if kind == "text" and "\\" in written and written[0] not in "rR":
         return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", written)
@@ -182,13 +182,13 @@ def _named(pieces: list[str]) -> JsonObject | None:
 
 
 class Tools:
-    """The tools that a model was offered, with their names and parameter types.
+    """The tools that were passed to a model, with their names and parameter types.
 
     Args:
         tools: The tools or their names; None if the tools are unknown.
 
     Attributes:
-        schemas: The OpenAI dicts of all tools that were not passed as names.
+        schemas: The tools that were not passed by name, as dicts in OpenAI's format.
 
     Raises:
         ToolsError: An item is neither a tool nor a name.
