@@ -1,7 +1,7 @@
 """The response formats of local models.
 
-A comment on each format cites its source. Most sources are chat templates, because a template renders past calls in the
-format that the model must use for new calls. Templates are cited by file name in trl 1.16
+A comment on each format cites its source. Most formats are taken from chat templates, because a template renders past
+calls in the format that the model must use for new calls. Templates are cited by file name in trl 1.16
 (``chat_templates``) or by model name on the Hugging Face Hub.
 """
 
@@ -30,8 +30,8 @@ class Calls:
     """The markers around tool calls in a response.
 
     Args:
-        start: The marker before a single call or before all calls.
-        end: The marker after a single call or after all calls; empty if the format has no end marker.
+        start: The marker before each call, or before the list of all calls.
+        end: The marker after each call, or after the list of all calls; empty if the format has no end marker.
         bodies: The possible syntaxes of the text between the markers, most likely first.
         keep: The suffix of ``start`` that is also part of the body.
         separator: The marker between a tool name and its arguments, if the name precedes the body.
@@ -287,7 +287,7 @@ def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     """Return the response format of a model.
 
     Args:
-        name: The name of a format, a model family or a model, a model repository, the path of a model file, or markers.
+        name: The name of a format, model family, model or model repository; the path of a model file; or markers.
 
     Returns:
         The format, the kind of content at the start of a response, and the markers that end a response.
@@ -383,7 +383,7 @@ def _of_family(markers: Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
 
 
 def _begins(markers: Markers, form: AnswerForm) -> Begins:
-    """Return the kind of content at the start of a response, based on the end of the family's prompt."""
+    """Return the kind of content at the start of a response, based on the end of the family's generation prompt."""
     prompt = markers.soa if markers.generation is None else markers.generation
     opened, closed = (prompt.rfind(marker) for marker in form.thought or THINK)
     if opened == closed:

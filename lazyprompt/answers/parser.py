@@ -37,30 +37,30 @@ class ResponseParser:
     call's ``raw_input``. Text that can't be parsed as a call remains text. A marker that ends a turn or starts the next
     turn ends the response; all text after it is dropped.
 
-    Without ``thinking`` and ``prompt``, the end of the family's prompt determines whether the output starts with
-    reasoning. For Qwen3, GLM-4.5 and formats named without a family, the output may start with either reasoning or
-    text. If both are possible, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of
-    the output, and a stream returns no deltas before the first marker or the end of the output.
+    Without ``thinking`` and ``prompt``, the end of the family's generation prompt determines whether the output starts
+    with reasoning. For Qwen3, GLM-4.5 and formats named without a family, the output may start with either reasoning or
+    text. If the output may start with either, a ``</think>`` without a preceding ``<think>`` ends reasoning that began
+    at the start of the output. A stream then returns no deltas before the first marker or the end of the output.
 
     A parser stores no state, so threads can share it.
 
     Args:
-        form: The name of a format, a model family or a model, a model repository, or the path of a model file. With
+        form: The name of a format, model family, model or model repository, or the path of a model file. With
             custom :class:`~lazyprompt.Markers`, the response ends at a turn marker. A transformers tokenizer is also
             accepted: its ``response_template`` is used, or else the format that its chat template writes. A response
             template can also be passed directly. Patterns in a response template run without a time limit, so pass
             only trusted templates.
         thinking: True if the prompt opened a reasoning section, so that the output starts inside it.
-        tools: The tools that the model was offered: functions, dicts or names. Calls without a marker are parsed only
-            if they name an offered tool. Parameter values that are written without a type are converted to the type in
-            the tool's schema.
+        tools: The tools that were passed to the model: functions, dicts or names. Calls without a marker are parsed
+            only if they name one of the tools passed to the model. Parameter values that are written without a type are
+            converted to the type in the tool's schema.
         prompt: The prompt that produced the output. The end of the prompt may open a reasoning section. A response
             template also uses the prompt to find the start of the response.
 
     Raises:
         TemplateError: The name is unknown, the tokenizer has no template, or ``thinking`` is not a boolean.
         ToolsError: A tool is neither a function nor a dict nor a name.
-        MissingExtraError: The installed version of transformers, if any, does not support response templates.
+        MissingExtraError: transformers is not installed, or its version does not support response templates.
     """
 
     __slots__ = ("_start",)

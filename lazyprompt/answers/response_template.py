@@ -59,7 +59,7 @@ class ResponseTemplate(NamedTuple):
 
         Raises:
             TemplateError: transformers rejects the template.
-            MissingExtraError: The installed version of transformers, if any, does not support response templates.
+            MissingExtraError: transformers is not installed, or its version does not support response templates.
         """
         fields = {name: _tolerant(field) for name, field in fields_of(template.get("fields")).items()}
         implicit = next((name for name, field in fields.items() if not _OPENINGS.intersection(fields_of(field))), "")
@@ -95,8 +95,8 @@ def _tolerant(field: object) -> object:
 class TemplateReader:
     """A reader that parses a response with a response template.
 
-    A field that can't be parsed becomes text without its markers. Any field besides text, reasoning and calls also
-    becomes text.
+    If a field can't be parsed, its content is added to the message as text, without the markers around the field. The
+    content of any field besides text, reasoning and calls is also added as text.
 
     Args:
         template: The loaded response template.
@@ -131,7 +131,7 @@ class TemplateReader:
         return self._over
 
     def _read(self, chunk: str) -> str:
-        """Read a chunk; if a field can't be parsed, return the text that follows it, or else an empty string."""
+        """Read a chunk; return the unread text after an invalid field, or an empty string if all fields are valid."""
         try:
             events = self._parser.feed(chunk)
         except _ERRORS:
