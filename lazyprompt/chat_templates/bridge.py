@@ -169,7 +169,7 @@ def bridge_refusal(
     """
     setting = Setting.of(template, variables, tools=tools)
     refusals: list[str] = []
-    # Without reasoning, a template may still write an empty reasoning block into each response, so try both kinds.
+    # Some templates add an empty reasoning block to responses without reasoning, so check with and without this block.
     for kind in (Thought.WHOLE,) if thought else (Thought.NONE, Thought.EMPTY):
         try:
             proof = prove(setting, _shape([{"role": role, "content": template.content("")} for role in roles]))
@@ -244,7 +244,8 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A call id may occur again after the response, so use the trial's ending to find the end of the response.
+        # A template may repeat a tool call's id after the response, so an id doesn't mark the end of the response.
+        # Instead, remove the text that the template is known to write after a response.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -296,7 +297,7 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # A turn usually ends with a control token in the shared text, so try the shared control tokens, last one first.
+    # Usually, a control token ends a turn. Try the control tokens at the end of all sample turns, last token first.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
     before = {

@@ -29,10 +29,14 @@ Call: TypeAlias = tuple[str, str]
 # The role of each new message, and whether the message content is a list.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
-# Each letter denotes a kind of response: "a" is text, and "c" is a tool call.
-# "d" is text with a tool call, and "e" is a tool call without arguments.
-# "A", "C" and "D" are like "a", "c" and "d", but contain reasoning in a separate field.
-# "E" and "F" are like "a" and "d", but contain reasoning inside the text. "P" has reasoning in a content part.
+# Each letter denotes one kind of sample response:
+#   a  text
+#   c  a tool call
+#   d  text and a tool call
+#   e  a tool call without arguments
+#   A, C, D  the same as a, c and d, with reasoning in a separate field
+#   E, F  the same as a and d, with reasoning inside the text
+#   P  text, with reasoning in a content part
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
 # Sample chat histories: "s" is a system message, "u" is a user message, and "t" is a tool result.
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
@@ -113,8 +117,8 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
 
     Args:
         results: The tool results.
-        number: The number in the first placeholder id. A placeholder id consists of nine letters and digits, as
-            Mistral's templates require.
+        number: The number in the first placeholder id. A placeholder id consists of exactly nine alphanumeric
+            characters, as Mistral's templates require.
         name: The placeholder for a missing function name.
     """
     return [
