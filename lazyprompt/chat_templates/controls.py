@@ -67,7 +67,7 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
     # A tool description can contain placeholders like <function-name>, which are not control sequences.
-    # Ignore a plain tag unless the template also contains the closing tag or writes the tag as a separate text.
+    # Ignore a tag like <name> unless the template also contains its closing tag or a literal with only this tag.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
     # Also include opening tags that the template completes with a name, like Qwen3 Coder's <function=.
@@ -238,7 +238,7 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     """Return True if a template may drop or reorder the characters of a text."""
     names = [*_names_asked(tree)]
     of_dicts = _of_dicts(tree)
-    # Exclude values with item or attribute access, and values that are only tested.
+    # Exclude expressions whose attributes or named items are read, operands of tests, and keys of item accesses.
     asked = {id(node) for node, name in names if name not in _OF_TEXT}
     asked.update(id(test.node) for test in tree.find_all(nodes.Test))
     asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))

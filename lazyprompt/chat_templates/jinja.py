@@ -193,7 +193,7 @@ def _dump_arguments(arguments: object) -> object:
 
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
-# Mistral's templates require call ids of nine letters and digits.
+# Mistral's templates require tool call ids of exactly nine alphanumeric characters.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
 CALLING: tuple[dict[str, Any], ...] = (
@@ -404,7 +404,7 @@ def _find_call_form(template: ChatJinja) -> CallForm:
     usual = with_json if json_arguments else with_dict
     nulls = [len(_NULL.findall(text)) for text in render(usual)]
     with_null = [(form, render({**form, "content": None})) for form in (with_dict, with_json)]
-    # Keep the message variants whose None content the template does not write as "None" or "null".
+    # Keep only the message variants for which the template doesn't render ``content=None`` as "None" or "null".
     taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
     telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
     forms = telling or [form for form, texts in taken if texts]

@@ -20,7 +20,7 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Matches the beginning of a reserved token like <|name|> without the first character.
+# Matches the beginning of a reserved token like <|name|>, but without the leading "<".
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
 # Matches text in the middle of a reserved token like <|name|>.
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
@@ -33,7 +33,7 @@ _BLANKS = re.compile("[ \t\u2581]+")
 # Matches text that ``plain`` may shorten.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
-# Invisible characters can lengthen a control sequence, so first search this multiple of its length.
+# Invisible characters can lengthen a control sequence, so the first search window is this many times its length.
 _WIDE = 8
 
 
@@ -191,7 +191,7 @@ class _Beginnings:
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
             whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
-            # A text of invisible characters is empty after normalization.
+            # Text that consists only of invisible characters is empty after normalization.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 

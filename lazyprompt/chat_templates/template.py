@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# Training samples include reasoning, because the rendered text also contains reasoning.
+# The message format for training samples. Messages include reasoning, because chat templates may render reasoning.
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _FILE = "tokenizer.json"
-# The maximum size of tokenizer.json in bytes; the largest published files contain about 35 MB.
+# The maximum size of tokenizer.json, in bytes; the largest published files are about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 # Message keys that OpenAI's Chat Completions format does not use.
@@ -138,7 +138,7 @@ class HuggingFaceTokenCounter:
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)
-        # ``frame`` counts the tokens that the template adds to each turn; ``before`` counts tokens before all turns.
+        # ``frame`` counts the tokens that the template adds to each turn, and ``before`` those before the first turn.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
@@ -198,7 +198,7 @@ def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
         contents = {token.content for token in (*there, *added)}
         added += [AddedToken(text, special=True) for text in source.whole_tokens if text not in contents]
         cast("Any", tokenizer).add_tokens(added)
-    except Exception as error:  # the package raises only plain Exception objects
+    except Exception as error:  # the tokenizers package raises only plain Exception objects
         raise _unreadable(file, error) from error
     return tokenizer
 
@@ -220,7 +220,7 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
         raise TokenizerError(f"{file} cannot be read: {error.strerror}; pass a model's {_FILE}") from error
     try:
         return Tokenizer.from_buffer(data)
-    except Exception as error:  # the package raises only plain Exception objects
+    except Exception as error:  # the tokenizers package raises only plain Exception objects
         raise _unreadable(file, error) from error
 
 

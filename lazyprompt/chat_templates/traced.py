@@ -291,7 +291,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
     first = outside[0]
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
-    # Skip plain texts in dumped JSON, because only keys are plain, and keys are not control sequences.
+    # Ignore untraced strings in dumped JSON, because only JSON keys are untraced, and keys are not control sequences.
     plain = () if json else (one for one in _texts_in(given) if not isinstance(one, Traced))
     own = any(map(_PUNCTUATION.search, plain)) or any(
         each.trusted for one in found for length, each in one.runs if length
@@ -383,7 +383,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # Trusted and untrusted parts must alternate, so insert an empty part between two parts of one kind.
+            # Trusted and untrusted parts must alternate, so separate two parts of the same kind by an empty part.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill

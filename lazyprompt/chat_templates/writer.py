@@ -98,7 +98,7 @@ class ChatTemplateWriter:
         controls = template.controls(jinja)
         chat, tools, texts = build_chat(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        # Trace origins if a control sequence could begin in the prompt's literal text and end in a value.
+        # Trace which text comes from values if a control sequence could begin in literal text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
