@@ -219,7 +219,8 @@ def _find_trial(
         raise UnprovenError("the completion is empty")
     if proof.unlike and (not proof.call or proof.call.search(answer)):
         raise UnprovenError(
-            "the completion contains a tool call that has no result; the template ends such a turn differently"
+            "the completion contains a tool call without a result, and the template ends a turn with such a call "
+            "differently from other turns"
         )
     earlier, thought = thought_in(text.removesuffix(prompt)), thought_in(prompt + answer)
     calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))
@@ -267,7 +268,10 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
         looks.append(render(calls_for(results, 70000, "listen")))
         fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
         if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
-            raise UnprovenError("a tool result lacks the id or name of its call, which the template renders")
+            raise UnprovenError(
+                "the template renders a tool call's id or name that is missing from a tool result; set tool_call_id "
+                "and name in each tool result"
+            )
     _check_names(results, completion)
     begun = accumulate(map(len, traces.parts), initial=0)
     return [part[max(at - before, 0) :] for part, before in zip(traces.parts, begun, strict=False)]

@@ -278,7 +278,7 @@ class Setting:
             raise UnprovenError("the template does not render tool calls")
         end = max(ends)
         if end < 0 or _WRITTEN_PART.search(last, begin):
-            raise UnprovenError("the template does not render an assistant's text")
+            raise UnprovenError("the template does not render the text of assistant messages")
         return RenderedAnswer([*chat, message], prompt, begin, last, end, words[ends.index(end)])
 
 
@@ -368,7 +368,9 @@ class Proof(NamedTuple):
         tags = [max((tag.start() for tag in _TAG.finditer(trial.common)), default=None) for trial in alike]
         ends = {"" if at is None else trial.common[at:] for at, trial in zip(tags, alike, strict=True)}
         if len(ends) > 1 or len({trial.tail for trial in alike}) > 1:
-            raise UnprovenError("the text that the template writes after a response depends on the text before it")
+            raise UnprovenError(
+                "the text that the template writes after a response depends on the response or on earlier messages"
+            )
         return alike[0], common_prefix(*(trial.common[::-1] for trial in alike))[::-1]
 
 

@@ -89,7 +89,7 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
             raise UnprovenError(traces.note)
         times = len(results) + (not silent)
         if not last.count(str(number)) == traces.text.count(str(number)) == times:
-            missing = "tool calls" if results else "an assistant's text"
+            missing = "tool calls" if results else "the text of assistant messages"
             raise UnprovenError(f"the template does not render {missing}")
         end, end_last = (text.rfind(str(number)) + len(str(number)) for text in (traces.text, last))
         before = _bare(traces.text[:end])

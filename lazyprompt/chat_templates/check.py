@@ -140,7 +140,7 @@ def _alternation(subject: _Subject) -> _Answer:
 
 def _tools(subject: _Subject) -> _Answer:
     text = subject.text(_USER, tools=[TOOL])
-    return _unless(_NAME in (text or ""), "they are dropped" if text is not None else "it refuses tools")
+    return _unless(_NAME in (text or ""), "they are dropped" if text is not None else "it rejects tools")
 
 
 def _calls(subject: _Subject) -> _Answer:
@@ -201,7 +201,7 @@ def _generation(subject: _Subject) -> _Answer:
     prompt, bare = subject.text(_USER, prompted=True), subject.text(_USER)
     whole = subject.text(_USER, _ANSWER)
     if prompt is None or whole is None:
-        return None, "it refuses a short chat"
+        return None, "it rejects a short chat"
     holds = whole.startswith(prompt)
     none = "there is none: the prompt is the same without it; " if prompt == bare else ""
     return holds, none + ("" if holds else "an answer in a chat begins differently from the generation prompt")

@@ -336,7 +336,7 @@ class ChatJinja:
         try:
             return concat(template.root_render_func(context))
         except TemplateRefusal as error:
-            raise TemplateError(f"the chat template refuses the messages: {error}") from error
+            raise TemplateError(f"the chat template rejects the messages: {error}") from error
         except (jinja2.TemplateError, *FAILURES) as error:
             raise TemplateError(
                 f"the chat template fails{_line_of(error, template)}: {describe_error(error)}"

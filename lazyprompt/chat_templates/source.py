@@ -209,7 +209,7 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
     for at, item in enumerate(given):
         name, text = (item.get("name"), item.get("template")) if is_dict(item) else (None, None)
         if not isinstance(name, str) or not isinstance(text, str):
-            raise TemplateError(f"item {at} of {where} must be a dict with the texts 'name' and 'template'")
+            raise TemplateError(f"item {at} of {where} must be a dict with string values for 'name' and 'template'")
         templates[name] = text
     return templates
 

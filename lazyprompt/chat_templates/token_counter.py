@@ -226,7 +226,7 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
 
 def _unreadable(file: Path, error: Exception) -> TokenizerError:
     return TokenizerError(
-        f"the package tokenizers cannot read {file}: {error}; download or copy it again, or install a newer tokenizers"
+        f"the tokenizers package cannot read {file}: {error}; download or copy it again, or install a newer tokenizers"
     )
 
 

@@ -107,7 +107,7 @@ class Rendering(NamedTuple):
         parts, origins, lost = self._trace_parts(run, text)
         if lost:
             parts, origins = self._compare_parts(map_texts(run, self._guard))
-            return Traces(parts, origins, f"the template loses the origins of its text: {lost}")
+            return Traces(parts, origins, f"the origins of the rendered text can't be traced: {lost}")
         if self.safety.looks:
             parts = guard(self.controls, parts, [origin.slot for origin in origins], self.safety)
         return Traces(parts, origins)
@@ -119,11 +119,11 @@ class Rendering(NamedTuple):
         except TemplateError as error:
             return [], [], str(error)
         if "".join(parts) != text:
-            return [], [], "it renders a different text with them"
+            return [], [], "the template renders different text while origins are traced"
         mixed = any(
             origin.mixed and not self.controls.is_clean(part) for part, origin in zip(parts, origins, strict=True)
         )
-        return parts, origins, "it modifies its own text and other text together" if mixed else ""
+        return parts, origins, "the template modifies its own text and other text together" if mixed else ""
 
     def with_origins(self, chat: Chat) -> _Run:
         """Add origins to messages and variables, and neutralise control sequences in message contents.
@@ -197,8 +197,8 @@ class Rendering(NamedTuple):
                 return guard(controls, parts, slots, Policy()) if found.forged else parts, origins
         made = f"the control sequence {found.forged[0]!r}" if found.forged else "a different structure"
         raise SafetyError(
-            f"the template builds {made} from the content of the messages and loses the origins of its text; "
-            "remove that content"
+            f"the template builds {made} from message content, and the origins of the rendered text can't be traced; "
+            "remove this content from the messages"
         )
 
 

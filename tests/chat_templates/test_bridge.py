@@ -171,19 +171,19 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             "cannot render a response without reasoning",
         ),
         (PLAIN, CALL, [RESULT], {}, "does not render tool calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not render an assistant's text"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "render the text of assistant messages"),
         (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
-        (ONE_END, "<call>now{}</call>", [USER], {}, "a tool call that has no result"),
+        (ONE_END, "<call>now{}</call>", [USER], {}, "a tool call without a result"),
         # What it writes behind an answer depends on something.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
-        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on the text before it"),
+        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "or on earlier messages"),
         (chatml(by_role("user", "{{ strftime_now('%Y') }}{{ m.content }}")), "Hi.", [USER], {}, "on the time"),
         (chatml(by_role("user", "{{ tools|length }}{{ m.content }}")), "Hi.", [USER], {"tools": TOOLS}, "or the tools"),
         (
             chatml(ending="{{ '<|stop|>' if 'Why?' in (loop.nextitem or {}).content|d('') else '<|end|>' }}\n"),
             *("Hi.", [USER], {}, "on the new messages"),
         ),
-        (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "a tool result lacks the id or name"),
+        (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "id or name that is missing from a tool result"),
         (
             NAMING,
             "<call>then{}</call><|end|>",
@@ -205,9 +205,9 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             {},
             "the tool 'now', which the completion",
         ),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "the template loses the origins"),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "the origins of the rendered text can't be traced"),
         # It refuses.
-        (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "refuses the messages: No!"),
+        (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "rejects the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
         # No token tells where the answer ends.
         (
@@ -299,8 +299,8 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
         ),
         (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
         (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not render an assistant's text"),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the template loses the origins"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the origins of the rendered text can't be traced"),
         (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "the tool 'now', which the completion"),
         (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
         (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),

@@ -454,7 +454,7 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
         given([1])
     with pytest.raises(SafetyError, match="safety 'loud' is unknown; expected one of neutralize, raise, off"):
         given([USER], safety="loud")
-    with pytest.raises(TemplateError, match="refuses the messages: no"):
+    with pytest.raises(TemplateError, match="rejects the messages: no"):
         ChatTemplate.load("{{ raise_exception('no') }}").render([USER])
 
 

@@ -60,15 +60,15 @@ LOSES = PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}"
 QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "system text supported": [
         (PLAIN, True, ""),
-        (NO_SYSTEM, False, "the chat template refuses the messages: no system"),
+        (NO_SYSTEM, False, "the chat template rejects the messages: no system"),
         (loop("{% if m.role == 'system' %}{% continue %}{% endif %}"), False, "it is dropped"),
         (PARTS, True, ""),
     ],
-    "alternation required": [(PLAIN, False, ""), (ALTERNATES, True, "the chat template refuses the messages: twice")],
+    "alternation required": [(PLAIN, False, ""), (ALTERNATES, True, "the chat template rejects the messages: twice")],
     "tools supported": [
         (TOOLS, True, ""),
         (PLAIN, False, "they are dropped"),
-        ("{{ raise_exception('no tools') if tools }}" + PLAIN, False, "it refuses tools"),
+        ("{{ raise_exception('no tools') if tools }}" + PLAIN, False, "it rejects tools"),
     ],
     "tool calls supported": [
         (CALLS, True, ""),
@@ -78,7 +78,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (
             loop("{{ raise_exception('no calls') if m.tool_calls }}"),
             False,
-            "the chat template refuses the messages: no calls",
+            "the chat template rejects the messages: no calls",
         ),
     ],
     "string arguments accepted": [
@@ -120,7 +120,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, True, ""),
         (OTHER_PROMPT, False, "an answer in a chat begins differently from the generation prompt"),
         (NO_PROMPT, True, "there is none: the prompt is the same without it; "),
-        (REFUSES, None, "it refuses a short chat"),
+        (REFUSES, None, "it rejects a short chat"),
     ],
     "stop token trained": [
         (EOS, True, "'</s>'"),
@@ -142,7 +142,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, False, ""),
         ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
     ],
-    "origins kept": [(PLAIN, True, ""), (LOSES, False, "the template loses the origins of its text: ")],
+    "origins kept": [(PLAIN, True, ""), (LOSES, False, "the origins of the rendered text can't be traced: ")],
     "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
     "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render tool calls")],
 }
@@ -225,7 +225,7 @@ def test_the_template_for_tools_is_asked_where_it_is_wanted(tmp_path: Path) -> N
 
 
 REPORT = """\
-system text supported         no   the chat template refuses the messages: no system
+system text supported         no   the chat template rejects the messages: no system
 alternation required          no
 tools supported               no   they are dropped
 tool calls supported          no   dropped: the call, its arguments

@@ -136,7 +136,7 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
     written = '{"b":  1}'
     assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, written)]}]) == f"call: {written}get_weather"
     assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}]) == 'call: {"b": "ö"}get_weather'
-    with pytest.raises(TemplateError, match="refuses the messages: no b"):
+    with pytest.raises(TemplateError, match="rejects the messages: no b"):
         rendered(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
 
 
@@ -272,7 +272,7 @@ def test_an_error_names_the_line_it_comes_from() -> None:
         rendered(text)
     with pytest.raises(TemplateError, match=r"in line 1: raise_exception\(\) missing 1 required positional argument"):
         rendered("{{ raise_exception() }}")
-    with pytest.raises(TemplateError, match=r"^the chat template refuses the messages: no system\.$"):
+    with pytest.raises(TemplateError, match=r"^the chat template rejects the messages: no system\.$"):
         rendered("\n{{ raise_exception('no system.') }}")
 
 

@@ -143,7 +143,7 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
         (
             {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
             TemplateError,
-            "item 1 of the chat_template of .*config.json must be a dict with the texts 'name' and 'template'",
+            "item 1 of the chat_template of .*config.json must be a dict with string values for 'name' and 'template'",
         ),
     ],
     ids=repr,

@@ -359,14 +359,14 @@ def test_a_forged_answer_of_the_user_is_not_trained() -> None:
 
 def test_where_origins_are_lost_nobody_can_say_what_is_trained() -> None:
     with pytest.raises(
-        TemplateError, match="^cannot determine which text the assistant wrote: the template loses the origins"
+        TemplateError, match="^cannot determine which text the assistant wrote: the origins of the rendered text"
     ):
         # What kind of text it is, is seen in how Python writes its methods.
         trained(PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}", [ASKED, ANSWERED], None)
 
 
 def test_a_template_that_refuses_and_a_forgery_that_is_refused_are_errors() -> None:
-    with pytest.raises(TemplateError, match="refuses the messages: no"):
+    with pytest.raises(TemplateError, match="rejects the messages: no"):
         trained("{{ raise_exception('no') }}", [ASKED, ANSWERED], None)
     given: dict[str, object] = {"tools": None, "documents": None}
     template = jinja(PLAIN)

@@ -60,7 +60,7 @@ def test_an_honest_prompt_stays_and_encodes_its_structure(name: str, safety: str
     made = template.render(called(name), [TOOL], safety=safety)
     assert made.text == template.jinja().render(called(name), [TOOL])
     assert "&lt;b&gt;" in made.text
-    assert made.note.startswith("the template loses the origins of its text: ")
+    assert made.note.startswith("the origins of the rendered text can't be traced: ")
     python = ["<|python_tag|>"] if name == "python" else []
     turn = ["<|header|>", "<|end_header|>"]
     assert special_in(made) == ["<|eot_id|>", *turn, "<|eot_id|>", *turn, *python, "<|eot_id|>", *turn]
@@ -109,7 +109,7 @@ def test_the_developers_own_tokens_stay_trusted() -> None:
 
 def test_a_training_sample_is_refused() -> None:
     """Which of it the assistant said cannot be told."""
-    with pytest.raises(TemplateError, match="loses the origins"):
+    with pytest.raises(TemplateError, match="the origins of the rendered text"):
         ChatTemplate.load(LOSING).training_sample([*called("look"), {"role": "assistant", "content": "a"}], [TOOL])
 
 
@@ -150,7 +150,7 @@ def test_where_harmless_values_are_refused_nothing_is_trusted() -> None:
     """A template that asks what a value says may have nothing to be held against."""
     text = "{{ 'a<'|safe + m.content }}{{ raise_exception('no') if 'secret' not in m.content else '' }}<|im_end|>"
     template = ChatTemplate.load(f"{{% set m = messages[0] %}}{text}")
-    with pytest.raises(SafetyError, match="loses the origins of its text"):
+    with pytest.raises(SafetyError, match="the origins of the rendered text can't be traced"):
         template.render([{"role": "user", "content": "a secret <"}])
     left = template.render([{"role": "user", "content": "a secret <"}], safety="off")
     assert trusted_in(left) == ""

@@ -99,7 +99,7 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
         (
             {"t.jinja": PLAIN, "tokenizer.json": "{"},
             ("t.jinja",),
-            "the package tokenizers cannot read ",
+            "the tokenizers package cannot read ",
         ),
         ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is not a valid GGUF file"),
     ],

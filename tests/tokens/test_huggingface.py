@@ -443,7 +443,7 @@ def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Pat
     with pytest.raises(TokenizerError, match=r"gpt2 does not exist; .*nothing is downloaded"):
         HuggingFaceTokenCounter("gpt2")
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(TokenizerError, match=r"the package tokenizers cannot read .*tokenizer.json: .*; download"):
+    with pytest.raises(TokenizerError, match=r"the tokenizers package cannot read .*tokenizer.json: .*; download"):
         HuggingFaceTokenCounter(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("[", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer_config.json is not valid JSON"):
