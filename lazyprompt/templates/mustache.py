@@ -33,7 +33,7 @@ MAX_DEPTH = 100
 """The maximum nesting depth of sections."""
 
 MAX_TAGS = 20_000
-"""The maximum number of tags and texts in a template. Compiling a single tag or text takes kilobytes."""
+"""The maximum number of tags and text segments in a template. Compiling a tag or a segment takes kilobytes."""
 
 _ABSENT: Final[object] = ChainableUndefined()
 """The value that represents an undefined name."""
@@ -120,7 +120,7 @@ class _Builder:
         """Add a node to the innermost open section."""
         self._tags += 1
         if self._tags > MAX_TAGS:
-            raise self.fault(f"the template has more than {MAX_TAGS} tags and texts; split it, or loop over values")
+            raise self.fault(f"the template has more than {MAX_TAGS} tags and text segments; split it, or use loops")
         (self.sections[-1].node.body if self.sections else self.body).append(node)
 
     def show(self, node: nodes.Expr) -> None:
@@ -142,14 +142,14 @@ class _Builder:
         section = self.sections.pop()
         if section.name != name:
             raise self.fault(
-                f"{{{{/{_brief(name)}}}}} does not match {{{{{_brief(section.tag)}}}}} in line {section.line}, which "
-                f"is still open; write {{{{/{_brief(section.name)}}}}} first"
+                f"{{{{/{_brief(name)}}}}} does not match the open tag {{{{{_brief(section.tag)}}}}} on line "
+                f"{section.line}; write {{{{/{_brief(section.name)}}}}} first"
             )
         self._depth = section.depth
 
     def unclosed(self, close: str) -> TemplateError:
         """Return the error for a tag without a closing delimiter."""
-        what = f"a tag is never closed; write {close} after it or, if its braces are text, "
+        what = f"a tag is never closed; write {close} after it or, if its braces are literal text, "
         return self.fault(what + _AS_TEXT)
 
     def done(self) -> nodes.Template:
@@ -270,8 +270,8 @@ def _tag(build: _Builder, sign: str, name: str) -> None:
         raise build.fault(_REFUSED[sign])
     if not _NAME.fullmatch(name):
         raise build.fault(
-            f"invalid name {short(name)}; a name must not contain spaces or braces, and dots only separate its parts; "
-            f"if the braces are text, {_AS_TEXT}"
+            f"invalid name {short(name)}; a name can't contain spaces or braces, and dots are allowed only between its "
+            f"parts; if the braces are literal text, {_AS_TEXT}"
         )
     if sign == "/":
         build.close(name)
@@ -298,7 +298,7 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
         if found is _ABSENT and not lenient:
             raise SlotError(
                 f"Mustache, line {line}: no value for {short(text)}{_nearest(values, parts)}; pass a value, or "
-                "put the tag into a section with this name"
+                "wrap the tag in a section of the same name"
             )
         return Value(found, text) if type(found) is str else _written(found, text)
 

@@ -87,7 +87,7 @@ def test_what_nothing_lets_off() -> None:
 
 def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
     (finding,) = check(front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"), name="p.prompty")
-    assert "{{#a}} in line 4," in finding.message
+    assert "{{#a}} on line 4;" in finding.message
 
 
 def test_yaml_prompt_files() -> None:
