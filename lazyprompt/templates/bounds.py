@@ -39,7 +39,7 @@ MAX_SECONDS = 10
 """The maximum CPU time for ``MAX_STEPS`` steps, in seconds. Ordinary steps take a tenth of this time."""
 
 MAX_PIECES = 2_000_000
-"""The maximum number of pieces that a rendering may output."""
+"""The maximum number of literal texts and values that one rendering may write."""
 
 MAX_RANGE = 100_000
 """The default limit for how many numbers ``range()`` may return, in one call and in one rendering."""
@@ -54,9 +54,9 @@ MAX_EXPONENT = 64
 """The maximum exponent of ``**``."""
 
 MAX_BITS = 10_000
-"""The maximum size of an integer, in bits. Without this limit, a power of a power could exhaust the memory."""
+"""The maximum size of an integer, in bits. Without this limit, a power of a power could exhaust memory."""
 
-# Types whose values need no size check. Python itself limits the number of digits of an integer in text.
+# Types whose values need no size check. Python itself limits the number of digits when it converts an integer to text.
 BRIEF = (str, int, float, type(None), Undefined)
 # The maximum nesting depth to measure, because a namespace may contain itself.
 _DEEPEST = 100_000
@@ -145,11 +145,11 @@ class Meter:
         if now < self._again:
             return
         # Measure CPU time, which excludes time when the machine sleeps or a debugger pauses the thread.
-        # Read the CPU time rarely, because one reading takes as long as many steps.
+        # Read the CPU time only occasionally, because reading the CPU time takes much longer than counting a step.
         used = thread_time()
         self._end = self._end or used + self._seconds
         if used > self._end:
-            raise SecurityError(f"the rendering took more than {self._seconds:g} seconds")
+            raise SecurityError(f"rendering took more than {self._seconds:g} seconds of CPU time")
         self._again = now + self._end - used
 
     def counted(self, items: Iterable[object]) -> Iterator[object]:
@@ -333,7 +333,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
     if not isinstance(subject, str):
         length = size_of(subject)
         if name == "tojson" and arguments:
-            # Indented JSON adds up to the indent's width for each item, so multiply the number of items by the width.
+            # Indenting lengthens JSON by at most the indent width per item, so multiply the item count by the width.
             check_length(length * max(1, *map(_size, arguments)))
         elif name == "sum" and isinstance(subject, Sized) and any(isinstance(one, list | tuple) for one in arguments):
             # Limit the number of copied items, because each addition copies all preceding lists.
@@ -350,7 +350,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
     """Check the arguments that determine the length of the result of a filter or method."""
     if what == "replace" and isinstance(subject, str):
-        # Keyword arguments may be in any order, so check each pair of arguments.
+        # Keyword arguments may be in any order, so treat each pair of arguments as the old and the new text.
         for old, new in permutations(map(as_text, arguments), 2):
             check_length(subject.count(old) * len(new), MAX_OPERAND)
     elif what in _SIZED or what in _REPEATED:
@@ -377,7 +377,9 @@ def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) 
         if any(isinstance(one, int) and abs(one) > MAX_WIDTH for one in arguments):
             raise SecurityError(f"{what} accepts only numbers up to {MAX_WIDTH}")
         if any("{" in spec for spec in given):
-            raise SecurityError(f"{what} does not accept widths from values")
+            raise SecurityError(
+                f"{what} does not support nested replacement fields like '{{:{{width}}}}'; write the width as a number"
+            )
     widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
     check_length(sum(widths) + len(specs) * max(map(size_of, arguments), default=0))
 
@@ -386,7 +388,7 @@ def _percent_specs(pattern: str) -> list[str]:
     """Return the text between ``%`` and the letter for each ``%`` field of a format string."""
     # Reject keys that contain parentheses, because the key's end would be ambiguous.
     if _BRACKETS_IN_KEY.search(pattern):
-        raise SecurityError("'%' does not accept keys with parentheses")
+        raise SecurityError("'%' does not support mapping keys that contain parentheses")
     return _PERCENT.findall(pattern)
 
 

@@ -31,7 +31,7 @@ INPUT: Final = "input"
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 """Pairs of a slot name and either the slot's fixed value or a function that returns this value."""
 
-# The user-level part of an instruction without one, and of a tool loop that drops the user-level part.
+# The empty user-level part: for an instruction that has none, and for a tool loop that drops the instruction's part.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
@@ -100,7 +100,7 @@ class InstructionTemplate:
     preamble: ClassVar[str] = ""
     """The text before a system-level instruction."""
 
-    # Templates from old pickles lack this attribute. If None, the slot for a plain string is found in each call.
+    # The slot that a plain string fills. Templates from old pickles lack this attribute, so each call finds the slot.
     _text_name: str | None = None
 
     def __init__(

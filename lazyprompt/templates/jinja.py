@@ -31,7 +31,7 @@ MAX_NAMES = 200_000
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
 # Matches Jinja's error message for an undefined name.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
-# Words that Jinja reserves, so a value can't use the word as its name.
+# Words that Jinja reserves and that therefore can't be the name of a value.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
@@ -100,7 +100,7 @@ class CompiledTemplate(ABC):
                 if size > MAX_OUTPUT:
                     raise SecurityError(f"the output is longer than {MAX_OUTPUT} characters")
                 if count > MAX_PIECES:
-                    raise SecurityError(f"the output has more than {MAX_PIECES} pieces")
+                    raise SecurityError(f"the template writes more than {MAX_PIECES} literal texts and values")
                 if isinstance(chunk, Value):
                     parts += ("".join(own), chunk)
                     own.clear()

@@ -105,7 +105,7 @@ class MessagesTemplate(InstructionTemplate):
     def __init__(self, messages: Sequence[MessageLike]) -> None:
         before, after = _around_history(messages)
         self.accepts_input = not (after and after[-1].message.role == "user")
-        # A system message is the system-level part only if no other message precedes the system message.
+        # A system message becomes the system-level part of the template only if it is the first message.
         system = before[0].text if before and before[0].message.role == "system" else None
         if system is not None:
             before.pop(0)
@@ -162,7 +162,7 @@ def _item(given: object, at: int) -> object:
         if given == _HISTORY:
             return _PLACE
         what = f"{where} is the string {given[:40]!r}{did_you_mean(given, [_HISTORY])}"
-        raise TemplateError(f"{what}; expected a pair of role and text, or {_HISTORY!r}, as in {_EXAMPLE}")
+        raise TemplateError(f"{what}; expected a (role, text) pair or {_HISTORY!r}, as in {_EXAMPLE}")
     if not is_sequence(given):
         return given
     role = given[0] if given and isinstance(given[0], str) else ""
@@ -170,5 +170,5 @@ def _item(given: object, at: int) -> object:
         raise TemplateError(f"{where} is a LangChain message placeholder; use {_HISTORY!r} instead")
     if len(given) != _PAIR or role not in LANGCHAIN_WORDS:
         what = f"has the role {role!r}{did_you_mean(role, _ROLES)}" if role else f"is a {type(given).__name__}"
-        raise TemplateError(f"{where} {what}; expected a pair of role and text, with one of the roles {listed(_ROLES)}")
+        raise TemplateError(f"{where} {what}; expected a (role, text) pair whose role is one of {listed(_ROLES)}")
     return tuple(given)

@@ -1,7 +1,7 @@
 """A Jinja sandbox that limits the steps, the CPU time, the output and the size of numbers in each rendering.
 
 Jinja's own sandbox prevents a template from accessing Python internals. Operators, filters
-and methods could still exhaust the memory (``'x'|center(10**9)``) or run forever (nested loops), so this module limits
+and methods could still exhaust memory (``'x'|center(10**9)``) or run forever (nested loops), so this module limits
 them. The modules that use this sandbox define the Jinja dialect.
 
 The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
 
-# Exceptions that Jinja, Jinja's filters, and plain data's operators and methods may raise.
+# Exceptions that Jinja, its filters, and the operators and methods of plain data may raise.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
@@ -370,7 +370,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             # Check the item's size, because Python's error message contains the item.
             size_of(args)
         elif kind is LoopContext and args:
-            # The call `loop(items)` starts the next level of a recursive loop, whose items count as steps too.
+            # The call `loop(items)` starts the next level of a recursive loop. The items of that level count as steps.
             args = (_counted(context, args[0]), *args[1:])
         # Let Jinja check whether other callables are safe, and pass the context that they expect.
         if kind is Macro:
@@ -443,7 +443,7 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
         )
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):
-            raise TemplateSyntaxError("a number is too large", node.lineno)
+            raise TemplateSyntaxError("a number in the template is too large for a float", node.lineno)
     for loop in list(tree.find_all(nodes.For)):
         if loop.test:
             loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)

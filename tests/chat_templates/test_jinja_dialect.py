@@ -328,10 +328,10 @@ _TOO_LONG = "a value would become longer than"
             "{% set n = namespace(x=1) %}{% for i in range(60) %}{% set n.x %}{{ n.x }}{{ n.x }}{%endset%}{% endfor %}",
             _TOO_LONG,
         ),
-        ("{{ '%(a(b))999999999d' % {'a(b)': 1} }}", "'%' does not accept keys with parentheses"),
+        ("{{ '%(a(b))999999999d' % {'a(b)': 1} }}", "'%' does not support mapping keys that contain parentheses"),
         ("{{ '%999999999d' % 1 }}", "% accepts only widths up to 10000"),
-        ("{{ '{:{}}'.format(1, '999999999') }}", "format does not accept widths from values"),
-        ("{{ '{:{w}}'.format_map({'w': 999999999}) }}", "format does not accept widths from values"),
+        ("{{ '{:{}}'.format(1, '999999999') }}", "format does not support nested replacement fields"),
+        ("{{ '{:{w}}'.format_map({'w': 999999999}) }}", "format does not support nested replacement fields"),
         ("{{ ('{0}' * 100000).format('x' * 1000000) }}", _TOO_LONG),
         ("{{ ('%s' * 100000) % (('x' * 1000000,) * 100000) }}", _TOO_LONG),
         ("{{ 'x'.encode() * 10 ** 10 }}", _TOO_LONG),
@@ -371,7 +371,7 @@ def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
 )
 def test_what_takes_long_for_each_step_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
-    with pytest.raises(TemplateError, match="the rendering took more than 0.2 seconds"):
+    with pytest.raises(TemplateError, match="rendering took more than 0.2 seconds of CPU time"):
         rendered(text)
 
 
