@@ -207,7 +207,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "system": "A chat between a curious user and an artificial intelligence assistant. "
         "The assistant gives helpful, detailed, and polite answers to the user's questions.",
     },
-    # Mistral's family names contain the tokenizer versions that the package mistral-common assigns to models.
+    # Mistral's family names contain the tokenizer versions that the mistral-common package assigns to models.
     # The default system text of v7-tekken templates is omitted, because the text usually contains the current date.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
     "mistral-v3": _with(_MISTRAL, **family_tools.MISTRAL_V3, trim=("assistant",)),

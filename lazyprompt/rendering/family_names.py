@@ -89,7 +89,7 @@ _EFFORT = "its system turn begins with the reasoning effort, followed by a separ
 _PREAMBLE = "its system turn begins with a fixed text, followed by a heading if there is system text"
 _QUIET = "it writes a fixed system text, and drops or joins all other system texts"
 
-# Map each model whose chat template markers can't express to a name pattern and the reason.
+# Maps each model with a chat template that markers can't express to a name pattern and the reason.
 BEYOND = {
     "gpt-oss": (r"gpt-?oss", "its system turn contains the current date, and its responses are split into channels"),
     "SmolLM3": (r"smollm-?3", "its system turn contains the current date"),

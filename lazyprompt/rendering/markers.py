@@ -94,7 +94,7 @@ class Markers:
             if not isinstance(value, str):
                 raise TemplateError(f"marker {name} must be text, not {type(value).__name__}; use '' for no marker")
         if not _are_texts(self.stop):
-            raise TemplateError(f"stop must be a list of texts, not {self.stop!r}")
+            raise TemplateError(f"stop must be a list of strings, not {self.stop!r}")
         checked_text(self.system, "the system text of the markers", TemplateError)
         object.__setattr__(self, "stop", tuple(self.stop))
         if not _are_texts(self.trim) or not _TRIMMED.issuperset(self.trim):
@@ -282,7 +282,7 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# The default fields for all families; line breaks separate the tools block from the system text.
+# The default marker fields of every model family. Line breaks separate the tools block from the system text.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
 # The default markers, which ChatPrompter uses if no model is set.

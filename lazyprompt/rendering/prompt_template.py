@@ -212,7 +212,7 @@ class PromptWriter:
             headers |= _ALPACA
         sequences = template.structure.sequences
         self._controls = controls_of(markers, headers, sequences)
-        # A label may contain reasoning and tool calls, but must not contain turn markers.
+        # The label, which is the expected response, may contain reasoning and tool calls, but no turn markers.
         self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
     def keep(self, prompt: Prompt, constant: frozenset[str]) -> PromptWriter:
@@ -277,7 +277,7 @@ class PromptWriter:
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
-        # A template may contain the history more than once, so repeat the flags.
+        # ``trained`` has one flag per turn. A template may render the history more than once, so repeat the flags.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)
@@ -297,14 +297,14 @@ class PromptWriter:
         neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
-            # The model may learn neutralised JSON, because neutralising JSON does not change the decoded value.
+            # The model may be trained on neutralised JSON, because neutralising JSON doesn't change the decoded value.
             if before == after or isinstance(before, JsonText):
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
                 raise SafetyError(
-                    f"a trained turn in the history contains control sequences, which a prompt neutralises: {after!r}; "
-                    "pass calls as tool_calls, pass the turn as the label of a separate sample, or call "
-                    'with_safety("off") to trust the history'
+                    "a turn in the history that is included in the loss contains control sequences, which rendering "
+                    f"neutralises: {after!r}; pass calls as tool_calls, pass the turn as the label of a separate "
+                    'sample, or call with_safety("off") to trust the history'
                 )
 
 

@@ -90,7 +90,8 @@ class TemplateLayout:
             before, found, rest = rest.partition(run)
             if not found:
                 raise TemplateError(
-                    f"the template does not contain the optional part {run!r}, or contains it in a different order"
+                    f"the template does not contain the optional part {run!r}, or the optional parts are not in the "
+                    "template's order"
                 )
             sections += (
                 _FieldRun(_items(before, markers), optional=False),
@@ -192,7 +193,7 @@ def _with_markers(text: str, markers: Markers) -> str:
         name = match[1]
         if name not in known:
             raise TemplateError(
-                f"unknown place {match[0]} in the prompt template{did_you_mean(name, known)}; "
+                f"unknown placeholder {match[0]} in the prompt template{did_you_mean(name, known)}; "
                 f"expected one of {', '.join(known)}"
             )
         return match[0] if name in _FIELDS else str(getattr(markers, name))

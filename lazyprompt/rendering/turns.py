@@ -46,7 +46,7 @@ _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
-# A plain message consists of an empty part, the start marker, the text and the end marker.
+# The slots of a plain message's four parts: an empty untrusted part, the start marker, the text and the end marker.
 _PLAIN = (MARKERS, MARKERS, "history", MARKERS)
 _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
@@ -58,7 +58,7 @@ def put_messages(
     """Add each message to a part list as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
-    # Templates strip system texts in the history like user texts, so check for "user" in ``trim``.
+    # Templates strip system text in the history just as they strip user text, so check for "user" in ``trim``.
     system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
         "system": system,
@@ -319,7 +319,7 @@ def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, in
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # The message's dict precedes the dicts of the tool results only if the message contains calls.
+        # The OpenAI dict with the message's own text precedes the dicts of its tool results only if it has tool calls.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)

@@ -12,7 +12,7 @@ from lazyprompt.rendering.markers import DEFAULT_MARKERS
     [
         ({"sos": None}, "marker sos must be text, not NoneType"),
         ({"tool_end": 5}, "marker tool_end must be text, not int"),
-        ({"stop": "</s>"}, "stop must be a list of texts"),
+        ({"stop": "</s>"}, "stop must be a list of strings"),
         ({"stop": [5]}, "stop"),
         ({"system": 5}, "system"),
         ({"system_place": "first"}, "unknown system_place 'first'"),

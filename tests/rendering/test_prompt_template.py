@@ -100,7 +100,7 @@ def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[E
 
 
 def test_optional_parts_are_given_in_the_order_of_the_template() -> None:
-    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>', or contains it in a different order"):
+    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>', or the optional parts are not in the"):
         PromptTemplate("<{user}>[{input}]", optional=("[{input}]", "<{user}>"))
 
 

@@ -221,7 +221,7 @@ def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObje
         sample = prompter.training_sample(given_, label, history, tools, train=train, model=family)
     except SafetyError as error:
         assert train != "last"
-        assert "a trained turn in the history contains" in str(error)  # noqa: PT017
+        assert "a turn in the history that is included in the loss contains" in str(error)  # noqa: PT017
         return
     assert sample.text.startswith(prompt)
     assert prompter.generate_prompt(given_, history, tools, model=family) == prompt
