@@ -189,8 +189,8 @@ class HuggingFaceBackend:
         tokenizer = self._tokenizer
         if dropout := getattr(tokenizer.model, "dropout", None):
             raise TokenizerError(
-                f"the tokenizer's model skips merges at random (dropout={dropout}), so the ids of a text change; set "
-                "the model's dropout to None"
+                f"the tokenizer's model skips merges at random (dropout={dropout}), so the same text can get different "
+                "ids; set the model's dropout to None"
             )
         try:
             steps = (tokenizer.normalizer, tokenizer.pre_tokenizer)
@@ -226,7 +226,7 @@ class HuggingFaceBackend:
         """
         known = self._known
         characters = _unused(text)
-        # Drop overlapping tokens, so that each iteration has fewer tokens and the loop terminates.
+        # Drop overlapping tokens, so that each iteration of the loop below processes fewer tokens and the loop ends.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         stand_ins = dict(zip(dict.fromkeys(control.id for control in allowed), characters, strict=False))

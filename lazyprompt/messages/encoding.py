@@ -130,7 +130,7 @@ def _merged(parts: Sequence[str]) -> list[str]:
         if is_trusted(index, part) != len(merged) % 2:
             merged.append(part)
         else:
-            # If two parts end and begin with half of a surrogate pair, the halves must not combine into one character.
+            # A high surrogate at the end of a part must not combine with a low surrogate at the start of the next part.
             merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
     return merged
 
@@ -251,7 +251,7 @@ class TokenCache:
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()
-        # Maps each trusted text to its pieces, and each stretch of text to its token ids.
+        # Maps each trusted text to its pieces (see ``cut``), and each separately encoded tuple of parts to its ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
         # The control tokens used to split the input, as text. `_rules` includes the ids of the control tokens.

@@ -9,7 +9,7 @@ from lazyprompt._base.json import fresh_json
 if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
 
-# The metadata key for content parts, and fields of content parts, that no block type can represent.
+# The metadata key for content parts (or fields of content parts) that no block type can represent.
 PART_FIELDS = "part_fields"
 
 

@@ -266,7 +266,7 @@ def _parse_item(
             return form, form.read(fields, where, waiting)
         return None, _read_pair(given, where, items)
     except (HistoryError, MediaError) as error:
-        # Add the item's name to errors from content blocks, which don't include the name.
+        # Errors from content blocks don't contain the history item's name, so add the name.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
@@ -319,7 +319,9 @@ def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, 
             continue
         if not isinstance(text, str | list | tuple):
             kind = type(text).__name__
-            raise HistoryError(f"{where}: the {role}'s part must be a string or a list of blocks, not {kind}")
+            raise HistoryError(
+                f"{where}: the {role} content of the pair must be a string or a list of blocks, not {kind}"
+            )
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
@@ -347,8 +349,8 @@ def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> boo
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)
     if has_questions != isinstance(pair, list):
         raise HistoryError(
-            f"{where} begins with {pair[0]!r}, which can be a question or the role of a LangChain tuple; for a "
-            "message, write {'role': ..., 'content': ...} or use only tuples; for a question, write "
+            f"{where} begins with {pair[0]!r}, which can be a question or the role of a LangChain message; for a "
+            "message, write {'role': ..., 'content': ...} or pass only LangChain tuples; for a question, write "
             "{'role': 'user', 'content': ...}"
         )
     return has_questions

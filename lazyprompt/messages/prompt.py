@@ -509,7 +509,10 @@ class Prompt:
         """
         if not isinstance(text, str):
             if self.source is None or name not in self.lists:
-                raise SlotError(f"the prompt has no list {name!r}{did_you_mean(name, self.lists)}; pass a string")
+                raise SlotError(
+                    f"the prompt has no list slot {name!r}{did_you_mean(name, self.lists)}; pass a string for a text "
+                    "slot"
+                )
             return self.source.fill(self, name, text)
         values = self.slots.get(name)
         if values is None:

@@ -63,7 +63,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
     native: Native | None = None
-    # Blocks represent a user's plain parts completely, so a user's plain parts need no native format.
+    # Blocks represent a user's text and media parts completely, so such messages need no copy in Gemini's own format.
     if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
         parts = [client_part(part) for part in list_in(item["parts"], where)]
         native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))

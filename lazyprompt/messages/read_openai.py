@@ -454,7 +454,7 @@ def joined(first: Msg, second: Msg) -> Msg:
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # If both messages have an entry under one key, append the item's number to the second message's key.
+        # If both messages have an entry under the same key, append an item number to the second message's key.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
@@ -486,7 +486,7 @@ def continues(before: Msg, new: Msg) -> bool:
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # An item of an unknown type is merged into the adjacent message, but an empty text remains a separate message.
+        # A message without blocks represents an item of an unknown type or an empty text. Join only an unknown item.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")

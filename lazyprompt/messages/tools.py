@@ -143,7 +143,7 @@ class ToolSet:
         return f"<ToolSet {list(self.names)}>"
 
     def __reduce__(self) -> tuple[type[ToolSet], tuple[JsonText]]:
-        return ToolSet, (self.json,)  # the bytes of marshal depend on the Python version
+        return ToolSet, (self.json,)  # marshal's output depends on the Python version
 
 
 def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
@@ -423,7 +423,7 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
             """Suppress warnings about defaults that JSON can't express, because :func:`_property` omits them."""
 
     try:
-        # Use a TypedDict, because its fields may have any name. The alias prevents a hint from renaming its parameter.
+        # Use a TypedDict, because its fields may have any name. The alias overrides any alias in a type hint.
         fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
