@@ -20,7 +20,7 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
-# Variation selectors that request the text or emoji style of the preceding character.
+# Variation selectors that request text or emoji presentation for the preceding character.
 _STYLES = ("\ufe0e", "\ufe0f")
 # The flags of England, Scotland and Wales are the only standard emoji that contain tag characters.
 _BLACK_FLAG, _TAGS = "\U0001f3f4", 0xE0000

@@ -275,7 +275,10 @@ def _check_regular(status: os.stat_result) -> None:
 def _check_own(status: os.stat_result) -> None:
     _check_regular(status)
     if status.st_nlink > 1:
-        raise OSError(EMLINK, "the file has several hard links, so another user may own it; remove this link")
+        raise OSError(
+            EMLINK,
+            "the file has more than one hard link, so another user may control it; replace the file with a copy",
+        )
 
 
 def _check_unmoved(path: str, status: os.stat_result) -> None:

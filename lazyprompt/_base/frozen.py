@@ -41,7 +41,7 @@ def draft_of(cls: type) -> type[Any]:
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python passes it
-    raise FrozenInstanceError(f"cannot assign {name!r}: a {type(self).__name__} is immutable; create a new one")
+    raise FrozenInstanceError(f"cannot assign to {name!r}: a {type(self).__name__} is immutable; create a new one")
 
 
 def _refuse_to_delete(self: object, name: str) -> NoReturn:

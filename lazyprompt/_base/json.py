@@ -16,7 +16,7 @@ Fields: TypeAlias = "Mapping[str, object]"
 
 # The maximum nesting depth, which is deeper than real schemas but well below Python's recursion limit.
 MAX_DEPTH = 200
-# The maximum size of an integer in bits; Python by default converts at most 4,300 digits to text.
+# The maximum size of an integer, in bits. By default, Python converts only integers of up to 4,300 digits to text.
 MAX_INT_BITS = 14_000
 # The text length, in characters, below which encoding as UTF-8 is faster than encoding as UTF-32.
 _SHORT = 1_000

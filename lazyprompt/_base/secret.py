@@ -97,7 +97,7 @@ def _string(value: object) -> str:
 
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns that match a value when it is wrapped, escaped or base64-encoded at any alignment."""
-    # If the value contains "%09" literally, don't accept "%09" as wrapping whitespace.
+    # If the secret itself contains "%09", don't treat "%09" as white space inserted by line wrapping.
     codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
     wrap = _WRAP.replace(_WRAP_CODES, codes)
     yield wrap.join(_forms(each) for each in value if not each.isspace())
@@ -211,7 +211,10 @@ class SecretAddress(str):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a URL with a password can't be pickled; create the module where the pickle would be loaded")
+        raise TypeError(
+            "a URL with a password can't be pickled; create the OnlineChatModule or TrainableModule in the "
+            "process that would load the pickle"
+        )
 
 
 def address_of(url: str) -> str:
