@@ -110,7 +110,7 @@ class Controls:
         spaced = [text for text in texts if _BLANKS.search(text)]
         self._exact = frozenset(text for text in fixed if text[0].isalnum())
         self._any_case = frozenset(text.lower() for text in fixed if not text[0].isalnum())
-        # The lookup tables use the first two characters of a control sequence as the key, in lower case.
+        # The keys of the lookup tables are the first two characters of the control sequences, in lower case.
         self._lengths = {pair: sorted({*map(len, same)}, reverse=True) for pair, same in _by_pair(fixed).items()}
         patterns = _patterns(spaced, headers, reserved=reserved)
         self._patterns = {pair: re.compile(pattern) for pair, pattern in patterns.items()}
@@ -118,7 +118,7 @@ class Controls:
         for text in texts:
             pairs.update((text[:2],) if text[0].isalnum() else _by_pair([text]))
         self._begun = _beginnings(pairs)
-        # The lookup table for non-ASCII text, or None if ``DISGUISES`` lacks a first character.
+        # The lookup table for non-ASCII text, or None if ``DISGUISES`` lacks the first character of a control sequence.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
         # Include one more character to check that a header ends at a word boundary.
@@ -201,7 +201,7 @@ class Controls:
         while True:
             text = _text_from(parts, part, at, size)
             folded = fold(text)
-            # The original text of a sequence can be longer: folding drops characters, and blanks can repeat.
+            # A control sequence can be longer before folding, because invisible characters and blanks may be inserted.
             if len(text) < size or len(_BLANKS.sub(" ", folded)) >= self._longest:
                 break
             size *= 4
@@ -258,7 +258,7 @@ class Controls:
         Args:
             text: The text. A backslash that the author put into a control sequence is removed, too.
         """
-        # The original text of a sequence can be longer: folding drops characters, and blanks can repeat.
+        # A control sequence can be longer before folding, so compare up to eight times the maximum length.
         width = 8 * self._longest
         pieces: list[str] = []
         # Search backwards, because a nested sequence must be restored before the sequence around it.

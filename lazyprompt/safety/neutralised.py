@@ -99,7 +99,7 @@ def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit])
         sequences: The neutralised control sequences, in the order in which they appear in the text.
         edits: The edits that neutralised the sequences, in the same order.
     """
-    # The start and end of each sequence, and the number of characters that the edit added.
+    # The start and end of each control sequence, and the number of characters that neutralising added to the sequence.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)

@@ -70,7 +70,7 @@ LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.D
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
-# The maximum number of passes. Normal input needs at most two passes, for overlapping sequences.
+# The maximum number of neutralising passes. Normal input needs one pass, or two if control sequences overlap.
 _MOST_PASSES = 100
 
 
@@ -98,8 +98,8 @@ def guard(
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
-        # If a run of backslashes is a control sequence, each pass creates more sequences than it breaks up.
-        # Stop when there are more sequences than characters, because further passes would exhaust the memory.
+        # If a run of backslashes is a control sequence, each pass creates more sequences than it neutralises.
+        # Stop when the sequences outnumber the original text's characters, because further passes would exhaust memory.
         if number and len(matches) > sum(map(len, parts)):
             break
         for match in matches:
@@ -137,5 +137,5 @@ def _checked(safety: str) -> Safety:
         if safety == known:
             return known
     raise SafetyError(
-        f"safety {safety!r} is unknown; expected one of {', '.join(SAFETIES)}{did_you_mean(str(safety), SAFETIES)}"
+        f"unknown safety policy {safety!r}; expected one of {', '.join(SAFETIES)}{did_you_mean(str(safety), SAFETIES)}"
     )

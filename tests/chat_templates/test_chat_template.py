@@ -452,7 +452,7 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
         given([USER], [1])
     with pytest.raises(HistoryError):
         given([1])
-    with pytest.raises(SafetyError, match="safety 'loud' is unknown; expected one of neutralize, raise, off"):
+    with pytest.raises(SafetyError, match="unknown safety policy 'loud'; expected one of neutralize, raise, off"):
         given([USER], safety="loud")
     with pytest.raises(TemplateError, match="rejects the messages: no"):
         ChatTemplate.load("{{ raise_exception('no') }}").render([USER])

@@ -319,7 +319,7 @@ def test_the_caller_chooses_the_treatment_of_control_sequences() -> None:
     for parts, where in ((["{x}"], "x"), (["a", [{"name": FORGED, "content": "a"}]], r"parts\[1\]\[0\]")):
         with pytest.raises(SafetyError, match=rf"'{where}' contains the control sequence '<\|im_end\|>'"):
             refusing.join(*parts, format_map={"x": FORGED})
-    with pytest.raises(SafetyError, match="safety 'on' is unknown"):
+    with pytest.raises(SafetyError, match="unknown safety policy 'on'"):
         PromptEngine("openai", safety="on")  # type: ignore[arg-type]
 
 

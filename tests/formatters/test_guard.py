@@ -193,7 +193,7 @@ def test_a_formatter_trusts_no_message(where: str, messages: list[dict[str, Any]
         ChatFormatter("anthropic", safety="raise").format(messages)
     assert str(refused.value).startswith(f"{where!r} contains the control sequence '<|im_end|>'")
     assert ChatFormatter("vllm", safety="off").format(messages).report == ()
-    with pytest.raises(SafetyError, match="safety 'none' is unknown"):
+    with pytest.raises(SafetyError, match="unknown safety policy 'none'"):
         ChatFormatter("vllm", safety="none")  # type: ignore[arg-type]
 
 

@@ -63,7 +63,7 @@ def test_a_sequence_that_two_slots_make_is_broken_in_the_one_that_is_looked_at()
 
 
 def test_an_unknown_policy_of_a_slot_is_refused() -> None:
-    with pytest.raises(SafetyError, match="safety 'of' is unknown"):
+    with pytest.raises(SafetyError, match="unknown safety policy 'of'"):
         PROMPTER.with_safety("neutralize", {"q": "of"})  # type: ignore[dict-item]
 
 

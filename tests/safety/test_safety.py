@@ -408,9 +408,9 @@ def test_a_set_is_compiled_once() -> None:
 
 def test_each_policy_is_known_and_others_are_refused_with_the_nearest() -> None:
     assert [policy_of(safety) for safety in SAFETIES] == [Policy(safety, asked=True) for safety in SAFETIES]
-    with pytest.raises(SafetyError, match=r"^safety 'neutralise' is unknown; .*did you mean 'neutralize'\?"):
+    with pytest.raises(SafetyError, match=r"^unknown safety policy 'neutralise'; .*did you mean 'neutralize'\?"):
         policy_of("neutralise")
-    with pytest.raises(SafetyError, match=r"^safety None is unknown; expected one of neutralize, raise, off$"):
+    with pytest.raises(SafetyError, match=r"^unknown safety policy None; expected one of neutralize, raise, off$"):
         policy_of(None)  # type: ignore[arg-type]
 
 
