@@ -90,7 +90,8 @@ GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mappi
 MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
-# Maps each argument to the block type that is then kept as media in tool results instead of as a URL in the text.
+# Maps each formatter argument to a block type. If the argument is true, tool results contain blocks of this type as
+# media instead of a URL in the text.
 _PROMOTED: dict[str, type[Block]] = {
     "promote_tool_result_images": messages.ImageBlock,
     "promote_tool_result_audios": messages.AudioBlock,
@@ -275,7 +276,7 @@ class AgentScopeHuggingFaceTokenCounter(_Own):
         super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
 
 
-# The names of these counters in AgentScope.
+# AgentScope's names for the token counters in this module.
 CharTokenCounter = AgentScopeCharTokenCounter
 AnthropicTokenCounter = AgentScopeAnthropicTokenCounter
 GeminiTokenCounter = AgentScopeGeminiTokenCounter

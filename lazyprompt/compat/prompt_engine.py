@@ -200,8 +200,8 @@ class PromptEngine:
         ]
         if (least := size(stays, {})) > most:
             raise BudgetError(
-                f"the developer's texts and the newest message have a length of {least}, but max_length is "
-                f"{most}; increase max_length, or shorten the text"
+                f"the developer's text, system messages and the newest message have a total length of {least}, but "
+                f"max_length is {most}; increase max_length, or shorten the text"
             )
         policy = self._summarize_model if self.shrink_policy == "summarize" else None
         budget = Budget(
@@ -275,7 +275,9 @@ def _conversation(part: object, where: str, guard: MessageGuard | None, depth: i
             if item is not None:
                 yield from _conversation(item, f"{where}[{index}]", guard, depth + 1)
     elif isinstance(part, str):
-        raise FormatError(f"{where} is a string in a conversation; use a message, or pass your text as a separate part")
+        raise FormatError(
+            f"{where} is a string in a list of messages; use a message, or pass the string as a separate part"
+        )
     elif is_sequence(part):
         raise FormatError(f"{where[:20]}… is a list that is nested deeper than {MAX_DEPTH} levels or contains itself")
     else:

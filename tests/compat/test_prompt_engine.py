@@ -156,8 +156,11 @@ IMAGE = ImageBlock(Base64Source("image/png", "AAAA"))
         (3, r"parts\[1\] is a int; expected text, a message"),
         ({1}, r"parts\[1\] is a set"),
         ([{"content": "a"}, 3], r"parts\[1\]\[1\] is a int"),
-        (["a"], r"parts\[1\]\[0\] is a string in a conversation; use a message, or pass your text as a separate part"),
-        ([["q", "a"]], r"parts\[1\]\[0\]\[0\] is a string in a conversation"),
+        (
+            ["a"],
+            r"parts\[1\]\[0\] is a string in a list of messages; use a message, or pass the string as a separate part",
+        ),
+        ([["q", "a"]], r"parts\[1\]\[0\]\[0\] is a string in a list of messages"),
         ({"name": "Bob"}, r"parts\[1\], from 'Bob', has no content"),
         ([{"role": "user", "content": None}], r"parts\[1\]\[0\], from 'user', has no content"),
         (Msg("Bob", None, "user"), r"parts\[1\], from 'Bob', has no content"),
@@ -424,7 +427,7 @@ def test_what_always_stays_must_fit(engine: PromptEngine) -> None:
     size = len(least) if isinstance(least, str) else sum(len(each["content"]) for each in least)
     for policy in ("truncate", "summarize"):
         short = PromptEngine("openai", engine.prompt_type, size - 1, policy, summarize_model=summarizer)
-        with pytest.raises(BudgetError, match=rf"have a length of {size}, but max_length is {size - 1}"):
+        with pytest.raises(BudgetError, match=rf"have a total length of {size}, but max_length is {size - 1}"):
             short.join("sys", talk(4), "hint")
         with pytest.raises(BudgetError):
             short.join("sys" * size)
