@@ -150,7 +150,7 @@ class SummaryWarning(LazyPromptWarning):
     """Issued if the oldest messages are dropped because they could not be summarized."""
 
 
-# The length of short names, common in Chinese, for which difflib finds no match after a single typo.
+# The length of short names, common in Chinese. For such a name, difflib finds no match after a single typo.
 _SHORT = 2
 
 

@@ -432,8 +432,8 @@ class PromptDefinition:
         for slot in (*made.slots, *made.order):
             if slot not in known:
                 raise BudgetError(
-                    f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter doesn't have; "
-                    f"expected one of {listed(known)}"
+                    f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, but the prompter has no such "
+                    f"slot; expected one of {listed(known)}"
                 )
         return made
 

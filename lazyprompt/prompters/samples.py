@@ -40,8 +40,8 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
     for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
         if trained[index] and not target.shows_thoughts and any(block.type == "thinking" for block in turn.blocks):
             raise FormatError(
-                f"messages[{index}] is a trained response with thinking blocks, which flat text omits; write the "
-                "thinking into the message's text in the model's own format, or remove it"
+                f"messages[{index}] is included in the loss and contains thinking blocks, which flat text omits; write "
+                "the thinking as message text in the model's own format, or remove the thinking blocks"
             )
     out = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(

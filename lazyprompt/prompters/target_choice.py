@@ -189,7 +189,7 @@ def _layout(
     try:
         return Markers.for_model(model), None
     except TemplateError:
-        # OpenAI's format has no markers, so for an unknown model only the model family's system text is missing.
+        # OpenAI messages contain no markers, so for an unknown model, the prompt only lacks the family's system text.
         if form != "openai":
             raise
         return spec.markers, None

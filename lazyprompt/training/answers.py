@@ -36,7 +36,7 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
-    # A prompter's history contains only examples, but a prompt file's turns may end with the response.
+    # A prompter's own turns are only examples, but the turns in a prompt file may end with the sample's response.
     has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
@@ -45,8 +45,8 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
         prompt = prompt.evolve(history=before, input=said, closing=max(prompt.closing - 1, 0))
     if answer is None or prompt.said is not None:
         raise SlotError(
-            "a training sample requires a response; pass label=, or a history that ends with an assistant turn, "
-            "with no message after it"
+            "a training sample requires a response; pass label=, or pass a history that ends with an assistant turn "
+            "and no input"
         )
     return prompt, answer
 

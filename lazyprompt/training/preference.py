@@ -76,7 +76,7 @@ class PreferenceSample:
         if prompts[0] != prompts[1]:
             at = _common(*prompts)
             raise FormatError(
-                f"the prompts of chosen and rejected differ from character {at} on: "
+                f"the prompts of chosen and rejected differ, starting at character {at}: "
                 f"{prompts[0][at : at + 40]!r} and {prompts[1][at : at + 40]!r}; use the same prompt for both"
             )
         texts = [[sample.text[start:end] for start, end in sample.spans] for sample in self._both]

@@ -102,7 +102,7 @@ def test_both_ends_stay_where_the_middle_is_cut() -> None:
 
 
 def test_a_limit_for_a_slot_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BudgetError, match=r"limits the slot 'contxt' \(did you mean 'context'\?\), which the prompter"):
+    with pytest.raises(BudgetError, match=r"limits the slot 'contxt' \(did you mean 'context'\?\), but the prompter"):
         chat({"contxt": 20})
     with pytest.raises(BudgetError, match="limits the slot 'x'"):
         chat().with_budget({"x": 20})

@@ -74,7 +74,7 @@ def test_one_answer_twice_is_no_pair() -> None:
 
 def test_two_prompts_are_no_pair() -> None:
     samples = [PROMPTER.training_sample({"a": how, "input": "Yes?"}, "Oui.") for how in ("kind", "kin")]
-    with pytest.raises(FormatError, match=r"differ from character \d+ on: 'd\."):
+    with pytest.raises(FormatError, match=r"differ, starting at character \d+: 'd\."):
         PreferenceSample(*samples)
 
 

@@ -287,7 +287,7 @@ def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
     ],
 )
 def test_a_sample_needs_an_answer(prompter: Prompter, given_: object, history: Any) -> None:
-    with pytest.raises(SlotError, match="requires a response; pass label=, or a history that ends with an assistant"):
+    with pytest.raises(SlotError, match="requires a response; pass label=, or pass a history that ends with"):
         prompter.training_sample(given_, None, history)
 
 
@@ -326,9 +326,9 @@ def test_what_is_to_be_trained_must_be_known() -> None:
 def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
     thinks = Msg("assistant", [ThinkingBlock("hm"), TextBlock("a")], "assistant")
     prompter = ChatPrompter(system="").with_markers("qwen3")
-    with pytest.raises(FormatError, match=r"messages\[1\] is a trained response with thinking blocks, which"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is included in the loss and contains thinking blocks, which"):
         prompter.training_sample(None, None, [*CALLS[:1], thinks])
-    with pytest.raises(FormatError, match=r"messages\[1\] is a trained response"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is included in the loss"):
         prompter.training_sample("q", "a", [*CALLS[:1], thinks], train="all")
     assert trained_texts(prompter.training_sample("q", "a", [*CALLS[:1], thinks])) == ["a<|im_end|>"]
     shows: list[Any] = [
