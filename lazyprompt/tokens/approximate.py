@@ -47,10 +47,10 @@ _ASCII: Final = (
     ("t", "\t\v\f"),
     ("n", "\r\n"),
     ("'", "'"),
-    # Characters that are repeated to draw lines. A run of one character is one token.
+    # Characters that are repeated to draw lines. A run of the same character counts as one token.
     ("-", "-=*#~+_./"),
 )
-# The letter for each range of first bytes in UTF-8. A character's remaining bytes are removed.
+# The code for each range of first bytes of non-ASCII characters in UTF-8. Continuation bytes are deleted.
 _OTHERS: Final = (
     ("S", 0xC2, 0xC2),  # symbols
     ("L", 0xC3, 0xCD),  # other scripts
@@ -71,7 +71,7 @@ _OTHERS: Final = (
     ("E", 0xF0, 0xF4),  # emoji
     ("T", 0xFF, 0xFF),  # Thai, represented by a byte that never occurs in UTF-8
 )
-# Byte prefixes, with replacement bytes, of characters whose first byte alone doesn't determine the script.
+# Maps the first UTF-8 bytes of a character to a replacement byte, if the first byte alone doesn't determine the script.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
@@ -117,7 +117,7 @@ _PIECE: Final = re.compile(
 )
 _WIDE: Final = re.compile(rb"[CEK]+")
 
-# The price of each pattern, in hundredths of a token per occurrence. In addition, each piece costs one token.
+# The cost of each pattern, in hundredths of a token per occurrence. In addition, each piece of text costs one token.
 _PRICES: Final = (
     (b"AA", 28),
     (b"cAA", 140),
@@ -128,7 +128,7 @@ _PRICES: Final = (
     (b"....", 40),
     (b"t", 35),
 )
-# Prices that apply only to text with non-ASCII characters.
+# The costs of patterns, in hundredths of a token, that apply only to text with non-ASCII characters.
 _OTHER_PRICES: Final = (
     (b"L", 80),
     (b"Lcv", 200),
@@ -253,7 +253,7 @@ def approximate_tokens(text: str) -> int:
     else:
         encoded = text.encode("utf-8", "surrogatepass")
         for beginning, byte in _BEGINNINGS:
-            # Check the first byte before replacing, because searching for a single byte is fast.
+            # Before replacing a prefix, search for the prefix's first byte, because searching for one byte is fast.
             if beginning[0] in encoded:
                 encoded = encoded.replace(beginning, byte)
         kinds = encoded.translate(_KINDS, _CONTINUATION)

@@ -135,7 +135,7 @@ class Limit(NamedTuple):
 _OLD: Final = Limit(2048, 1_536)
 _HIGH: Final = Limit(2048, 2_500)
 _SMALL: Final = Limit(512)
-# The largest limit, which is also the assumed size of unknown images for models without a limit.
+# The largest size limit for images. For models without a limit, this size is assumed for images of unknown size.
 _LARGE: Final = Limit(6000, 10_000)
 _BROAD: Final = Limit(2048, 6_144)
 

@@ -180,8 +180,8 @@ def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> d
     constructor = openai_public.ENCODING_CONSTRUCTORS.get(name)
     if constructor is None or not all(hasattr(openai_public, loader) for loader in loaders):
         raise TokenizerError(
-            f"the encoding {name!r} is not defined like tiktoken's built-in encodings, so its files are unknown; "
-            "load it first with tiktoken.get_encoding, which may download its vocabulary"
+            f"the encoding {name!r} is not defined like tiktoken's built-in encodings, so its vocabulary files are not "
+            "known; load the encoding first with tiktoken.get_encoding, which may download the files"
         )
     made: dict[str, Any] = _copy(constructor, _copied(openai_public, loaders))()
     return made

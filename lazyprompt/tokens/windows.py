@@ -6,7 +6,7 @@ import re
 
 _AZURE = "https://learn.microsoft.com/azure/foundry/foundry-models/concepts/models-sold-directly-by-azure"
 _CLAUDE = "https://platform.claude.com/docs/en/models/{}/overview"
-# The claude-bridge v0.7.2 release notes quote Anthropic's models overview from June 2026.
+# Anthropic's models overview of June 2026, as quoted in the release notes of claude-bridge v0.7.2.
 _CLAUDE_2026 = "https://github.com/michalekz/claude-bridge/releases/tag/v0.7.2"
 _CLOUD = "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/start/get-started-with-gemini-4"
 _UIPATH = "https://docs.uipath.com/autopilot/other/latest/user-guide/supported-models-and-limits"
@@ -19,8 +19,9 @@ _KIMI = "https://platform.kimi.com/docs/models"
 _XAI = "https://docs.x.ai/developers/{}"
 
 # Each row lists model names, the size of the models' context window in tokens, and the source of the size.
-# The size covers the prompt and the response, but for Gemini up to 3.8 only the prompt.
-# "128K" is read as 128,000, because an underestimate is safer. Names are listed without the suffixes in _VERSION.
+# The size covers the prompt and the response, except for Gemini models up to 3.8, where it covers only the prompt.
+# A documented size of "128K" is listed as 128,000, because an underestimate is safer.
+# Model names are listed without version suffixes (see ``_VERSION``).
 _ROWS: tuple[tuple[str, int, str], ...] = (
     ("gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-6-sol", 1_050_000, _AZURE),
     ("gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-5.5 gpt-5.4 gpt-5.4-pro", 1_050_000, _AZURE),
