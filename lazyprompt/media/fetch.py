@@ -29,7 +29,7 @@ _CHUNK = 65_536
 # The characters that percent-encoding leaves unchanged.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
-# Stricter than the URL parsers of providers, to reject URLs that two parsers could interpret differently.
+# This URL pattern is stricter than providers' URL parsers, to reject URLs that two parsers could interpret differently.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
     r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
@@ -115,7 +115,7 @@ class Deadline:
         """
         left = self._end - monotonic()
         if self._stopped or left <= 0:
-            raise TimeoutError("the deadline has passed")
+            raise TimeoutError("the download was stopped or exceeded its time limit")
         return left
 
     def watch(self, sock: socket.socket | None) -> None:

@@ -78,7 +78,7 @@ _TYPES = tuple(row[0] for row in _TABLE)
 _ENDINGS = {ending: row[0] for row in _TABLE for ending in row[1].split()}
 _NAMES = {name: row[0] for row in _TABLE for name in (row[0], *row[2].split())}
 _BEGINNING = re.compile(b"|".join(b"(%b)" % row[3] for row in _TABLE if row[3]), re.DOTALL)
-# The container formats that can contain audio or video, with identical first bytes.
+# The container formats that can contain audio or video. Their first bytes are the same for audio and video.
 _BOXES = ("mp4", "webm", "ogg", "3gpp", "x-matroska")
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/[^?#]*)", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
@@ -179,7 +179,7 @@ def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
     if _box(true) and declared_kind in {"audio", "video"}:
         return f"{declared_kind}/{_box(true)}"
     if _kind(true) not in {kind, declared_kind} and not (kind == "file" and declared in _UNTOLD):
-        raise MediaError(f"{where}: declared as {declared!r}, but the content is {true}; use a block of that kind")
+        raise MediaError(f"{where}: declared as {declared!r}, but the content is {true}; use a block for that type")
     return true
 
 
@@ -310,11 +310,14 @@ def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url:
             raise url_error(
                 where,
                 url,
-                f"is declared as {declared[:_HEAD]!r} by its {who}, but the content {bytes_are}; correct one",
+                f"is declared as {declared[:_HEAD]!r} by its {who}, but the content {bytes_are}; correct the "
+                "declaration or the content",
             )
     if true is None and not types:
         raise url_error(
-            where, url, "has an unknown type that neither its content nor its extension reveals; pass media_type="
+            where,
+            url,
+            "has an unknown type: neither its content nor its extension identifies the type; pass media_type=",
         )
     if true is None and not _is_utf8(data):
         raise url_error(where, url, "is declared as text, but is not valid UTF-8; encode it as UTF-8")
