@@ -226,7 +226,7 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     Returns:
         The error, to raise from the ``ImportError``.
     """
-    return MissingExtraError(f"the package {package} is not installed; install it with: {install_command(extra)}")
+    return MissingExtraError(f"the {package} package is not installed; install it with: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:

@@ -60,7 +60,7 @@ _CUT = "the file is truncated"
 # The maximum length of a list in a GGUF file; large vocabularies contain about 500,000 merges.
 _MOST_ITEMS = 4_194_304
 _MOST_FIELDS = 65_536
-# The package gguf denotes native byte order by "I" and swapped byte order by "S".
+# The gguf package denotes native byte order by "I" and swapped byte order by "S".
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
@@ -282,7 +282,7 @@ def _check_head(path: Path) -> None:
 
 def _reader() -> type[GGUFReader]:
     """Return a faster reader for GGUF files, because the package's reader needs 30 seconds for a large vocabulary."""
-    import numpy as np  # noqa: PLC0415 - the package gguf needs it
+    import numpy as np  # noqa: PLC0415 - the gguf package needs it
     from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
 
     class Reader(GGUFReader):

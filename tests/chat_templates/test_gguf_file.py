@@ -206,5 +206,5 @@ def test_a_large_vocabulary_is_read_at_once(tmp_path: Path) -> None:
 
 def test_without_the_package_the_error_says_what_to_install(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(MissingExtraError, match=r'package gguf is not installed; .*pip install .+\[hf\]"$'):
+    with pytest.raises(MissingExtraError, match=r'gguf package is not installed; .*pip install .+\[hf\]"$'):
         ChatTemplate.load(model)

@@ -185,7 +185,7 @@ def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pyte
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setitem(sys.modules, "anthropic", None)
     told = failed(run("run", "--source", "anthropic", "--input", "hi"))
-    assert told.startswith("--source: the package anthropic is not installed; install it with: pip install")
+    assert told.startswith("--source: the anthropic package is not installed; install it with: pip install")
 
 
 def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_without_xllamacpp_it_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     assert llamacpp_server.main(["--model", str(tiny_model(tmp_path)), "--port", "0"]) == 1
-    said_of_it = "llamacpp_server: the package xllamacpp is not installed; install it with: "
+    said_of_it = "llamacpp_server: the xllamacpp package is not installed; install it with: "
     said_of_it += install_command("local")
     assert capfd.readouterr().err == f"{said_of_it}\n"
 

@@ -217,7 +217,7 @@ def test_without_psutil_the_extra_is_named(model: Path, monkeypatch: pytest.Monk
     gc.collect()  # which ends what earlier tests dropped, with the guard
     monkeypatch.delitem(sys.modules, "lazyprompt.modules.guard", raising=False)
     monkeypatch.setitem(sys.modules, "psutil", None)
-    with pytest.raises(MissingExtraError, match=r"the package psutil .*pip install .+\[local\]"):
+    with pytest.raises(MissingExtraError, match=r"the psutil package .*pip install .+\[local\]"):
         llama(model).start()
 
 
