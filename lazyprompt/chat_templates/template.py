@@ -445,7 +445,7 @@ def _cut_at_tag(traces: Traces) -> Rendered:
     # Ignore untrusted tags, because a message may contain a forged tag.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
-        raise TemplateError("no text to continue: the template does not render the end of the last message's text")
+        raise TemplateError("no text to continue: the template omits or changes the end of the last message's text")
     # If the template has trimmed the tag, also trim the text before the tag, as transformers does.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())

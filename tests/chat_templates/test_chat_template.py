@@ -385,10 +385,10 @@ def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
             PLAIN,
             [THOUGHT],
             {"continue_final_message": "reasoning_content"},
-            "does not render the end of the last message",
+            "omits or changes the end of the last message",
         ),
-        ("{{ messages[0].role }}", [ANSWER], {}, "the template does not render the end of the last message"),
-        ("{{ messages[0].content[:3] }}", [ANSWER], {}, "the template does not render the end of the last message"),
+        ("{{ messages[0].role }}", [ANSWER], {}, "the template omits or changes the end of the last message"),
+        ("{{ messages[0].content[:3] }}", [ANSWER], {}, "the template omits or changes the end of the last message"),
     ],
 )
 def test_where_there_is_nothing_to_go_on_with_it_says_so(
