@@ -16,8 +16,9 @@ These tables list the content that each provider accepts, and the provider's mes
 prints the tables. Unsupported content is omitted and listed in the payload's
 [report](providers.md#repairs-and-the-report).
 
-- *image* to *file*: `url` means by URL, `data` as base64, *also in results* inside a tool result, and *after results*
-  in a user turn after all results. `media=MediaResolver(...)` loads URLs and files as data.
+- *image* to *file*: `url` means that media are sent by URL, and `data` as base64. With *also in results*, tool results
+  can contain media; with *after results*, media from tool results are sent in a user turn after all results.
+  `media=MediaResolver(...)` loads URLs and files as data.
 - *thinking*: the thinking blocks sent back: signed blocks, blocks with an id, or all blocks as text.
 - *system*: where system text is allowed: anywhere, first, or separate from the messages.
 - *cache*: the positions of explicit cache breakpoints.

@@ -18,8 +18,8 @@ TESTS = ROOT / "tests"
 HEAD = """# Model families
 
 Pass the name, repository or path of a local model as `model=`. lazyprompt looks up its family and renders the prompt
-byte for byte like the family's chat template. For a model without a known family, define `Markers`, the texts around
-each message:
+byte for byte like the family's chat template. For a model without a known family, define `Markers`, the strings
+before and after each message:
 
 ```python
 from lazyprompt import ChatPrompter, Markers
@@ -52,14 +52,14 @@ An unknown name raises a `TemplateError`; the family is never guessed.
 ## System messages in the history
 
 A system message at the start of the history becomes the system text if the prompter has neither a system text nor an
-instruction. Otherwise, the message becomes a second system turn; in families without system turns, an empty line joins
-the two texts. Text from the history is never trusted.
+instruction. Otherwise, the message becomes a second system turn; in families without system turns, the two texts are
+joined with an empty line. Text from the history is never trusted.
 
 ## Supported families
 
 - *tested with*: the chat templates that the tests render and compare, from the
   [packages below](#sources-of-the-templates).
-  A family without an entry is inferred from a similar family.
+  The format of a family without an entry is inferred from a similar family.
 - *system text*: the position of the system text, if not a separate turn. *its own* means that the family has a default
   text, which `from_messages` omits; *left out* means that lazyprompt omits the template's default, which usually
   contains the date.
@@ -84,7 +84,7 @@ GENERAL_HEAD = """
 ## Families with the general form for tools
 
 Tools are described as JSON under a header; calls and results use the Hermes format. A `ToolFormWarning` reports this
-when a prompt has tools. [`ChatTemplate`](chat-templates.md) renders the template's own form.
+when a prompt has tools. [`ChatTemplate`](chat-templates.md) renders tools in the model's own format.
 
 | families | why |
 |---|---|
