@@ -104,7 +104,7 @@ class Collector(Protocol):
     """Collects the events of one stream into a response."""
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event from the client's stream. Unknown events and fields are ignored.
+        """Return the deltas in an event from the client's stream. Unknown events and fields are ignored.
 
         The delta of a tool call contains the call's index in the message. The id
         and the name of a tool call each appear in only one delta, when they first arrive.
@@ -117,7 +117,7 @@ class Collector(Protocol):
         ...
 
     def answer(self) -> dict[str, Any]:
-        """Return the response received so far, in the unstreamed format that ``ChatFormatter.parse`` expects."""
+        """Return the response received so far, in the non-streaming format that ``ChatFormatter.parse`` expects."""
         ...
 
 
@@ -169,7 +169,7 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
     For a method with ``**kwargs``, only likely misspellings of its named parameters are errors.
 
     Raises:
-        ModuleError: The method does not accept a parameter.
+        ModuleError: The method does not accept one of the parameters.
     """
     parameters = signature(method).parameters.values()
     known = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} - {"self"}
@@ -199,9 +199,10 @@ class OfficialClient(ABC):
         called: The method's name in error messages.
         advice: The advice to add to error messages about unknown parameters; ``{name}`` stands for the parameter.
         names: The client's names for common parameters, keyed by lazyprompt's names.
-        kinds: The fault kinds of the client's exceptions, keyed by ``package.Name``, with subclasses first.
-        words: The fault kinds, keyed by phrases in the server's error messages.
-        stumbles: The package in which a ``TypeError`` or similar exception indicates a malformed response.
+        kinds: The kinds of failure that the client's exceptions indicate, keyed by ``package.Name``, with subclasses
+            first.
+        words: The kinds of failure, keyed by phrases in the server's error messages.
+        stumbles: The package whose ``TypeError`` and similar exceptions indicate a malformed response.
         collector: The class that collects stream events.
     """
 
@@ -233,7 +234,7 @@ class OfficialClient(ABC):
         return import_extra(*self.package)
 
     def client(self, loop: AbstractEventLoop | None = None) -> Any:
-        """Return the official client for an event loop, or for threads if ``loop`` is None."""
+        """Return the official asynchronous client for an event loop, or the synchronous client if ``loop`` is None."""
         if (client := self._clients.get(loop)) is not None:
             return client
         with SETUP:
@@ -257,7 +258,7 @@ class OfficialClient(ABC):
 
     @abstractmethod
     def _make(self, *, in_loop: bool) -> Any:
-        """Create the official client for threads, or for an event loop if ``in_loop`` is true."""
+        """Create the official client: the asynchronous client if ``in_loop`` is true, else the synchronous client."""
 
     @abstractmethod
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -276,14 +277,14 @@ class OfficialClient(ABC):
         return event
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert parameters to the client's own names.
+        """Rename parameters to the names that the official client uses.
 
         Args:
             common: The parameters ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list) and ``seed``, and any
-                parameters under the client's own names.
+                other parameters under the client's names.
 
         Raises:
-            ModuleError: The client does not accept a parameter.
+            ModuleError: The client does not accept one of the parameters.
             MissingExtraError: The client is not installed.
         """
         if further := sorted(common.keys() - COMMON):
@@ -341,7 +342,7 @@ class OfficialClient(ABC):
         return ErrorResponse(getattr(error, "status_code", None), getattr(error, "body", None), headers)
 
     def close(self) -> None:
-        """Close the connections used by threads. Use :meth:`aclose` for event loops."""
+        """Close the connections of synchronous calls; :meth:`aclose` closes those of asynchronous calls."""
         if (client := self._clients.pop(None, None)) is not None:
             client.close()
 
@@ -352,7 +353,6 @@ class OfficialClient(ABC):
 
 
 def _check_begun(*, begun: bool) -> None:
-    """Raise an error for a stream without events; a wrong URL that returns a web page causes such a stream."""
     if not begun:
         raise MalformedError("the server's stream contains no events; check that the URL is an API endpoint")
 

@@ -151,11 +151,11 @@ def fault_of(
     """Create the fault for an exception.
 
     Args:
-        kind: The fault kind of the exception's class. The kinds "request" and "server" are refined by the status and
-            message.
+        kind: The kind of failure that the exception's class indicates. The kinds "request" and "server" are refined by
+            the status and message.
         error: The exception.
-        refusal: The server's response; without a response, its fields are None.
-        words: The fault kinds, keyed by phrases in the server's messages.
+        refusal: The server's response; if the server sent no response, all fields of ``refusal`` are None.
+        words: The kinds of failure, keyed by phrases in the server's error messages.
         key: The API key to mask.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
@@ -180,19 +180,19 @@ def kind_of_refusal(
 
 
 def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
-    """Return the fault kind for the first lower-case phrase that occurs in a text, or None."""
+    """Return the kind of failure for the first lower-case phrase that occurs in a text, or None."""
     lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 
 
 def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles: str = "") -> FaultKind | None:
-    """Return the fault kind for an exception's class, without importing the client.
+    """Return the kind of failure that an exception's class indicates, without importing the client.
 
     Args:
         error: The exception.
-        kinds: The fault kinds, keyed by ``package.Name``, with subclasses first. Exceptions from httpx2 are
-            classified like the httpx exceptions with the same names.
-        stumbles: The client's package, in which a ``TypeError`` or similar exception indicates a malformed response.
+        kinds: The kinds of failure, keyed by exception class (``package.Name``), with subclasses first. Exceptions from
+            httpx2 are classified like the httpx exceptions with the same names.
+        stumbles: The client's package, whose ``TypeError`` and similar exceptions indicate a malformed response.
     """
     names = classes_of(error)
     known = (*kinds.items(), *_CLASSES.items())
@@ -252,7 +252,7 @@ def seconds(retry_after: str | None) -> float | None:
 
 
 def _parse_body(body: object) -> tuple[str, str]:
-    """Return the code, type and message in an error response as one text, and the message alone."""
+    """Return two strings: the joined code, type and message of an error response, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
     inner = body.get("error")  # the error field of an xAI response is a string

@@ -52,7 +52,7 @@ class AnthropicCollector:
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event."""
+        """Return the deltas in an event."""
         fields = fields_of(plain(event))
         given = fields.get("index")
         index = given if isinstance(given, int) else 0
@@ -176,8 +176,8 @@ class AnthropicClient(OwnHttpClient):
         """Return parameters for ``messages.create``, with :data:`DEFAULT_MAX_TOKENS` as the default ``max_tokens``.
 
         Raises:
-            ModuleError: The installed client does not accept a parameter, such as ``seed`` or, since version 2,
-                ``temperature`` or ``top_p``.
+            ModuleError: The installed client does not accept one of the parameters, such as ``seed`` or, since version
+                2, ``temperature`` or ``top_p``.
             MissingExtraError: The client is not installed.
         """
         params: dict[str, Any] = {self.names.get(name, name): value for name, value in common.items()}
@@ -194,8 +194,8 @@ class AnthropicClient(OwnHttpClient):
         The conversion turns bounds and patterns into descriptions, so responses must be validated.
 
         Returns:
-            The parameters, or None if the client lacks ``transform_schema`` or the schema contains anything else that
-            the API does not support, such as arbitrary keys or recursion.
+            The parameters, or None if the client lacks ``transform_schema`` or the schema uses an unsupported feature
+            such as arbitrary keys or recursion.
 
         Raises:
             MissingExtraError: The client is not installed.

@@ -54,7 +54,7 @@ class GeminiCollector:
         self._calls = 0
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in a chunk."""
+        """Return the deltas in a chunk."""
         chunk = fields_of(plain(event))
         self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
         news: list[Delta] = []

@@ -53,7 +53,7 @@ class OllamaCollector(ChatCollector):
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event. Tool calls without ids are numbered, as in ``ChatFormatter.parse``."""
+        """Return the deltas in an event. Tool calls without ids are numbered, as in ``ChatFormatter.parse``."""
         fields = fields_of(plain(event))
         self._last |= fields
         message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
@@ -135,7 +135,7 @@ class OllamaClient(OfficialClient):
         Options that the caller passes in ``options`` take precedence over common parameters.
 
         Raises:
-            ModuleError: The method does not accept a parameter.
+            ModuleError: The method does not accept one of the parameters.
             MissingExtraError: The client is not installed.
         """
         own = super().params(common)

@@ -49,7 +49,7 @@ class ResponsesCollector:
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event."""
+        """Return the deltas in an event."""
         fields = fields_of(plain(event))
         kind, given = fields.get("type"), fields.get("output_index")
         index, piece = given if isinstance(given, int) else 0, fields.get("delta")
@@ -114,10 +114,10 @@ class ResponsesClient(OpenAIClient):
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert parameters to the client's own names.
+        """Rename parameters to the names that the official client uses.
 
         Raises:
-            ModuleError: The API does not support a parameter, such as ``stop`` or ``seed``.
+            ModuleError: The API does not support one of the parameters, such as ``stop`` or ``seed``.
             MissingExtraError: The client is not installed.
         """
         refused = sorted(common.keys() & {"stop", "seed"})
