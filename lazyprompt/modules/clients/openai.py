@@ -1,6 +1,6 @@
 """Adapters for the Chat Completions API and the completions API in OpenAI's official client.
 
-A collected stream has the same format as an unstreamed response. Requests contain no optional fields, because
+A collected stream has the same format as a non-streaming response. Requests contain no optional fields, because
 compatible servers support different fields.
 
 Sources: "Create chat completion" and "Create completion" in the API references of OpenAI, Moonshot, xAI, DeepSeek,
@@ -61,7 +61,7 @@ class _ChoiceCollector(ABC):
         return self._finish is not None
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event."""
+        """Return the deltas in an event."""
         chunk = fields_of(plain(event))
         for key in _HEAD:
             if key not in self._head and chunk.get(key):
@@ -76,7 +76,7 @@ class _ChoiceCollector(ABC):
 
     @abstractmethod
     def _new_in(self, choice: Fields) -> list[Delta]:
-        """Return the new deltas in the choice."""
+        """Return the deltas in a chunk's choice."""
 
     def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
         choices = [{"index": 0, **choice, "finish_reason": self._finish}]
@@ -199,11 +199,11 @@ class _Call:
         self._pieces: list[str] = []
 
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
-        """Return True if a piece begins another tool call, even if its index is the same or missing.
+        """Return True if a delta begins another tool call, even if the delta's index is the same or missing.
 
-        Some servers send complete calls that all have index 0 or no index. A new id without a name doesn't mark another
-        call, because LMDeploy sends a new id with each piece. A repeated name with the same id doesn't mark another
-        call either, because some servers repeat the name.
+        Some servers send complete calls that all have index 0 or no index. A new id without a name doesn't begin
+        another call, because LMDeploy sends a new id with each delta. A repeated name with the same id doesn't begin
+        another call either, because some servers repeat the name.
         """
         if not name or not self.name:
             return False
@@ -212,7 +212,7 @@ class _Call:
         return (bool(arguments) or name != self.name) and self._is_whole()
 
     def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
-        """Add a piece, and ignore any id or name after the first."""
+        """Add a delta of the tool call, and ignore its id or name if the call already has one."""
         new_id, new_name = own_id if not self.id else "", name if not self.name else ""
         self.id, self.name = self.id or own_id, self.name or name
         self._pieces.append(arguments)
@@ -221,7 +221,7 @@ class _Call:
         return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
 
     def whole(self) -> dict[str, object]:
-        """Return the tool call in the format of an unstreamed response."""
+        """Return the tool call in the format of a non-streaming response."""
         text, call = "".join(self._pieces), {"id": self.id or None, **self.more}
         if self.more["type"] == "custom":
             return {**call, "custom": {"name": self.name, "input": text}}
@@ -291,8 +291,8 @@ def _items(value: object) -> list[object]:
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
     """Return the ``response_format`` for a JSON schema.
 
-    The ``strict`` field is always set, because Moonshot's default is true. Characters that OpenAI doesn't allow in the
-    name are replaced.
+    The ``strict`` field is always set, because Moonshot's default is true. Characters that OpenAI doesn't allow in
+    schema names are replaced with underscores.
     """
     named = _NO_NAME.sub("_", name)[:64] or "answer"
     wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
@@ -337,7 +337,7 @@ SERVERS: dict[str, Server] = {
 
 
 def server_at(base_url: str) -> Server:
-    """Return the server for the host in a URL, or ``other`` if the host is unknown."""
+    """Return the entry in ``SERVERS`` for the host in a URL, or the entry ``other`` if the host is unknown."""
     host = urlsplit(base_url).hostname or ""
     ends = (server for server in SERVERS.values() if any(f".{host}".endswith(f".{end}") for end in server.hosts))
     return next(ends, SERVERS["other"])
@@ -388,10 +388,12 @@ class OpenAIClient(OwnHttpClient):
         self.names = {"max_tokens": server.limit}
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert parameters to the client's own names. If renamed, ``seed`` is sent in ``extra_body``.
+        """Rename parameters to the names that the official client uses.
+
+        If the server has another name for ``seed``, the value is sent in ``extra_body`` under that name.
 
         Raises:
-            ModuleError: The client does not accept a parameter.
+            ModuleError: The client does not accept one of the parameters.
             MissingExtraError: The client is not installed.
         """
         params = super().params(common)
