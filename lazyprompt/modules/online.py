@@ -1,4 +1,4 @@
-"""Models from hosted providers and from servers with a provider's API, called through official clients."""
+"""Models from hosted providers and from servers that implement a provider's API, called through official clients."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ class OnlineChatModule(ChatModule):
     Args:
         source: The provider, as a name such as ``openai`` (see ``SOURCES``) or as a custom ``Source``.
         model: The model's name; None for the provider's default model.
-        base_url: The URL of another server with the provider's API; required for a LiteLLM proxy. A self-hosted server
-            tokenizes each message as part of the chat template, so control sequences in the message could take effect.
-            For self-hosted servers, control sequences in untrusted text are neutralised, unless the prompter's
-            ``with_safety`` sets another policy.
+        base_url: The URL of another server that implements the provider's API; required for a LiteLLM proxy. A
+            self-hosted server tokenizes each message as part of the chat template, so control sequences in the message
+            could take effect. For self-hosted servers, control sequences in untrusted text are neutralised, unless the
+            prompter's ``with_safety`` sets another policy.
         api_key: The API key; None to read it from the environment. The key never appears in reprs, errors or logs.
         stream: True to stream responses internally, so that long responses don't time out.
         timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
-            for a whole stream is 60 times as long.
+            for a whole stream is 60 times ``timeout``.
         max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). The
-            limit for a whole stream is four times as large.
+            limit for a whole stream is four times ``max_answer_bytes``.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection. The delay is the server's
             ``Retry-After`` or an exponential back-off.
-        concurrency: The maximum number of concurrent calls, counted for all threads together and for each event loop
-            separately; None for no limit.
+        concurrency: The maximum number of concurrent calls; None for no limit. All threads share one limit, and each
+            event loop has a separate limit.
         budget: The token budget for each prompt.
-        context: The size of the model's context window in tokens. The default size is looked up by the model's name.
+        context: The size of the model's context window in tokens. By default, the size is looked up by the model's
+            name.
         counter: The token counter for prompts. If a counter is set, a prompt that exceeds the context window raises an
             error and is not sent.
         hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the
@@ -153,7 +154,7 @@ class OnlineChatModule(ChatModule):
 
 
 def _merge_params(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the parameters that request a schema to other parameters, and merge nested dicts."""
+    """Add the parameters for structured output to a call's other parameters, and merge nested dicts."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()

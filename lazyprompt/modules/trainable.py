@@ -91,9 +91,9 @@ class TrainableModule(ChatModule):
             ``tokenizer.json`` file in the model directory.
         safe_tokens: True to send token ids, so that untrusted text never becomes a control token.
         timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
-            for a whole stream is 60 times as long.
+            for a whole stream is 60 times ``timeout``.
         max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). The
-            limit for a whole stream is four times as large.
+            limit for a whole stream is four times ``max_answer_bytes``.
         retries: The number of retries if the engine is overloaded or the connection is lost.
         concurrency: The maximum number of concurrent calls; None for no limit.
         budget: The token budget for each prompt.
@@ -271,7 +271,7 @@ class TrainableModule(ChatModule):
             return running.sender
 
     def _exchange(self, call: CallOptions, *, as_ids: bool = False) -> Exchange:
-        """Return the request for a call. The prompt is text, or token ids with ``as_ids`` or ``safe_tokens``."""
+        """Return the request for a call. The prompt is text, or token ids if ``as_ids`` or ``safe_tokens`` is set."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
@@ -296,7 +296,7 @@ class TrainableModule(ChatModule):
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
-        """Return a prompt as token ids, including the ids that the engine would add before its text."""
+        """Return a prompt as token ids, including ids such as BOS that the engine would add before the text."""
         ids = rendered.encode(self._token_cache)
         return ids if own_bos else [*(self._ids_before_text() or ()), *ids]
 
@@ -377,12 +377,12 @@ class Bridged(ChatModule):
     Rendering and encoding a response again seldom reproduces the generated ids, so the engine's cache would no longer
     match. The next prompt therefore consists of the earlier ids, followed by the text that the chat template adds (see
     :meth:`ChatTemplate.bridge`). These ids are sent only if they decode to the text of the complete prompt, ignoring
-    white space. The decoded text differs if a budget trims messages, the instruction changes, or the template
-    renders earlier turns differently. The class is not thread-safe.
+    white space. The decoded text differs from the prompt's text if a budget trims messages, the instruction changes, or
+    the template renders earlier turns differently. The class is not thread-safe.
 
     Args:
-        sender: A function that returns the request sender.
-        ask: A function that creates a request, with token ids if ``as_ids`` is true.
+        sender: A function that returns the :class:`Sender` of the model's requests.
+        ask: A function that creates a request; if ``as_ids`` is true, the prompt consists of token ids.
         template: The chat template, or None.
         tokenizer: The tokenizer.
         ids: The location of token ids in responses.

@@ -1,7 +1,7 @@
 """Limits on the size and duration of responses and stream events, for every client.
 
-The official clients don't limit responses. To limit responses, event hooks of the HTTP client replace each response
-body with a body that counts the decompressed bytes.
+The official clients limit neither the size nor the total duration of responses. Event hooks of the HTTP client
+therefore replace each response body with a stream that counts the decompressed bytes and checks the time.
 """
 
 from __future__ import annotations
