@@ -41,8 +41,8 @@ class AnswerIds(NamedTuple):
     """The location of token ids in a response.
 
     Attributes:
-        fields: The request fields that ask the engine to return the ids.
-        place: The path to the ids in a response and in each stream event.
+        fields: The request fields that ask the engine to return token ids.
+        place: The path of keys and indexes to the token ids in a response and in each stream event.
     """
 
     fields: Mapping[str, Any]
@@ -92,8 +92,8 @@ class Engine(NamedTuple):
             model: The model's path, or its name as the engine expects it.
             port: The port to listen on.
             options: The engine's command-line options. ``max_model_len=4096`` becomes ``--max-model-len 4096``. For an
-                option ``x``, True adds ``--x`` and False adds ``--no-x``. A list adds several values, and a mapping
-                adds JSON. None omits the option.
+                option ``x``, True adds ``--x`` and False adds ``--no-x``. A list such as ``[1, 2]`` adds ``--x 1 2``,
+                and a mapping adds one JSON value. None omits the option.
 
         Returns:
             The program and its arguments.
@@ -126,7 +126,7 @@ class Engine(NamedTuple):
         return CompletionsClient(settings._replace(base_url=f"{settings.base_url}/v1"), self.server)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:
-        """Return the arguments for the client's method, except the model and the prompt.
+        """Return the arguments for the client's completion method, except the model and the prompt.
 
         Args:
             further: The dicts from the client's ``params`` and ``structured``. Their ``extra_body`` dicts are merged.
@@ -256,7 +256,7 @@ def engine_for(model: str | Path) -> Engine:
         The llama.cpp engine for a GGUF file, Ollama for ``name:tag``, and vLLM for any other model.
 
     Raises:
-        EngineError: The model is in none of the supported formats.
+        EngineError: The model's format is not supported, or the model file is missing.
     """
     name, path = os.fspath(model), Path(model)
     if path.is_dir():

@@ -6,8 +6,8 @@
 defines these options:
 
 ``--context``
-    The maximum number of tokens in the prompt and response of one request. The default is the model's context size, or
-    less if memory is insufficient.
+    The maximum number of tokens in the prompt and response of one request. The default for ``--context`` is the model's
+    context size, or less if memory is insufficient.
 
 ``--parallel``
     The maximum number of concurrent requests (default 1).
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: The command-line arguments.
 
     Returns:
-        The exit code 1 if the server did not start. If the server started, the function never returns.
+        The exit code, which is always 1, because the function returns only if the server did not start.
     """
     try:
         fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}

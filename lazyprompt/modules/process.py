@@ -46,7 +46,7 @@ def _guard() -> ModuleType:
 
 @dataclass(eq=False)
 class _Run:
-    """One run of an engine. A forked process can check the run, but can't stop it.
+    """One run of an engine. A forked process can check whether the engine is running, but can't stop the engine.
 
     Attributes:
         guard: The guard process. The engine runs in the guard's session.
@@ -56,7 +56,7 @@ class _Run:
         temporary: True to delete the log when the run ends.
         ready: True once the model is loaded.
         failed: True if the engine died or was not ready in time. The log file of a failed run is kept.
-        stopping: True once the run is being stopped.
+        stopping: True after :meth:`stop` has been called.
         owner: The id of the process that started the engine.
     """
 

@@ -93,7 +93,7 @@ class Source(NamedTuple):
 
 
 def _row(name: str, model: str = "", connect: str = "openai:connect", **more: Any) -> Source:
-    """Create a source whose provider and key variable are derived from its name by default."""
+    """Create a source; ``name`` determines the default provider and environment variable for the API key."""
     own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
     return Source(name, model=model, connect=connect, **own)
 
