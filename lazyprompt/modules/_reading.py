@@ -179,7 +179,7 @@ class ReplyReader(NamedTuple):
 def text_reader(
     parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer
 ) -> ReplyReader:
-    """Return a reader for a local model's raw text."""
+    """Return a reader that parses the text output of a local model."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
         return _with_usage(parser().parse(_raw_text(answer)), answer)
@@ -212,7 +212,7 @@ class PartialAnswer:
         self.begun = False
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the new deltas in an event."""
+        """Return the deltas in an event."""
         self.begun = True
         if self._reader.heard is not None:
             self._events.append(event)

@@ -40,7 +40,7 @@ class RestoredDeltas:
         self._held: Delta | None = None
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the restored deltas, and buffer final characters that may begin a control sequence."""
+        """Return the restored deltas, and buffer trailing characters that may begin a control sequence."""
         return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
 
     def finish(self) -> list[Delta]:

@@ -484,8 +484,9 @@ class Chat:
             params: Other parameters for each model call.
 
         Returns:
-            An iterator over the steps. Each round consists of the deltas of a reply (:class:`Delta`), the complete
-            reply (:class:`Reply`), and the results of its tool calls (:class:`ToolResultBlock`).
+            An iterator over deltas, replies and tool results. In each round, the deltas of a reply (:class:`Delta`) are
+            followed by the complete reply (:class:`Reply`) and the results of its tool calls
+            (:class:`ToolResultBlock`).
         """
         return self._steps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 

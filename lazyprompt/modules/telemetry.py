@@ -120,7 +120,7 @@ def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None
         request: The request.
 
     Yields:
-        A function that records the reply's metadata and the kind of a failure, but no text.
+        A function that records the reply's metadata or the kind of failure, but no text.
     """
     tracer = _tracer()
     if tracer is None:
