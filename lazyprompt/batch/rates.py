@@ -42,13 +42,13 @@ class Rates:
 
 
 class Bucket:
-    """A token bucket with almost no capacity, which spreads units evenly over each minute.
+    """A token bucket with almost no capacity, which spreads requests or tokens evenly over each minute.
 
-    A caller may take more units than are available; the next caller waits until this debt is repaid. The total for a
-    minute is therefore at most the limit, plus the units for a tenth of a second, plus the last amount taken.
+    A caller may take more requests or tokens than are available; the next caller waits until this debt is repaid. In
+    any minute, callers therefore take at most the limit, plus the limit's share for 0.1 s, plus the last call's amount.
 
     Args:
-        limit: The number of units per minute.
+        limit: The number of requests or tokens per minute.
     """
 
     __slots__ = ("_free", "_per_unit")
@@ -58,7 +58,7 @@ class Bucket:
         self._free: float | None = None
 
     def wait(self, now: float) -> float:
-        """Return the number of seconds until a unit is available.
+        """Return the number of seconds until the limit allows another request.
 
         Args:
             now: The current time in seconds, on a monotonic clock.
@@ -66,10 +66,10 @@ class Bucket:
         return 0.0 if self._free is None else max(0.0, self._free - now)
 
     def take(self, amount: float, now: float) -> None:
-        """Take units from the bucket; a negative amount returns units.
+        """Take requests or tokens from the bucket; a negative amount puts them back.
 
         Args:
-            amount: The number of units.
+            amount: The number of requests or tokens to take.
             now: The current time in seconds, on the clock that is used for :meth:`wait`.
         """
         begin = now if self._free is None else max(self._free, now - _CATCH_UP)
