@@ -1,11 +1,12 @@
-"""A fast writer for plain rows, whose values are all text: it inserts the values between constant bytes.
+"""A fast writer for plain rows, whose values are all strings: it inserts the values between constant bytes.
 
-Most rows are plain, and their lines differ only in the values. Filling a trial prompt shows which text comes from the
-template and which from a value; the constant part of the line is then serialized only once.
+Most rows contain only string values for slots and the user's text, so their lines differ only in these values. Filling
+a trial prompt shows which text comes from the template and which from a value; the constant part of the line is then
+serialized only once.
 
-A row is rendered individually if it contains a history, tools, an empty turn, or a value that is not text. All rows are
-rendered individually if the prompter may change values: if it has hooks, a budget or a template syntax other than the
-default, or if its class is a subclass.
+A row is rendered individually if it contains a history, tools, an empty turn, or a value that is not a string. All rows
+are rendered individually if the prompter may change values: if it has hooks, a budget or a non-default template syntax,
+or if its class is user-defined.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _INSTRUCTIONS = (InstructionTemplate, ChatInstructionTemplate, AlpacaInstruction
 
 
 class PlainLine(NamedTuple):
-    """A writer for the lines of plain rows; see :func:`plain_line`.
+    """A writer for the lines of rows whose values are all strings; see :func:`plain_line`.
 
     Attributes:
         checked_id: A function that rejects invalid row names.
-        name: The column that contains the row's name.
-        others: The columns that must be missing or None in a plain row.
-        only: The columns that a plain row may have; None to allow any column.
-        head: The bytes before the row's name.
-        start: The bytes between the row's name and the first value.
+        name: The id column, which contains the name of each row.
+        others: The columns that must be missing or None, or else the row is rendered individually.
+        only: The columns that a row may have, or else the row is rendered individually; None to allow any column.
+        head: The bytes of the line before the value from the id column.
+        start: The bytes between the value from the id column and the first other value.
         values: For each value, its column and the bytes that follow the value.
         bare: For each text that contains only values and whitespace, the columns of the values.
         controls: The control sequences that values must not contain; None for no restriction.
@@ -64,7 +65,7 @@ class PlainLine(NamedTuple):
     texts: tuple[tuple[tuple[str, bool], ...], ...]
 
     def line(self, number: int, row: Row) -> bytes | None:
-        """Return the line for a row, or None if the row is not plain.
+        """Return the line for a row, or None if the row must be rendered individually.
 
         Args:
             number: The row's number.
@@ -109,7 +110,7 @@ def plain_line(
     *,
     with_input: bool,
 ) -> PlainLine | None:
-    """Create a writer for the lines of plain rows.
+    """Create a writer for the lines of rows whose values are all strings.
 
     Args:
         form: The line format.
@@ -120,7 +121,7 @@ def plain_line(
         with_input: True for rows that have an input in addition to slot values.
 
     Returns:
-        The writer, or None if no row is plain.
+        The writer, or None if all rows must be rendered individually.
     """
     columns = {*cells.slots.values(), *((cells.input,) if with_input and cells.input is not None else ())}
     if not columns or (with_input and cells.input is None):

@@ -79,8 +79,8 @@ class RowPlan:
         Args:
             prompter: The prompter, or a prompt file. A prompt file also sets the model and the request options.
             format: A name in ``FORMS``; None means ``flat``.
-            model: The model name in each request. In formats without complete requests, this is the ``model`` argument
-                of :meth:`lazyprompt.Prompter.generate_prompt`.
+            model: The model name in each request. For lines that are not complete requests,
+                :meth:`lazyprompt.Prompter.generate_prompt` receives the name as ``model``.
             columns: The columns for slots, history, tools, label and id.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
             train: The responses to train on, ``last`` or ``all``; only training formats use it.
@@ -144,7 +144,7 @@ class RowPlan:
         """Return a row's prompt in the plan's format: a text, payload, request or training sample.
 
         Raises:
-            LazyPromptError: No prompt can be rendered for the row; the message contains no row number.
+            LazyPromptError: No prompt can be rendered for the row; the error message contains no row number.
         """
         form, cells = self.form, self.cells
         given, history, tools = cells.input_of(row), cells.history_of(row), cells.tools_of(row)
@@ -207,12 +207,10 @@ class RowPlan:
 
     @cached_property
     def _plain(self) -> PlainLine | None:
-        """The writer for plain rows without an input."""
         return self._plain_line(with_input=False)
 
     @cached_property
     def _plain_with_input(self) -> PlainLine | None:
-        """The writer for plain rows with an input, created on demand because few tables need both writers."""
         return self._plain_line(with_input=True)
 
     def _plain_line(self, *, with_input: bool) -> PlainLine | None:
