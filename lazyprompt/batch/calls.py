@@ -4,8 +4,8 @@ Each response is stored in the run's database as soon as it arrives, before anot
 only rows without a stored response. After a killed run, only rows whose requests were pending are sent a second time.
 At the end, all responses are written to the output in row order.
 
-Errors fall into three groups. An invalid key, an unknown model or an exhausted account affects all rows, so the run
-stops. An invalid request affects only its row, which is rejected. A server failure or timeout can affect one row or
+Errors fall into three groups. An invalid key, an unknown model or an account without credit affects all rows, so the
+run stops. An invalid request affects only its row, which is rejected. A server failure or timeout can affect one row or
 every row, so a failed row is rejected only after another row succeeds. If no other row succeeds, the next run sends the
 failed rows again.
 """
@@ -60,7 +60,7 @@ class CallJob:
     """A batch job that sends the prompt of each row to a model.
 
     Args:
-        job: The rows, the prompts and the output file; the line format of its plan is ignored. If the job has no
+        job: The rows, the prompts and the output file. The line format in ``job.plan`` is ignored. If the job has no
             rejects file, the first rejected row ends the run. If tokens per minute are limited, the job's counter
             counts the tokens in each prompt.
         module: The client for the model, to which the plan's prompter is attached.
@@ -113,7 +113,7 @@ def call_batch(
         The outcome, including the token count that the provider reported.
 
     Raises:
-        BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
+        BatchError: The rows cannot be read, a column that the prompt needs is missing from every row, or two rows have
             the same name. Also raised if the output exists, another run is writing it, or an unfinished run has
             different settings.
         BatchStoppedError: The run stopped early: the model cannot be reached, a row is rejected, a file cannot be
@@ -154,7 +154,7 @@ class _AnswerLog:
         progress: A function called with the progress after each row.
 
     Attributes:
-        state: The numbers of rows with a response, of rejected rows and of tokens.
+        state: The counts of stored responses, rejected rows and tokens.
     """
 
     def __init__(self, database: RunDatabase, job: BatchJob, progress: Callable[[Progress], None] | None) -> None:
@@ -178,7 +178,7 @@ class _AnswerLog:
     async def add(self, line: Line) -> None:
         """Add a line and wait until it is committed.
 
-        Lines that arrive during a commit are committed together.
+        Lines that are added during a commit are written together in the next commit.
 
         Raises:
             BatchStoppedError: The database cannot be written.
@@ -206,7 +206,7 @@ class _RowCall(NamedTuple):
     Attributes:
         raw: The row as it was read from the file.
         row: The parsed row.
-        name: The row's name.
+        name: The value in the row's id column, or a default name such as ``row-7``.
         given: The call's arguments: input, history and tools.
     """
 
@@ -340,7 +340,7 @@ class _CallRun:
             self._stop(BatchStoppedError(f"row {raw.number:,}: {reason}", fault))
 
     async def _reject_waiting(self) -> None:
-        """Reject the waiting rows; another row has succeeded, so the errors don't affect all rows."""
+        """Reject the rows in ``_waiting``, because a successful row shows that the errors don't affect all rows."""
         waiting, self._waiting = self._waiting, []
         for line, *_ in waiting:
             await self._log.add(line)
@@ -350,7 +350,7 @@ class _CallRun:
         return BatchStoppedError(f"{len(self._waiting):,} rows in succession have no response; last error: {reason}")
 
     def _stop(self, error: BaseException) -> None:
-        """Start no more calls, and store the first error, which ends the run."""
+        """Stop starting calls, and store the first error, which ends the run."""
         if self._error is None:
             self._error = error
             self._feeding.cancel()

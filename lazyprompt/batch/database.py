@@ -42,7 +42,7 @@ class BatchStoppedError(BatchError):
 
     Args:
         message: The place where the run stopped, and the reason.
-        fault: The fault of the row that stopped the run, if any.
+        fault: The error in the row that stopped the run; None if no row caused the error.
     """
 
     def __init__(self, message: str, fault: RowFault | None = None) -> None:
@@ -111,7 +111,7 @@ class RunDatabase:
 
     Raises:
         BatchError: Another process has locked the file, or the file is damaged or is not a run database.
-        OSError: The path is not a regular file, but a link, for example.
+        OSError: The path exists but is not a regular file; for example, it is a symlink.
         sqlite3.OperationalError: The file cannot be written.
     """
 
@@ -255,7 +255,7 @@ class RunDatabase:
                     return connection
 
     def _status(self) -> os.stat_result | None:
-        """Check that the database files are regular, and return the main file's status."""
+        """Check that the database files are regular files, and return the main file's status."""
         first = own_database_status(self.path)
         if first is not None and first.st_size == 1:  # SQLite accepts a one-byte file as an empty database
             raise sqlite3.DatabaseError("file is not a database")

@@ -1,4 +1,4 @@
-"""A batch run from a file of rows to output files; a killed run resumes where it stopped."""
+"""A batch run, which renders a file of rows to output files and can resume after it was killed."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class ChunkResult(NamedTuple):
         lines: The lines for the output.
         rejects: The lines for the rejects file.
         tokens: The number of tokens in the lines, or 0 if tokens are not counted.
-        fault: The fault of the row that stops the run, if any.
+        fault: The error in the row that stops the run, if any.
     """
 
     number: int | None
@@ -208,7 +208,7 @@ def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
     Args:
         reason: The reason why the row was rejected.
         raw: The row as it was read from the file.
-        row: The parsed row, or its fault.
+        row: The parsed row, or the reason why the row cannot be parsed.
     """
     text, data = (row.text, None) if isinstance(row, RowFault) else (raw.stripped_text, {**row})
     line: dict[str, object] = {
@@ -255,7 +255,7 @@ def run_batch(
         The outcome.
 
     Raises:
-        BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
+        BatchError: The rows cannot be read, a column that the prompt needs is missing from every row, or two rows have
             the same name. Also raised if another run is writing the output or an unfinished run has different settings.
         BatchStoppedError: The run stopped early: a row cannot be rendered, a file cannot be written, a worker process
             ended, or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job continues
@@ -335,7 +335,7 @@ def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[C
         The result for each chunk, in order.
 
     Raises:
-        BatchError: The work cannot be pickled.
+        BatchError: The renderer cannot be pickled.
         WorkerEndedError: A worker process ended unexpectedly.
     """
     if workers == 1:
@@ -422,7 +422,7 @@ def watch(job: BatchJob, before: State, progress: Callable[[Progress], None] | N
 
     Args:
         job: The job.
-        before: The state at the beginning of the run.
+        before: The counts of finished rows and tokens at the time of this call.
         progress: A function called with the progress, or None.
     """
     if progress is None:
