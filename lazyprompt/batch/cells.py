@@ -41,8 +41,8 @@ class Cells:
     Args:
         slots: The column for each slot.
         input: The column that contains the user's text; None if the prompt accepts only slot values.
-        history: The column that contains the history; None if a slot uses that column.
-        tools: The column that contains the tools; None if a slot uses that column.
+        history: The column that contains the history; None if the chosen history column fills a slot instead.
+        tools: The column that contains the tools; None if the chosen tools column fills a slot instead.
         label: The column that contains the target response.
         id: The column that contains the row's name.
         has_defaults: True for a prompt file, which supplies default values and validates its inputs.
@@ -134,7 +134,7 @@ class Cells:
     def missing_in(self, columns: Row) -> str | None:
         """Return the reason why no row of a table can be rendered, or None if the columns suffice.
 
-        The reason is a missing column, or that no column provides the user's text although some columns are unused.
+        Either a needed column is missing, or no column provides the user's text although some columns are unused.
 
         Args:
             columns: A mapping with the table's column names as keys; its values are ignored.

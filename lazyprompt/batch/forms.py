@@ -66,7 +66,7 @@ class BatchForm:
         ids: The pattern that row names must match; None for any name.
         limits: The limits for one output file.
         change: A function that converts a payload from the client's format to the format of a request file.
-        hosted: True if the format's provider is a local server, but a hosted service reads the lines.
+        hosted: True if a hosted service reads the lines, although ``provider`` is a local server.
     """
 
     name: str
@@ -113,7 +113,7 @@ class BatchForm:
 def _to_gemini_file(body: JsonObject) -> JsonObject:
     """Convert a payload for Google's client to the REST format, in which system text is content with parts.
 
-    The model is removed, because it is set when the file is submitted.
+    The ``model`` field is removed, because the model is set when the file is submitted.
     """
     system = body.get("system_instruction")
     body = {key: value for key, value in body.items() if key != "model"}
@@ -263,7 +263,7 @@ class LineCounter:
             line: The line, as JSON.
 
         Raises:
-            LazyPromptError: The counter cannot count the line.
+            LazyPromptError: The counter cannot count the line's tokens.
         """
         found: dict[str, Any] = json.loads(line)
         body = next((found[key] for key in _BODIES if isinstance(found.get(key), dict)), found)

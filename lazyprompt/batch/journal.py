@@ -1,7 +1,7 @@
 """The files that a run writes: the output's part files, and a database that records how much of each is saved.
 
-While a run writes ``out.jsonl``, the directory contains ``out.jsonl.part``. If the output is split, it also contains
-``out-00002.jsonl.part`` and so on. The database is ``out.jsonl.run``; see :mod:`lazyprompt.batch.database`.
+While a run writes ``out.jsonl``, the directory contains ``out.jsonl.part``. If the output is split, the directory also
+contains ``out-00002.jsonl.part`` and so on. The database is ``out.jsonl.run``; see :mod:`lazyprompt.batch.database`.
 
 The state is committed after the part files are synced to disk. When a run resumes, it first truncates the part files to
 their committed size. A run can therefore be killed at any time without losing or duplicating a row.
@@ -68,7 +68,7 @@ class RunFiles:
         return self.output.with_name(f"{self.output.stem}-{index + 1:05}{self.output.suffix}")
 
     def _found(self, ending: str) -> list[Path]:
-        """Return the existing numbered files with this ending."""
+        """Return existing output files with a number and an ending, such as ``out-00002.jsonl.part``."""
         form = re.compile(rf"{re.escape(self.output.stem)}-\d{{5,}}{re.escape(self.output.suffix + ending)}")
         return [path for path in self.output.parent.iterdir() if form.fullmatch(path.name)]
 

@@ -1,8 +1,8 @@
 """A batch run on a Ray cluster, which renders the lines; this process reads the rows and writes the files.
 
-Each chunk of rows is a Ray task, and a few tasks are pending for each of the cluster's processors. Lines are written in
-row order, so the output is byte-for-byte identical to that of a single process. If a worker is killed, Ray runs its
-chunk again on another worker. If this process is killed, the next run resumes after the last saved row.
+Each chunk of rows is a Ray task. The number of pending tasks is a small multiple of the cluster's CPU count. Lines are
+written in row order, so the output is byte-for-byte identical to that of a single process. If a worker is killed, Ray
+runs its chunk again on another worker. If this process is killed, the next run resumes after the last saved row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions that render the rows of any table in memory, one prompt at a time or as columns of lines.
+"""Functions that render the rows of an in-memory table, one prompt at a time or as columns of lines and errors.
 
 No table library is imported: a table is recognized by its methods.
 """
@@ -79,8 +79,7 @@ def render_batch(
         An iterator over the output lines, as JSON objects.
 
     Raises:
-        BatchError: The type of the rows is not supported, the settings contradict each other, or two rows have the
-            same name.
+        BatchError: The type of the rows is not supported, the settings conflict, or two rows have the same name.
         FormatError: The format is unknown.
     """
     if on_error not in ("raise", "return"):
@@ -115,8 +114,9 @@ def render_columns(
         first: The number of the first row; a row without an id is named after its number.
 
     Returns:
-        A dict of two lists. The list ``line`` contains each line without its newline, or None if the row
-        has no prompt. The list ``error`` contains the reason why a row has no prompt, or None if it has one.
+        A dict of two lists. For each row, ``line`` contains the output line without its newline, or None if the row
+        cannot be rendered. For each row, ``error`` contains the reason why the row cannot be rendered, or None if the
+        row was rendered.
 
     Raises:
         BatchError: The columns differ in length, or a column that the prompt needs is missing.
@@ -147,8 +147,8 @@ def rows_of(data: object) -> Iterator[Row]:
         The rows, in order. A missing value in a DataFrame becomes None.
 
     Raises:
-        BatchError: The data has another type, its columns differ in length, or a column name is not text. An error in
-            a single row is raised when that row is reached.
+        BatchError: The type of ``data`` is not supported, the columns differ in length, or a column name is not a
+            string. An error in a single row is raised when that row is reached.
     """
     if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
         raise BatchError(

@@ -25,8 +25,8 @@ def check_columns(rows: Iterable[RawRow], cells: Cells) -> None:
         cells: The columns from which a row's parts are read.
 
     Raises:
-        BatchError: A column is missing in every row, or no column provides the user's text although some columns are
-            unused.
+        BatchError: A needed column is missing from every row, or no column provides the user's text although some
+            columns are unused.
     """
     found: dict[str, object] = {}
     fault: str | None = None

@@ -80,7 +80,7 @@ class RowFile(NamedTuple):
     Attributes:
         path: The file's path.
         kind: ``jsonl``, ``json``, ``csv`` or ``parquet``.
-        resolved: A checked path that is opened without following links; None to open ``path`` and follow its links.
+        resolved: A validated path that is opened without following symlinks; None to open ``path`` and follow symlinks.
     """
 
     path: Path
