@@ -51,7 +51,7 @@ def command(
     r"""Show what a prompt cache saves, and what breaks it.
 
     FILE contains one JSON object per line: a line from lazyprompt's CallLog, a payload, a line of a batch file, or a
-    span in OpenTelemetry's GenAI conventions. Use - for standard input. The slots that cost most are listed first. The
+    span in OpenTelemetry's GenAI conventions. Use - for standard input. The most expensive slots are listed first. The
     exit status is 1 if the hit rate is below --min-hit-rate, so that CI can reject a prompt that breaks its cache.
 
     \b

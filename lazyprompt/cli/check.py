@@ -54,8 +54,8 @@ def command(
     r"""Find mistakes in prompt files.
 
     FILE is a .prompty or YAML prompt file, or a directory that is searched for prompt files. Each finding is printed as
-    file:line:column: CODE message. The exit status is 1 if there are errors (with --strict, also for warnings), 2 for a
-    usage error or if nothing was checked, else 0.
+    file:line:column: CODE message. The exit status is 1 if there are errors (or warnings, with --strict), 2 for a usage
+    error or if nothing was checked, else 0.
 
     To disable a rule in one file, add a comment such as {# lazyprompt: ignore=LP040 #}.
 
@@ -129,10 +129,10 @@ def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path
 def check_template(path: str, *, name: str | None, bos_token: str | None, eos_token: str | None, as_json: bool) -> None:
     r"""Report what a model's chat template supports.
 
-    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template renders short chats. The report states
-    whether the template supports a system text, tools and arguments as JSON, and whether earlier text stays the same
-    as a chat grows. The report also states whether training teaches the model to stop, and whether the template can be
-    bridged or replaced by markers.
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The command renders short sample chats with the
+    template. The report states whether the template supports a system text, tools and arguments as JSON, and whether
+    earlier text stays the same as a chat grows. Further lines state whether training teaches the model to stop, whether
+    a chat can continue from token ids, and whether markers can replace the template.
 
     \b
     Examples:
@@ -156,7 +156,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
 
 
 def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
-    """Load the tokenizer in a template's directory; return None without a tokenizer or the package to read it."""
+    """Load the tokenizer in a template's directory; return None if the file or the tokenizers package is missing."""
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None

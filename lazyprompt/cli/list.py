@@ -27,7 +27,7 @@ def command(context: click.Context) -> None:
 def families(*, as_json: bool) -> None:
     """List the model families that --model accepts.
 
-    The columns are the name, yes if the family has a default system text, and the stop texts. --json prints all
+    The columns are the name, whether the family has a default system text, and the stop sequences. --json prints all
     markers of each family.
     """
     found = {name: Markers.for_model(name) for name in Markers.families()}

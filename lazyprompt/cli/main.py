@@ -1,7 +1,7 @@
 """The command-line interface's entry point, table of commands and exit statuses.
 
-A usage error prints one line that names the option to standard error, without a traceback, and exits with status 2. If
-a model fails to respond, the exit status is 1.
+For a usage error, one line that names the option is written to standard error, without a traceback; the exit status is
+2. If a model fails to respond, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command-line interface.
 
     Args:
         argv: The arguments without the program's name; the process's arguments by default.
@@ -115,6 +115,6 @@ class _Commands(CommandGroup):
 @click.version_option(__version__, prog_name="lazyprompt", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
-    """One definition of a prompt, in the exact format that every model expects."""
+    """Define a prompt once, and render it in the exact format that each model expects."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
     r"""Call a model, or chat with it.
 
-    Pass the prompt as for lazyprompt render. Options override the model, provider and options of a .prompty file. Keys
-    are read from the environment, never from options, which other users could see. If the model fails to respond, one
-    line on standard error states the reason, and the exit status is 1.
+    Specify the prompt as in lazyprompt render. Command-line options override the model, provider and options in a
+    .prompty file. API keys are read from the environment, never from options, which other users could see. If the model
+    fails to respond, one line on standard error states the reason, and the exit status is 1.
 
     With --json, the output contains text, thinking, tool_calls (id, name, input), usage, finish and model.
 
@@ -79,7 +79,7 @@ def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unp
 
 
 def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
-    """Call the model and write its response, ending its line on a terminal."""
+    """Call the model and write its response; on a terminal, end the output with a newline."""
     try:
         if not streamed:
             reply = module(*request.call[:3])

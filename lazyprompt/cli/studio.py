@@ -42,9 +42,9 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     r"""Edit prompts, and see what each model receives.
 
     DIR is a prompt library, and FILE is a single prompt file; the default is the current directory. The first line of
-    output is the page's URL, which only this machine can open, and only with its token. The page shows the prompt for
-    each model family and provider, the tokens in each slot, and the effect of hostile values. The page saves files
-    unless another program has changed them. Nothing is loaded from the network. Ctrl-C stops the studio.
+    output is the page's URL, which contains a secret token. Only this machine can open the page. The page shows the
+    prompt for each model family and provider, the tokens in each slot, and the effect of hostile values. The page saves
+    files unless another program has changed them. Nothing is loaded from the network. Ctrl-C stops the studio.
 
     \b
     Examples:

@@ -46,7 +46,7 @@ _LOOKED_AT = 1_000
 
 
 class _Row(NamedTuple):
-    """A message's role, its excerpt, and its token counts: before trimming and, with a budget, after it."""
+    """A message's role, an excerpt of its text, and its token counts before and, with a budget, after trimming."""
 
     role: str
     text: str
@@ -66,7 +66,7 @@ def command(
 ) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
-    Pass the prompt as for lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
+    Specify the prompt as in lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
     text, the messages listed are those in the history.
 
     \b
@@ -147,7 +147,7 @@ def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) 
 
 
 def _sums(report: TrimReport, side: int) -> dict[str, object]:
-    """Return the total token count and its summands, before trimming (side 0) or after trimming (side 1)."""
+    """Return the total token count and its components, before trimming (side 0) or after trimming (side 1)."""
     slots = {slot: tokens[side] for slot, tokens in report.slots.items()}
     others = {name: slots.pop(name, 0) for name in _NO_SLOTS}
     return {"total": (report.before, report.after)[side], "slots": slots, **others}
