@@ -1,1 +1,1 @@
-"""The command line, with one module for each command. Read main.py first."""
+"""The command-line interface, with one module for each command. Read main.py first."""

@@ -52,7 +52,7 @@ class _Turns(NamedTuple):
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input for a turn after tool results, without a new user turn."""
+        """Return the input for a model call that follows tool results and adds no user message."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 

@@ -1,4 +1,4 @@
-"""A click option type and a command group that suggest the nearest name in their error messages."""
+"""A click option type and a command group whose error messages suggest the most similar name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OneOf(_Choice):
     """An option type for a choice between names; its error message suggests the nearest name."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the value if it is one of the names."""
+        """Return the value if it is a valid choice; otherwise, raise a usage error."""
         if value not in self.choices:
             self.fail(
                 f"unknown value {value!r}{did_you_mean(value, self.choices)}; "

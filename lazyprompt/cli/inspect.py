@@ -79,7 +79,7 @@ def command(
 ) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
-    The command also shows warnings. PROMPT_FILE can be a prompt file, as for lazyprompt render. PROMPT_FILE can also be
+    The command also shows warnings. PROMPT_FILE can be a prompt file, as in lazyprompt render. PROMPT_FILE can also be
     a prompter in Python, as module:name or path/to/file.py:name; that module's code is run. A saved payload can be a
     .json file, the first line of a .jsonl file, or - for standard input.
 
@@ -218,7 +218,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
 
 @contextmanager
 def _blaming_option(option: str) -> Generator[None]:
-    """Attribute usage errors raised inside the block to an option; if it is ``""``, leave them unchanged."""
+    """Report usage errors raised inside the block as errors of an option, unless ``option`` is ``""``."""
     try:
         yield
     except WrongUseError as error:
@@ -235,14 +235,14 @@ def prompter_at(reference: str) -> PromptRequest:
     """Import the prompter that a reference names; the import runs the module's code.
 
     Args:
-        reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``. The name refers to
-            a prompter, a Prompty, or a function without arguments that returns one.
+        reference: ``module:name`` or ``path/to/file.py:name``. The current directory is searched for ``module`` first.
+            The name refers to a prompter, a Prompty, or a function without arguments that returns one.
 
     Returns:
         The request with the prompter and its prompt file, if any.
 
     Raises:
-        WrongUseError: The name does not exist, it does not refer to a prompter, or the module's code failed.
+        WrongUseError: The name does not exist, it does not refer to a prompter, or the user's code raised an error.
     """
     place, _, name = reference.rpartition(":")
     with _user_code(place):
@@ -302,7 +302,7 @@ def _user_code(what: str) -> Generator[None]:
 
 
 def _line_of(error: BaseException) -> str:
-    """Return the file and line number in the user's code that raised an error, or ``""``."""
+    """Return the file and line number at which the user's code raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
         return ""  # a SyntaxError's message already contains the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]

@@ -1,4 +1,4 @@
-"""Functions that open the model that the command-line options or a prompt file select."""
+"""Functions that open the model selected by the command-line options or a prompt file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:conn
 
 
 def sources_help() -> str:
-    """Return the table of sources for a command's help text."""
+    """Return the table of model sources for a command's help text."""
     rows = [("SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT")]
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
@@ -59,7 +59,7 @@ def sources_help() -> str:
 def open_model(
     options: Options, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
-    """Open a model for the duration of the context; at the end, stop the engine if one was started.
+    """Open a model for the duration of a ``with`` block; at the end, stop the engine if one was started.
 
     Args:
         options: The command's options.
@@ -67,8 +67,8 @@ def open_model(
         settings: Additional settings for the chat module, such as ``retries`` and ``timeout``.
 
     Raises:
-        WrongUseError: An option is invalid, two options contradict each other, or no model is set.
-        NoAnswerError: The library raised an error within the context.
+        WrongUseError: An option is invalid, two options conflict, or no model is set.
+        NoAnswerError: The library raised an error inside the ``with`` block.
     """
     found = FileModel(options["source"], options["model"], {}) if file is None else file_model(options, file)
     _refuse_conflicts(options, found)
@@ -91,7 +91,6 @@ def length_warning(reply: Reply) -> str:
 
 
 def _refuse_conflicts(options: Options, found: FileModel) -> None:
-    """Reject options that contradict each other."""
     if found.source is None:
         if options["base_url"] is not None:
             raise WrongUseError("--base-url", "this option requires --source; for a running engine, use --url instead")
@@ -179,7 +178,7 @@ def file_model(options: Options, prompt: Prompty) -> FileModel:
 
 
 def _source(options: Options, provider: str | None, name: str | None) -> str | None:
-    """Return the file's source (by default, OpenAI), or None if the options select a local model."""
+    """Return the model source in the prompt file (default: OpenAI), or None if the options select a local model."""
     model = options["model"]
     if options["engine"] is not None or options["url"] is not None:
         return None

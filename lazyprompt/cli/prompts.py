@@ -67,7 +67,7 @@ class PromptRequest:
         file: The ``.prompty`` file that the prompter was loaded from, if any.
         call: The input, history, tools and label.
         form: The format of the prompt.
-        model: The provider's model; None if the prompter already uses the model family's markers.
+        model: The model name for a provider's format; None in formats for which ``--model`` selects the markers.
         where: The option that set the input.
     """
 
@@ -86,7 +86,7 @@ class PromptRequest:
         return dict.fromkeys((*(each.name for each in self.file.inputs), *self.file.slots))
 
     def with_system(self, system: str | None) -> PromptRequest:
-        """Return a copy with another system text; None keeps the prompter's own system text."""
+        """Return a copy with a different system text; None keeps the prompter's system text."""
         return self if system is None else replace(self, prompter=self.prompter.with_system(system))
 
     @contextmanager
@@ -112,7 +112,7 @@ class PromptRequest:
 
         Args:
             given: The text of each value.
-            stdin: The standard input.
+            stdin: The reader for standard input.
 
         Raises:
             WrongUseError: A file that a value refers to cannot be read.
@@ -146,12 +146,12 @@ class PromptRequest:
         return value
 
     def with_value(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
-        """Add the value that contains the user's text.
+        """Return a copy of the values that also contains the user's text.
 
         Args:
-            values: The other values by name.
+            values: The values of the other slots or inputs, keyed by name.
             name: The slot or input for the user's text, as returned by ``prompter.name_of_text``.
-            value: The value.
+            value: The value that contains the user's text.
 
         Raises:
             SlotError: The file's input cannot be used for the user's text.
@@ -219,10 +219,10 @@ def read_prompt(
         options: The command's options.
         purpose: The verb for the error message if there is no prompt, such as ``render``.
         opened: The result of :func:`open_prompter`, if it was already called.
-        stdin: The standard input, if two prompts share it.
+        stdin: The reader for standard input, if two prompts share it; None for a new reader.
 
     Raises:
-        WrongUseError: An option is invalid, two options contradict each other, or there is no prompt.
+        WrongUseError: An option is invalid, two options conflict, or there is no prompt.
     """
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
@@ -271,14 +271,14 @@ def read_tools(options: Options) -> ToolsLike:
 
 
 def open_prompter(options: Options, opened: PromptRequest | None = None) -> PromptRequest:
-    """Open the prompter that the options select, without its input.
+    """Open the prompter that the options select, without reading the prompt's input.
 
     Args:
         options: The command's options.
         opened: The prompter that ``PROMPT_FILE`` refers to, if that argument is not a file.
 
     Raises:
-        WrongUseError: An option is invalid, or contradicts another option.
+        WrongUseError: An option is invalid or conflicts with another option.
     """
     system, user = options["instruction"], options["user_instruction"]
     in_file = {

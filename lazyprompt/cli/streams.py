@@ -1,4 +1,4 @@
-"""Input and output for commands, on terminals and in pipes, and errors that name an option."""
+"""Functions that read the input of commands, write their output, and raise usage errors that name an option."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def reason(error: Exception) -> object:
 
 
 class Stdin:
-    """The standard input, which can be read once.
+    """A reader for standard input, which can be read only once.
 
     Args:
         shared: True if two prompts may read standard input; each receives the same text.
@@ -96,7 +96,7 @@ class Stdin:
         """Read all of standard input.
 
         Args:
-            reader: The option that reads standard input, for error messages.
+            reader: The name of the option that reads standard input, used in error messages.
 
         Raises:
             WrongUseError: Another option has already read standard input, or the input is not valid UTF-8.
@@ -209,7 +209,7 @@ def write_text(text: str, path: str | None = None) -> None:
 
     Raises:
         WrongUseError: The file cannot be written.
-        OSError: Standard output cannot be written.
+        OSError: Standard output cannot be written to.
     """
     data = text.encode()
     if path is None:
@@ -287,7 +287,7 @@ class Screen:
             style: A style in rich's syntax; ignored unless the output is a terminal with colours.
 
         Raises:
-            OSError: Standard output cannot be written.
+            OSError: Standard output cannot be written to.
         """
         if not text:
             return
@@ -377,7 +377,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     """Align the cells of table rows for a terminal, where a Chinese character is two columns wide.
 
     Args:
-        rows: The rows, starting with the heading.
+        rows: The rows, starting with the header row.
         right: The indexes of the columns to align to the right.
 
     Returns:

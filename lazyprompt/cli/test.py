@@ -203,7 +203,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
 
 
 def _with_progress(results: Iterator[Result], form: str) -> Iterator[Result]:
-    """Yield the results and show their number on a terminal."""
+    """Yield the results; on a terminal, show the numbers of finished and failed test cases."""
     with progress_bar(f"test ({form})") as show:
         begin = shown = time.monotonic()
         failed = 0
