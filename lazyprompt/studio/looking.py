@@ -1,4 +1,4 @@
-"""The views of a prompt text as JSON for the page: its rendering, its findings and its differences."""
+"""JSON views of an edited prompt file for the studio page: the rendered prompt, the findings and the differences."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NotSavedError(Exception):
     """An error for a file that was not saved.
 
     Attributes:
-        now: If the file has changed on disk, its current ``text`` and ``hash``; None if the file cannot be written.
+        now: The current ``text`` and ``hash`` of a file that has changed on disk; None if the file cannot be written.
     """
 
     def __init__(self, why: str, now: JsonObject | None = None) -> None:
@@ -111,7 +111,7 @@ class Looking:
         r"""Open a file.
 
         Args:
-            path: The path in the workspace.
+            path: The file's path in the workspace.
 
         Returns:
             ``path``, ``text``, ``hash``, ``newline`` (the line ending, such as ``\r\n``, or ``mixed``), ``inputs`` and
@@ -145,7 +145,7 @@ class Looking:
         """Return the other versions and languages of a file.
 
         Args:
-            path: The path in the workspace.
+            path: The file's path in the workspace.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -162,14 +162,14 @@ class Looking:
         }
 
     def look(self, asked: LookRequest) -> JsonObject:
-        """Return the rendered view of a prompt text.
+        """Render the text of a prompt file, and return the view.
 
         Args:
             asked: The request, which contains the text, the inputs and the format.
 
         Returns:
-            The keys ``look``, ``inputs`` and ``attacked``. If the prompt cannot be rendered, the key ``error`` and, if
-            the text can be parsed, the key ``inputs``.
+            A dict with the keys ``look``, ``inputs`` and ``attacked``. If the prompt cannot be rendered, the dict
+            contains only ``error`` and, if the text can be parsed, ``inputs``.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -198,14 +198,14 @@ class Looking:
         return {"look": _look_json(_without_negative_counts(seen)), "inputs": inputs, "attacked": attacked}
 
     def check(self, asked: CheckRequest) -> JsonObject:
-        """Check a text as ``lazyprompt check`` checks a file.
+        """Check the text of a prompt file with the rules of ``lazyprompt check``.
 
         Args:
             asked: The request, which contains the text.
 
         Returns:
-            The key ``findings``: a list of dicts with ``code``, ``severity``, ``message``, ``advice``, ``line`` and
-            ``column``.
+            A dict with the key ``findings``, which contains a list of dicts with ``code``, ``severity``, ``message``,
+            ``advice``, ``line`` and ``column``.
 
         Raises:
             PromptFileMissingError: The path is outside the workspace or does not name a prompt file.
@@ -217,15 +217,16 @@ class Looking:
         return {"findings": [{key: getattr(each, key) for key in keys} for each in found]}
 
     def diff(self, asked: DiffRequest) -> JsonObject:
-        """Compare a file with a text.
+        """Compare a saved prompt file with the edited text of a prompt file.
 
         Args:
             asked: The request, which contains the text, the path of the file, and the inputs for both prompts.
 
         Returns:
-            The ``changes`` from the file to the text, the differences by slot (``slots``), and the ``shared`` beginning
-            of the two prompts. If one of the prompts cannot be filled, ``slots`` is None. If one of them cannot be
-            parsed, the dict contains only ``error``.
+            A dict. The key ``changes`` contains the differences between the two files, and ``slots`` contains the
+            differences by slot. The key ``shared`` describes the common prefix of the two prompts, and ``prefix``
+            describes the first difference between two payloads. If one of the prompts cannot be filled, ``slots`` is
+            None. If one of them cannot be parsed, the dict contains only ``error``.
 
         Raises:
             PromptFileError: The other file cannot be read.
@@ -266,7 +267,7 @@ class Looking:
         return {"changes": changes, "slots": slots, "shared": shared, "prefix": None if prefix is None else str(prefix)}
 
     def save(self, asked: SaveRequest) -> JsonObject:
-        """Save a text in its file.
+        """Save the edited text to its file.
 
         Returns:
             The ``hash`` of the new content.
@@ -306,11 +307,11 @@ def error_json(error: Exception, path: str) -> JsonObject:
 
 
 def _without_negative_counts(seen: Look) -> Look:
-    """Return a Look without negative token counts; the total is unchanged.
+    """Return a Look in which no slot has a negative token count and the total is unchanged.
 
-    Slots are counted in OpenAI's format. Another provider's format can be shorter, especially for tools and history;
-    the slot ``framing`` is then negative. Its absolute value is subtracted from the tools and history first, and then
-    from the largest slots.
+    Slots are counted in OpenAI's format. Another provider's format can need fewer tokens, especially for tools and
+    history; the count for ``framing`` is then negative. The absolute value of a negative count is subtracted from the
+    counts of the tools and the history first, and then from the largest counts.
     """
     excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
     if not excess:

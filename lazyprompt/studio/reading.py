@@ -130,8 +130,8 @@ def as_kind(value: str, kind: str) -> Json:
         kind: The input's type.
 
     Returns:
-        A list, an object or a chat that contains the value. For other types, the value is returned unchanged, so that
-        the page shows, for example, that an input of type number rejects it.
+        A list, an object or a chat that contains the value. For other input types, the unchanged value; the page then
+        shows, for example, that a number input rejects the value.
     """
     wrapped: dict[str, Json] = {
         "array": [value],
@@ -220,7 +220,7 @@ class CheckRequest(_Request):
 
 
 class SaveRequest(CheckRequest):
-    """A request to save a text in a file.
+    """A request to save text to a file.
 
     Args:
         path: The path of the file in the workspace.
@@ -294,14 +294,14 @@ class Draft(NamedTuple):
 
 
 def read_draft(place: Path, path: str, text: str, references: References, trace: Trace) -> Draft:
-    """Parse a text as a prompt file.
+    """Parse the text of a prompt file.
 
     Args:
         place: The full path of the file; the file's content on disk may differ from the text.
         path: The file's path in the workspace, for error messages.
         text: The text.
         references: The directories and values that the text may refer to.
-        trace: A record to which the files that the text includes are added.
+        trace: A record that collects the files that the text includes.
 
     Raises:
         PromptFileError: The text is not a valid prompt file.

@@ -36,7 +36,7 @@ class WorkspaceFile(NamedTuple):
     """A prompt file in a workspace.
 
     Attributes:
-        path: The path below the root, with slashes.
+        path: The path relative to the workspace root, with forward slashes.
         key: The prompt's key, or the path if the file name is invalid.
         lang: The language; ``""`` for the default language.
         version: The version; None if the file name contains no version.
@@ -154,7 +154,7 @@ class Workspace:
         """Return the full path of a file.
 
         Args:
-            path: The path below the root.
+            path: The file's path relative to the workspace root.
 
         Returns:
             The full path, which may be a link; the file may not exist yet.
@@ -172,7 +172,7 @@ class Workspace:
         """Read a file.
 
         Args:
-            path: The path below the root.
+            path: The file's path relative to the workspace root.
 
         Raises:
             PromptFileMissingError: The file does not exist, or :meth:`place` rejects the path.
@@ -192,7 +192,7 @@ class Workspace:
         """Write a file unless it has changed since it was read.
 
         Args:
-            path: The path below the root.
+            path: The file's path relative to the workspace root.
             text: The new text, which is written without converting its line endings.
             known: The hash of the content that was last read; None for a new file.
 
