@@ -119,14 +119,14 @@ class Run(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A text that is folded and truncated to fit a view.
+    """A text that is collapsed and truncated to fit a view.
 
     Attributes:
-        whole: The length of the full text.
-        head: The runs that are always visible.
-        rest: The folded runs, which become visible after a click.
-        more: The length of the folded runs.
-        left: The length of the omitted end of the text.
+        whole: The number of characters in the full text.
+        head: The text runs that are always visible.
+        rest: The collapsed text runs, which become visible after a click.
+        more: The number of characters in the collapsed text runs.
+        left: The number of characters in the omitted end of the text.
     """
 
     whole: int
@@ -138,18 +138,18 @@ class Flow(NamedTuple):
 
 @dataclass(slots=True)
 class Room:
-    """The remaining space in a view, which limits the size of a notebook.
+    """The numbers of characters and image bytes that a view may still add, so that notebook files stay small.
 
     Attributes:
-        signs: The remaining number of characters; each HTML element also counts as several characters.
-        pictures: The remaining number of image bytes.
+        signs: The number of characters that the view may still add; each HTML element counts as several characters.
+        pictures: The number of bytes of Base64 image data that the view may still add.
     """
 
     signs: int = 200_000
     pictures: int = 2_000_000
 
     def flow(self, runs: Iterable[Run]) -> Flow:
-        """Split a text into a visible start, a folded rest and an omitted part."""
+        """Split a text into a visible beginning, a collapsed middle and an omitted end."""
         given = [*runs]
         whole = _length(given)
         fold = _fold("".join(run.text for run in given))
@@ -213,7 +213,7 @@ def _length(runs: Iterable[Run]) -> int:
 
 
 def _fold(text: str) -> int:
-    """Return the index at which a text is folded, or the text's length if the rest is too short to fold."""
+    """Return the index after which a text is collapsed, or the text's length if the rest is too short to collapse."""
     beginning = text[:_OPEN]
     lines = beginning.split("\n", _OPEN_LINES)
     place = len(beginning) - len(lines[-1]) if len(lines) > _OPEN_LINES else _OPEN
@@ -230,7 +230,7 @@ def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Split a text, and yield pairs of a piece and True if the piece is a single character to escape."""
+    """Split a text, and yield ``(piece, is_sign)`` pairs; ``is_sign`` is True for a single character to escape."""
     for piece, is_sign in split_hidden(text):
         if is_sign or piece.isascii():
             yield piece, is_sign
