@@ -60,7 +60,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
 
 
 def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Split segments at the boundaries of marks, and yield each piece with True if the piece is a mark."""
+    """Split segments at the boundaries of marks, and yield ``(piece, is_mark)`` pairs."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:
@@ -120,7 +120,7 @@ class PromptPiece(NamedTuple):
     Attributes:
         slot: The slot that the text comes from.
         text: The text.
-        constant: True if every prompt contains the same text.
+        constant: True if the text is the same in every prompt.
         texts: The strings inside a JSON text, or None for plain text.
     """
 
@@ -169,7 +169,7 @@ def cautions_of(facts: Facts) -> tuple[Caution, ...]:
 
 
 def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
-    """Yield one caution for each slot, which quotes the slot's first mark."""
+    """Yield one caution for each slot with control sequences; the caution quotes the first of these sequences."""
     by_slot: dict[str, list[Mark]] = {}
     for mark in marks:
         by_slot.setdefault(mark.slot, []).append(mark)

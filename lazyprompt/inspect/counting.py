@@ -58,7 +58,7 @@ def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
 
 
 class _RemoteCounter:
-    """A counter that calls a provider's API and converts the client's errors."""
+    """A counter that calls a provider's API and converts the client's errors to :class:`TokenizerError`."""
 
     additive: ClassVar[bool] = False
 
@@ -82,7 +82,7 @@ class _RemoteCounter:
 
 
 class CountedOnce:
-    """A counter with an unbounded cache of text counts, for a single view.
+    """A counter that caches the token counts of texts without a size limit, for use in a single view.
 
     Args:
         counter: The counter.

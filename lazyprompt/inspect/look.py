@@ -1,4 +1,4 @@
-"""Computation of the data that a prompt's views display, and comparison of two prompts slot by slot.
+"""The data for the terminal, notebook and JSON views of a prompt, and the comparison of two prompts slot by slot.
 
 Views display exactly what ``generate_prompt`` returns for the same arguments, except for the values of environment
 variables. Views only display this data; they compute nothing themselves.
@@ -76,7 +76,7 @@ class SlotTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The data that views display for a prompt in one format.
+    """The data for the views of a prompt in one format.
 
     Attributes:
         title: The prompt's title, such as the name of its file.
@@ -129,7 +129,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Compute the data that a prompt's views display, without resolving references to environment variables.
+    """Compute the data for the views of a prompt, without resolving references to environment variables.
 
     Args:
         prompter: The prompter.
@@ -145,7 +145,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
         mask: The mask for the training sample; see :meth:`lazyprompt.Prompter.training_sample`.
 
     Returns:
-        The data that views display.
+        The data for the views.
 
     Raises:
         LazyPromptError: See :meth:`lazyprompt.Prompter.generate_prompt`.
@@ -237,7 +237,7 @@ def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> Promp
 
 
 def _slots(trim: TrimReport, pieces: Sequence[PromptPiece], *, flat: bool) -> tuple[SlotTokens, ...]:
-    """Return each slot's text and tokens in prompt order, followed by an entry for the text outside slots."""
+    """Return each slot's text and token count in prompt order, followed by an entry for the text outside slots."""
     texts: dict[str, list[str]] = {}
     for slot, text, *_ in pieces:
         texts.setdefault(slot, []).append(text)
@@ -302,8 +302,8 @@ class SlotChange(NamedTuple):
 
     Attributes:
         name: The slot's name.
-        state: ``same``, ``changed``, ``added`` or ``removed``. The state depends on the slot's text, or on the token
-            count for ``framing``, which has no text.
+        state: ``same``, ``changed``, ``added`` or ``removed``. The texts of the slot are compared, except for
+            ``framing``, which has no text: its token counts are compared.
         before: The slot's token count in the first prompt, or 0 if that prompt lacks the slot.
         after: The slot's token count in the second prompt, or 0 if that prompt lacks the slot.
         lines: A unified diff of the slot's texts without file names; empty if the texts are equal.
@@ -320,7 +320,8 @@ class SharedPrefix(NamedTuple):
     """The common prefix of two prompts, which a provider's cache can serve.
 
     Attributes:
-        tokens: The approximate number of shared tokens. The last slot contributes in proportion to its shared text.
+        tokens: The approximate number of shared tokens. A slot that is only partly shared counts in proportion to the
+            shared part of its text.
         total: The number of tokens in the second prompt.
         slot: The slot in the second prompt where the prefix ends, or None if the prompts are equal.
         line: The number of the line in ``slot`` where the prefix ends, counted from 1.
@@ -382,8 +383,8 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
         after: The second prompt.
 
     Returns:
-        A change for each slot, in the order of the first prompt, followed by added slots and by ``markers`` or
-        ``framing``.
+        One change for each slot: the slots of the first prompt in order, then added slots, then the text outside slots
+        (``markers`` or ``framing``).
     """
     one, other = ({slot.name: slot for slot in look.slots} for look in (before, after))
     changes = {

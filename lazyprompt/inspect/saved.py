@@ -42,10 +42,10 @@ def saved_look(
     counter: TokenCounter | None = None,
     window: int | None = None,
 ) -> Look:
-    """Compute the data that views of a saved payload display.
+    """Compute the data for the views of a saved payload.
 
     Args:
-        text: The JSON text of a provider's request body, a list of messages or a batch file line.
+        text: The JSON text of a provider's request body, a list of messages, or a line of a batch file.
         title: The title.
         form: The provider; by default, the first provider whose rules the payload follows.
         model: The model; by default, the model in the payload.
@@ -53,7 +53,7 @@ def saved_look(
         window: The context window in tokens; by default, the model's context window, if known.
 
     Returns:
-        The data, with one slot for each message.
+        The data for the views, with one slot for each message of the payload.
 
     Raises:
         FormatError: The text is not valid JSON, not a payload, or not a payload for a known provider.
@@ -101,7 +101,7 @@ def _parsed(text: str) -> object:
 
 
 def _payload_in(given: object) -> JsonObject | list[object]:
-    """Return the payload from a JSON value, which can be a batch file line.
+    """Return the payload in a JSON value, which may be a line of a batch file.
 
     Raises:
         FormatError: The value is neither an object nor a list.

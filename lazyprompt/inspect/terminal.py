@@ -69,7 +69,7 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
 
 
 def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
-    """Return a text view with the prompt, the tokens by slot, the budget's report and the cautions.
+    """Return a text view with the prompt, the tokens by slot, the budget and payload reports, and the cautions.
 
     With color, a flat prompt is colored by slot as in :func:`rendered_text`, and neutralised or escaped characters
     appear in reverse video. Without color, each line begins with the name of its slot. Control characters and invisible
