@@ -154,16 +154,18 @@ class SummaryWarning(LazyPromptWarning):
 _SHORT = 2
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return a suffix for an error message that suggests the most similar known name.
 
     Args:
-        name: The unknown name.
+        name: The unknown name; nothing is similar to a value that is not text.
         known: The valid names.
 
     Returns:
         ``" (did you mean 'x'?)"``, or an empty string if no known name is similar.
     """
+    if not isinstance(name, str):
+        return ""
     names = [*known]
     near = nearest(name, names) or next((each for each in names if _differ_in_one_of_two(name, each)), None)
     return f" (did you mean {near!r}?)" if near else ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolLike
 
 AnswerFormLike: TypeAlias = "str | Markers | Mapping[str, Any] | AnsweringTokenizer"
-"""The response format of a model: a name, markers, a response template, or a transformers tokenizer."""
+"""The response format of a model: a name, markers, a chat or response template, or a transformers tokenizer."""
 
 __all__ = ["AnswerFormLike", "Delta", "ResponseParser", "ResponseStream"]
 
@@ -130,8 +130,8 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     texts = [text for text in (chat, *fields_of(chat).values()) if isinstance(text, str)]
     if not texts:
         raise TemplateError(
-            f"{type(form).__name__} has no response_template or chat_template; pass a name, a response template, or a "
-            "transformers tokenizer with one of these templates"
+            f"{type(form).__name__} has no response_template or chat_template; pass a name, Markers, a ChatTemplate, a "
+            "response template, or a transformers tokenizer with one of these templates"
         )
     return form_in("\n".join(texts))
 

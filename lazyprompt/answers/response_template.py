@@ -22,10 +22,17 @@ _OPENINGS = frozenset(("open", "open_pattern"))
 
 
 class AnsweringTokenizer(Protocol):
-    """A transformers tokenizer, which may have a response template."""
+    """A transformers tokenizer or a :class:`~lazyprompt.ChatTemplate`, which may have a response template."""
 
-    response_template: Mapping[str, Any] | None
-    chat_template: Any
+    @property
+    def response_template(self) -> Mapping[str, Any] | None:
+        """The response template."""
+        ...
+
+    @property
+    def chat_template(self) -> Any:  # noqa: ANN401 - transformers declares no type
+        """The source text of the chat template, or several texts by name."""
+        ...
 
 
 class _FieldParser(Protocol):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lazyprompt._base.json import Json, JsonObject, dump, is_list, is_mapping
 from lazyprompt.errors import BatchError, FormatError, did_you_mean
+from lazyprompt.formatters.profile import Profile
 from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class BatchForm:
 
     Args:
         name: The format's name.
-        provider: The prompt's format: ``flat`` or a provider; ``""`` for a training sample.
+        provider: The prompt's format: ``flat``, a provider or a profile; ``""`` for a training sample.
         id_key: The key for the row's name; ``""`` if lines have no name.
         fields: The constant fields between the name and the prompt.
         body_key: The key for the prompt; ``""`` if the prompt is the whole line.
@@ -70,7 +71,7 @@ class BatchForm:
     """
 
     name: str
-    provider: str = ""
+    provider: str | Profile = ""
     id_key: str = "custom_id"
     fields: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     body_key: str = "payload"
@@ -202,17 +203,19 @@ def form_of(name: object) -> BatchForm:
     """Return the line format with the given name.
 
     Args:
-        name: A name in ``FORMS``; None means ``flat``.
+        name: A name in ``FORMS``; None means ``flat``. A profile has the line format of a provider.
 
     Raises:
         FormatError: The format is unknown.
     """
+    if isinstance(name, Profile):
+        return BatchForm(name.name, name)
     if not isinstance(name, str | None):
-        raise FormatError(f"format must be one of {', '.join(FORMS)}, not {type(name).__name__}")
+        raise FormatError(f"format must be one of {', '.join(FORMS)}, or a Profile, not {type(name).__name__}")
     form = FORMS.get("flat" if name is None else name)
     if form is None:
         raise FormatError(
-            f"unknown format {name!r}{did_you_mean(str(name), FORMS)}; expected one of {', '.join(FORMS)}"
+            f"unknown format {name!r}{did_you_mean(name, FORMS)}; expected one of {', '.join(FORMS)}, or a Profile"
         )
     return form
 

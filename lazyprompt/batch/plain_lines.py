@@ -172,8 +172,8 @@ def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:
     """Return True if the line format and the prompter insert values into a line unchanged."""
     if form.sample or form.provider == "flat" or type(prompter) not in _PROMPTERS:
         return False
-    if not profile_of(form.provider).turns:
-        # A provider format without turns merges the messages into one text and escapes the values.
+    if not isinstance(form.provider, str) or not profile_of(form.provider).turns:
+        # A custom format may change values, and a format without turns merges and escapes them.
         return False
     made_of = prompter.made_of
     return (

@@ -20,15 +20,16 @@ from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.prompters.payload_target import PayloadTarget
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.prompters.rows import Columns
-from lazyprompt.rendering.markers import Markers
 from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt.batch.rows import Row
+    from lazyprompt.chat_templates.template import ModelLike
     from lazyprompt.files.filling import FilePrompter
     from lazyprompt.files.prompty import Prompty
+    from lazyprompt.prompters.target_choice import FormatLike
 
 Train: TypeAlias = Literal["last", "all"]
 
@@ -45,7 +46,7 @@ class RowPlan:
     Args:
         prompter: The prompter that renders the rows.
         form: The line format.
-        model: The model name.
+        model: The model.
         columns: The columns for slots, history, tools, label and id.
         params: Additional fields for each request.
         train: The responses to train on, ``last`` or ``all``; only training formats use it.
@@ -55,7 +56,7 @@ class RowPlan:
 
     prompter: Prompter
     form: BatchForm
-    model: str | None = None
+    model: ModelLike | None = None
     columns: Columns = field(default_factory=Columns)
     params: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
     train: Train = "last"
@@ -66,9 +67,9 @@ class RowPlan:
     def of(
         cls,
         prompter: Prompter | Prompty,
-        format: str | None = None,
+        format: FormatLike | None = None,
         *,
-        model: str | None = None,
+        model: ModelLike | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
         train: Train = "last",
@@ -78,9 +79,9 @@ class RowPlan:
 
         Args:
             prompter: The prompter, or a prompt file. A prompt file also sets the model and the request options.
-            format: A name in ``FORMS``; None means ``flat``.
-            model: The model name in each request. For lines that are not complete requests,
-                :meth:`lazyprompt.Prompter.generate_prompt` receives the name as ``model``.
+            format: A name in ``FORMS``, or a Profile; None means ``flat``.
+            model: The model name in each request. In formats without complete requests, this is the ``model`` argument
+                of :meth:`lazyprompt.Prompter.generate_prompt`, which may also be Markers or a ChatTemplate.
             columns: The columns for slots, history, tools, label and id.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
             train: The responses to train on, ``last`` or ``all``; only training formats use it.
@@ -170,8 +171,8 @@ class RowPlan:
         return self._request(payload) if self.form.is_request else self._checked(payload)
 
     @property
-    def _prompt_model(self) -> str | None:
-        # In OpenAI's format, `model` selects a local model family, so the model name of the request is added later.
+    def _prompt_model(self) -> ModelLike | None:
+        # In OpenAI's format, a prompter's model is a local model family, so the request's model is added later.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
@@ -193,7 +194,7 @@ class RowPlan:
         return {
             "lazyprompt": __version__,
             "format": self.form.name,
-            "model": self.model,
+            "model": str(self.model) if self.model else None,
             "columns": {**columns, "input": dict(self.columns.input)},
             "params": fresh(dict(self.params)),
             "train": self.train,
@@ -232,11 +233,13 @@ class RowPlan:
         if reserved := sorted(_PROMPT_KEYS & self.params.keys()):
             what = f"params contains {reserved[0]!r}, which the prompt sets; remove it"
             raise BatchError(what, setting="params")
-        if self.model is not None and form.provider in ("flat", ""):
-            try:
-                Markers.for_model(self.model)
-            except TemplateError as error:
-                raise BatchError(str(error), setting="model") from error
+        if form.is_request and not isinstance(self.model, str | None):
+            what = f"{form.name} writes the model's name into each request; model= must be a name, not "
+            raise BatchError(what + type(self.model).__name__, setting="model")
+        try:
+            self.prompter.target(form.provider or None, self._prompt_model)
+        except TemplateError as error:
+            raise BatchError(str(error), setting="model") from error
         if form.has_model and not (self.model or (self.prompty is not None and self.prompty.model.get("id"))):
             what = f"{form.name} requires a model name in each request; pass model="
             raise BatchError(what, setting="model")
@@ -250,10 +253,9 @@ class RowPlan:
         form = self.form
         own = self._checked(payload)
         named = own.pop("model", None)
-        model = self.model or named
         if not form.has_model:
             return form.change({**own, **fresh(dict(self.params))})
-        return form.change({"model": model, **own, **fresh(dict(self.params))})
+        return form.change({"model": str(self.model) if self.model else named, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:
         """Return a payload as a plain dict; raise an error if the payload lost content.

@@ -20,8 +20,10 @@ from lazyprompt.prompters.rows import Columns, OnError, RowFault
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.chat_templates.template import ModelLike
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.prompters.target_choice import FormatLike
 
 __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
@@ -36,8 +38,8 @@ def render_batch(
     prompter: Prompter | Prompty,
     rows: object,
     *,
-    format: str | None = ...,
-    model: str | None = ...,
+    format: FormatLike | None = ...,
+    model: ModelLike | None = ...,
     columns: Columns | None = ...,
     params: Mapping[str, object] | None = ...,
     on_error: Literal["raise"] = ...,
@@ -47,8 +49,8 @@ def render_batch(
     prompter: Prompter | Prompty,
     rows: object,
     *,
-    format: str | None = ...,
-    model: str | None = ...,
+    format: FormatLike | None = ...,
+    model: ModelLike | None = ...,
     columns: Columns | None = ...,
     params: Mapping[str, object] | None = ...,
     on_error: OnError = ...,
@@ -57,8 +59,8 @@ def render_batch(
     prompter: Prompter | Prompty,
     rows: object,
     *,
-    format: str | None = None,
-    model: str | None = None,
+    format: FormatLike | None = None,
+    model: ModelLike | None = None,
     columns: Columns | None = None,
     params: Mapping[str, object] | None = None,
     on_error: OnError = "raise",
@@ -69,7 +71,7 @@ def render_batch(
         prompter: The prompter, or a prompt file.
         rows: The rows, in any form that :func:`rows_of` accepts.
         format: The line format; see :meth:`RowPlan.of`.
-        model: The model name.
+        model: The model; see :meth:`RowPlan.of`.
         columns: The columns for slots, history, tools, label and id.
         params: Additional fields for each request.
         on_error: ``raise`` to raise an error for a row that cannot be rendered, or ``return`` to yield a

@@ -191,7 +191,8 @@ def rules_for(rules: CacheRules | str) -> CacheRules:
     if isinstance(rules, CacheRules):
         return rules
     if rules not in RULES:
+        known = ", ".join(RULES)
         raise FormatError(
-            f"no cache rules for {rules!r}{did_you_mean(rules, RULES)}; expected one of {', '.join(RULES)}"
+            f"no cache rules for {rules!r}{did_you_mean(rules, RULES)}; expected one of {known}, or CacheRules"
         )
     return RULES[rules]

@@ -17,7 +17,7 @@ import struct
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.files import open_regular, read_regular
@@ -125,6 +125,8 @@ def read_source(source: str | Path) -> ChatSource:
         TemplateError: A template in the configuration is not text.
         MissingExtraError: The file is a GGUF file, and the ``gguf`` package is not installed.
     """
+    if not isinstance(cast("object", source), str | os.PathLike):
+        raise TemplateError(f"expected a chat template's text or path, not {type(source).__name__}")
     if isinstance(source, str) and ("{{" in source or "{%" in source):
         return ChatSource({"default": source})
     path = Path(source)

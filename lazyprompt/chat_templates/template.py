@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import texts_in
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# The message format for training samples. Messages include reasoning, because chat templates may render reasoning.
+# A model's name or family, or a value of the caller's own.
+ModelLike: TypeAlias = "str | Markers | ChatTemplate"
+
+# Training samples include reasoning, because the rendered text also contains reasoning.
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
@@ -117,6 +120,11 @@ class ChatTemplate:
     def special_tokens(self) -> Mapping[str, str]:
         """The special tokens, keyed by their names in templates."""
         return self._chats[0].special_tokens
+
+    @property
+    def chat_template(self) -> Mapping[str, str]:
+        """The source text of each template, by name, as in transformers' tokenizers."""
+        return self.source.templates
 
     @property
     def response_template(self) -> Mapping[str, object] | None:
@@ -378,9 +386,9 @@ class ChatTemplate:
         text = jinja.run(chat, given)
         return Rendered.later(text, partial(_compose, rendering._replace(safety=OFF), with_origins))
 
-    def controls(self, jinja: ChatJinja) -> Controls:
-        """Return the control sequences of a compiled template and its tokenizer."""
-        return controls_of(jinja, self._tokens)
+    def controls(self, jinja: ChatJinja | None = None) -> Controls:
+        """Return the control sequences of the tokenizer and a compiled template, by default the one for tools."""
+        return controls_of(self.jinja(tools=True) if jinja is None else jinja, self._tokens)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"

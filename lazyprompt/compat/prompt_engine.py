@@ -19,6 +19,8 @@ from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
 from lazyprompt.formatters._guard import guard_for
 from lazyprompt.formatters._merge import inert_text
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.formatters.profile import Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, message_of
 from lazyprompt.messages.parse import parse_message
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import MessageLike
-    from lazyprompt.formatters.profile import Profile
     from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import Form
 
@@ -70,7 +71,7 @@ class PromptEngine:
     """An engine that joins a system prompt, a conversation and hints into a single prompt.
 
     Args:
-        model_or_provider: The provider's name, or an object whose ``provider`` attribute is a provider's name.
+        model_or_provider: The provider's name or Profile, or an object whose ``provider`` attribute is one of these.
         prompt_type: The type of prompt to return, ``string`` or ``list``. The default is ``string`` for a provider
             without turns, and ``list`` for any other provider.
         max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
@@ -230,27 +231,32 @@ class PromptEngine:
         return f"PromptEngine({settings}, shrink_policy={self.shrink_policy!r})"
 
 
-def _provider_name(model: object) -> object:
-    return model if isinstance(model, str) else getattr(model, "provider", None)
+def _provider_of(model: object) -> object:
+    if isinstance(model, ChatFormatter):
+        return model.profile
+    return model if isinstance(model, str | Profile) else getattr(model, "provider", None)
 
 
 def _profile_for(model: object) -> Profile | None:
     """Return the rules of a model's provider, or None if the provider is unknown."""
-    provider = _provider_name(model)
-    return profile_of(provider) if isinstance(provider, str) and provider in PROVIDERS else None
+    provider = _provider_of(model)
+    if isinstance(provider, str):
+        return profile_of(provider) if provider in PROVIDERS else None
+    return provider if isinstance(provider, Profile) else None
 
 
 def _type_for(model: object, profile: Profile | None) -> PromptType:
     """Return the prompt type for a model or a provider."""
     if profile is not None:
         return "list" if profile.turns else "string"
-    provider = _provider_name(model)
+    provider = _provider_of(model)
     if isinstance(provider, str):
         given = f"the provider {provider!r} is unknown{did_you_mean(provider, PROVIDERS)}"
     else:
         given = f"{type(model).__name__} has no provider name"
     raise FormatError(
-        f'{given}; expected one of {", ".join(PROVIDERS)}; for any other provider, set prompt_type="string" or "list"'
+        f"{given}; expected one of {', '.join(PROVIDERS)}, or a Profile; for any other provider, set "
+        'prompt_type="string" or "list"'
     )
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.dialects import Dialect
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Payload, Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.payload_target import PayloadTarget
@@ -396,12 +397,12 @@ class FilePrompter(Prompter):
         """The report entries for the file's tools that aren't functions and therefore can't be sent."""
         return self._left
 
-    def request(self, prompt: Prompt, provider: str | None = None, api: str | None = None) -> Payload:
+    def request(self, prompt: Prompt, provider: str | Profile | None = None, api: str | None = None) -> Payload:
         """Return the complete request for a prompt; see :meth:`lazyprompt.Prompty.request`.
 
         Args:
             prompt: A prompt created by this prompter.
-            provider: The provider. The default is the file's provider, or else ``openai``.
+            provider: The provider's name, or a profile. The default is the file's provider, or else ``openai``.
             api: The API. The default is the file's API, or else ``chat``.
 
         Raises:
@@ -415,12 +416,12 @@ class FilePrompter(Prompter):
         report, guard = cast("Report", prompt.report), payloads.guard(conversation)
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
-    def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the complete request that sends untrusted messages in place of the prompt; see :meth:`request`."""
+    def request_of(self, messages: list[Msg], provider: str | Profile | None = None, api: str | None = None) -> Payload:
+        """Return the complete request for untrusted messages instead of a prompt; see :meth:`request`."""
         guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
-    def _payloads(self, provider: str | None, api: str | None) -> PayloadTarget:
+    def _payloads(self, provider: str | Profile | None, api: str | None) -> PayloadTarget:
         """Return the target that formats the messages of requests."""
         spec = self._filling.spec
         profile, model = target_of(*sent_to(spec, provider, api)).profile, spec.model.get("id")

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.chat_templates.template import ChatTemplate, ModelLike
     from lazyprompt.files.spec import ToolSpec
     from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.files.writing.rewriting import Changes
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.history import HistoryLike
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.rows import RowFault
+    from lazyprompt.prompters.target_choice import FormatLike
 
 
 class More(TypedDict, total=False):
     """Additional parameters of :meth:`lazyprompt.Prompter.generate_prompt`."""
 
     show: bool
-    model: str | None
+    model: ModelLike | None
     chat_template: ChatTemplate | None
 
 
@@ -350,7 +352,7 @@ class Prompty(LoadedPrompty):
         label: str | None = ...,
         *,
         return_dict: bool = ...,
-        format: Literal["openai"] | OtherProvider,
+        format: Literal["openai"] | OtherProvider | Profile,
         **more: Unpack[More],
     ) -> Payload: ...
     @overload
@@ -374,7 +376,7 @@ class Prompty(LoadedPrompty):
         label: str | None = ...,
         *,
         return_dict: bool = ...,
-        format: str | None = ...,
+        format: FormatLike | None = ...,
         **more: Unpack[More],
     ) -> str | OpenAIPrompt | Payload: ...
     def generate_prompt(
@@ -385,7 +387,7 @@ class Prompty(LoadedPrompty):
         label: str | None = None,
         *,
         return_dict: bool = False,
-        format: str | None = None,
+        format: FormatLike | None = None,
         **more: Unpack[More],
     ) -> str | OpenAIPrompt | Payload:
         """Render the prompt; see :meth:`lazyprompt.Prompter.generate_prompt`.
@@ -416,7 +418,7 @@ class Prompty(LoadedPrompty):
         *,
         messages: HistoryLike | None = None,
         history: HistoryLike | None = None,
-        provider: str | None = None,
+        provider: str | Profile | None = None,
         api: str | None = None,
     ) -> Payload:
         """Return the complete request: model, messages, options, tools and output schema.
@@ -425,7 +427,7 @@ class Prompty(LoadedPrompty):
             inputs: The inputs; see :meth:`validate`.
             messages: Messages to send instead of the template's messages.
             history: Earlier messages, which replace the thread.
-            provider: The provider. The default is the file's provider, or else ``openai``.
+            provider: The provider's name, or a profile. The default is the file's provider, or else ``openai``.
             api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
 
         Returns:
@@ -451,12 +453,12 @@ class Prompty(LoadedPrompty):
 
         return render_batch(self, rows, **more)
 
-    def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
+    def read(self, response: object, provider: str | Profile | None = None, api: str | None = None) -> Json:
         """Return the text, tool calls, vectors or image in a response, or a JSON object if the file declares outputs.
 
         Args:
             response: The response, as a dict or as an object from the provider's official client.
-            provider: The provider. The default is the file's provider, or else ``openai``.
+            provider: The provider's name, or a profile. The default is the file's provider, or else ``openai``.
             api: The API; see :meth:`request`.
 
         Raises:

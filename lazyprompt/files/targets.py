@@ -68,7 +68,7 @@ class RequestTarget:
     """A description of one API of a provider, used to build requests.
 
     Args:
-        profile: The name of the formatter profile for the messages.
+        profile: The formatter profile for the messages, or its name.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
         options: The path of the request field for each model option of a prompt file. Options without a path can't be
             sent.
@@ -79,7 +79,7 @@ class RequestTarget:
         strict_tools: True if the setting ``strict`` is sent for tools.
     """
 
-    profile: str
+    profile: str | Profile
     api: str = "chat"
     options: Mapping[str, Place] = field(default_factory=dict[str, Place])
     defaults: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
@@ -87,6 +87,11 @@ class RequestTarget:
     structured: str = ""
     text_content: bool = True
     strict_tools: bool = True
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self.profile if isinstance(self.profile, str) else self.profile.name
 
     def own_profile(self) -> Profile:
         """Return the formatter profile with the rules in ``changes`` applied."""
@@ -203,7 +208,7 @@ _ROWS = (
     replace(_LIKE_OPENAI, profile="deepseek", structured=""),
     *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
 )
-_TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
+_TARGETS: Final = {(row.name.removesuffix("-responses"), row.api): row for row in _ROWS}
 # Maps service names in prompt files to the providers whose APIs the services use.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
@@ -211,16 +216,19 @@ _OTHER_NAMES = {
 }
 
 
-def target_of(provider: str | None = None, api: str | None = None) -> RequestTarget:
+def target_of(provider: str | Profile | None = None, api: str | None = None) -> RequestTarget:
     """Return the target for a provider and an API.
 
     Args:
-        provider: The provider's name in a prompt file. The default is ``openai``.
-        api: The API; see :class:`RequestTarget`. The default is ``chat``.
+        provider: The provider's name in a prompt file, or a profile, whose requests contain the same fields as those of
+            the built-in provider with the same wire format. The default is ``openai``.
+        api: The API; see :class:`RequestTarget`. The default is ``chat``, or the API of the wire format.
 
     Raises:
         FormatError: The provider is unknown or doesn't support the API.
     """
+    if provider is not None and not isinstance(provider, str):
+        return _target_like(profile_of(provider), api)
     name, kind = provider or "openai", api or "chat"
     if name == "openai-responses" and kind == "chat":
         kind = "responses"
@@ -235,13 +243,37 @@ def target_of(provider: str | None = None, api: str | None = None) -> RequestTar
     known = sorted({each for each, _ in _TARGETS})
     what = "does not support complete requests" if family in PROVIDERS else "is unknown"
     near = did_you_mean(family, known)
-    raise FormatError(f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}")
+    raise FormatError(f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}, or a Profile")
+
+
+def _target_like(profile: Profile, api: str | None) -> RequestTarget:
+    """Return the target for a custom profile: the target of the built-in provider with the same wire format.
+
+    Raises:
+        FormatError: No built-in provider with complete requests has this wire format, or the API is a different one.
+    """
+    forms = {type(profile_of(name).form): name for name in reversed(PROVIDERS)}
+    like = next((forms[each] for each in type(profile.form).__mro__ if each in forms), "")
+    # OpenAI itself renamed an option and has rules that other servers with its wire format don't have.
+    row = (
+        _LIKE_OPENAI
+        if like == "openai"
+        else _TARGETS.get((like.removesuffix("-responses"), "responses" if like == "openai-responses" else "chat"))
+    )
+    if row is None:
+        raise FormatError(
+            f"prompt files have no request fields for the wire format {type(profile.form).__name__} of the provider "
+            f"{profile.name!r}; use generate_prompt(format=...), and add the model and its options to the payload"
+        )
+    if api not in (None, row.api):
+        raise FormatError(f"the profile {profile.name!r} supports only the {row.api!r} API, not {api!r}")
+    return replace(row, profile=profile, changes={})
 
 
 def request(
     spec: Spec,
     messages: Sequence[Msg],
-    provider: str | None = None,
+    provider: str | Profile | None = None,
     api: str | None = None,
     *,
     tools: Sequence[JsonObject] = (),
@@ -253,7 +285,7 @@ def request(
     Args:
         spec: The front matter of the prompt file.
         messages: The messages to send.
-        provider: The provider. The default is the file's provider, or else ``openai``.
+        provider: The provider's name, or a profile. The default is the file's provider, or else ``openai``.
         api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
         tools: Additional functions, in OpenAI's format.
         report: The report entries for parts of the file that the messages and tools don't include.
@@ -282,11 +314,16 @@ def request(
     return Payload(sent, tuple(notes), None, neutralised)
 
 
-def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
+def sent_to(
+    spec: Spec, provider: str | Profile | None = None, api: str | None = None
+) -> tuple[str | Profile | None, str | None]:
     """Return the provider and API for a request: the arguments, or else the file's settings."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
-    # If the provider has no Responses API, ignore the file's ``apiType`` and use the chat API.
-    if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
+    # If the provider has no Responses API, ignore the file's ``apiType`` and use the chat API. A profile has one API.
+    if isinstance(provider, str | None):
+        if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
+            own = None
+    elif own in ("chat", "responses"):
         own = None
     return provider or named, api or own
 
@@ -318,7 +355,7 @@ class _RequestBuilder(NamedTuple):
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
         if spec.outputs and not target.structured:
-            self.notes.add("outputs", "outputs", "left out", f"{target.profile} supports no output schema")
+            self.notes.add("outputs", "outputs", "left out", f"{target.name} supports no output schema")
         elif spec.outputs:
             body |= _STRUCTURED[target.structured](spec.outputs)
         return body
@@ -328,7 +365,7 @@ class _RequestBuilder(NamedTuple):
         if not self.target.strict_tools:
             for index, each in enumerate(specs):
                 if each.strict:
-                    why = f"strict is not sent to {self.target.profile}"
+                    why = f"strict is not sent to {self.target.name}"
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
@@ -374,7 +411,7 @@ def _join_text(blocks: Sequence[Block]) -> str:
 
 def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes) -> None:
     """Report media URLs that are sent according to the Prompty specification although the provider rejects them."""
-    why = f"{target.profile} refuses URLs here, but Prompty sends them: pass data, or use api='responses'"
+    why = f"{target.name} refuses URLs here, but Prompty sends them: pass data, or use api='responses'"
     for at, message in enumerate(messages):
         for index, given in enumerate(message.blocks):
             within = (
@@ -396,7 +433,7 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
             continue
         if name not in target.options:
             known = "" if name in OPTIONS else f"; it is not a known option{did_you_mean(name, OPTIONS)}"
-            note(name, f"requests to {target.profile} ({target.api}) have no such option{known}; see {OTHERS}")
+            note(name, f"requests to {target.name} ({target.api}) have no such option{known}; see {OTHERS}")
             continue
         *above, last = target.options[name]
         holder = body
@@ -419,7 +456,7 @@ _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 
 def read_answer(
-    response: object, provider: str | None = None, api: str | None = None, *, structured: bool = False
+    response: object, provider: str | Profile | None = None, api: str | None = None, *, structured: bool = False
 ) -> Json:
     """Parse a provider's response.
 
@@ -444,7 +481,7 @@ def read_answer(
         return _items(answer, target)
     if target.api == "responses" and answer.get("output") is None and isinstance(answer.get("output_text"), str):
         answer["output"] = list[object]()
-    message = target.own_profile().form.parse(answer, target.profile)
+    message = target.own_profile().form.parse(answer, target.name)
     calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     if calls:
         written = _written_arguments(answer)
@@ -481,7 +518,7 @@ def _items(answer: Fields, target: RequestTarget) -> Json:
     """Return the only vector or image in a response, or a list if the response contains several."""
     fault = answer.get("error")
     if fault:
-        raise FormatError(f"{target.profile} returned an error: {fields_of(fault).get('message') or fault}")
+        raise FormatError(f"{target.name} returned an error: {fields_of(fault).get('message') or fault}")
     given = [*map(fields_of, _list(answer.get("data")))]
     # Sort vectors by index to restore the order of the embedded texts.
     given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.chat_templates.template import ModelLike
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.msg import Msg
@@ -112,8 +113,8 @@ class MessageGuard(NamedTuple):
         return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
 
 
-def guard_for(profile: Profile | None, model: str | None, safety: Safety | None) -> MessageGuard | None:
-    """Return the guard for a formatter, or None if payloads are not searched for control sequences.
+def guard_for(profile: Profile | None, model: ModelLike | None, safety: Safety | None) -> MessageGuard | None:
+    """Return the guard for a formatter, or None if payloads need no search for control sequences.
 
     Args:
         profile: The provider's rules; None for an unknown server, which may tokenize text with a chat template.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from lazyprompt._base.json import is_dict, is_list
 from lazyprompt.errors import TokenizerError, missing_extra
@@ -34,6 +34,8 @@ class _AskingCounter(ABC, Generic[_Client]):
     _names: ClassVar[tuple[str, str, str]]
 
     def __init__(self, model: str, client: _Client | None = None) -> None:
+        if not isinstance(cast("object", model), str):
+            raise TokenizerError(f"model must be the provider's name for the model, not {type(model).__name__}")
         self.model = model
         self._client = client
         self._formatter = ChatFormatter(self._names[0], model=model)

@@ -34,7 +34,7 @@ from lazyprompt.formatters._repair import (
 )
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._validate import is_own_form, violations
-from lazyprompt.formatters.profile import HistoryLayout, HistoryStyle, Profile
+from lazyprompt.formatters.profile import HistoryLayout, HistoryStyle
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.msg import Msg
@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
+    from lazyprompt.chat_templates.template import ModelLike
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import Loaded, Messages
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, URLSource
     from lazyprompt.safety.policy import Safety
@@ -110,7 +112,7 @@ _APPLIED = {
 class FormatterSettings(TypedDict, total=False):
     """The settings of a :class:`ChatFormatter`, for functions that accept them as keyword arguments."""
 
-    model: str | None
+    model: ModelLike | None
     budget: Budget | None
     token_counter: CountsMessages | None
     max_tokens: int | None
@@ -127,7 +129,8 @@ class ChatFormatter:
 
     Args:
         provider: The provider's name, or a custom profile.
-        model: The model, if the rules depend on it (for cache breakpoints, reasoning or prefill).
+        model: The model, if the rules depend on it (for cache breakpoints, reasoning or prefill). With Markers or a
+            ChatTemplate, ``safety`` covers the control sequences of this family.
         budget: A token budget for the payload, whose tokens are counted in the provider's format.
         token_counter: The token counter for ``max_tokens``.
         max_tokens: A token limit for the payload. The oldest messages are dropped first; system text and the newest
@@ -153,7 +156,7 @@ class ChatFormatter:
         self,
         provider: str | Profile,
         *,
-        model: str | None = None,
+        model: ModelLike | None = None,
         budget: Budget | None = None,
         token_counter: CountsMessages | None = None,
         max_tokens: int | None = None,
@@ -162,8 +165,8 @@ class ChatFormatter:
         cache: CacheLike | None = None,
         safety: Safety | None = None,
     ) -> None:
-        self.profile = provider if isinstance(provider, Profile) else profile_of(provider)
-        self.model = model
+        self.profile = profile_of(provider)
+        self.model = model if isinstance(model, str) else None
         self._budget = _build_budget(budget, max_tokens, token_counter)
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)

@@ -40,11 +40,11 @@ PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
-def profile_of(provider: str) -> Profile:
+def profile_of(provider: str | Profile) -> Profile:
     """Return the rules of a provider.
 
     Args:
-        provider: A name from ``PROVIDERS``.
+        provider: A name from ``PROVIDERS``, or a profile, which is returned unchanged.
 
     Returns:
         The provider's profile.
@@ -52,12 +52,12 @@ def profile_of(provider: str) -> Profile:
     Raises:
         FormatError: The provider is unknown.
     """
-    if not _is_text(provider):
-        raise FormatError(f"provider must be a name or a Profile, not {type(provider).__name__}")
+    if not isinstance(provider, str):
+        return _checked_profile(provider)
     if provider not in PROVIDERS:
         raise FormatError(
-            f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
-            f"expected one of {', '.join(PROVIDERS)}"
+            f"provider {provider!r} is unknown{did_you_mean(provider, PROVIDERS)}; "
+            f"expected one of {', '.join(PROVIDERS)}, or a Profile"
         )
     family = provider.removeprefix("openai-").partition("-")[0]
     module = import_module(f"lazyprompt.formatters.{family if family in _MODULES else 'openai'}")
@@ -65,8 +65,12 @@ def profile_of(provider: str) -> Profile:
     return profile
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _checked_profile(given: object) -> Profile:
+    from lazyprompt.formatters.profile import Profile  # noqa: PLC0415 - named providers are checked by name
+
+    if not isinstance(given, Profile):
+        raise FormatError(f"provider must be a name or a Profile, not {type(given).__name__}")
+    return given
 
 
 class Row(NamedTuple):

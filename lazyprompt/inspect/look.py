@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
+    from lazyprompt.chat_templates.template import ModelLike
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.prompters.target_choice import FormatLike
     from lazyprompt.tokens.counter import TokenCounter
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.samples import Token
@@ -121,8 +123,8 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     call: CallArguments,
     *,
     title: str = "",
-    form: str = "flat",
-    model: str | None = None,
+    form: FormatLike = "flat",
+    model: ModelLike | None = None,
     counter: TokenCounter | None = None,
     max_tokens: int | None = None,
     window: int | None = None,
@@ -150,6 +152,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     Raises:
         LazyPromptError: See :meth:`lazyprompt.Prompter.generate_prompt`.
     """
+    name = model if isinstance(model, str) else None
     given_counter = counter or ApproximateTokenCounter()
     counts = CountedOnce(given_counter)
     prompter = prompter.for_display()
@@ -173,7 +176,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
         pieces = [PromptPiece(slot, text, trusted) for text, slot, trusted in segments]
     else:
         pieces = _pieces_of(prompter, fitted)
-    size = window if window is not None or model is None else context_of(model)
+    size = window if window is not None or name is None else context_of(name)
     report = sent.report if isinstance(sent, Payload) else ()
     tokens: tuple[Token, ...] = ()
     unmatched: tuple[str, ...] = ()
@@ -185,8 +188,8 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     )
     return Look(
         title,
-        form,
-        model,
+        form if isinstance(form, str) else form.name,
+        name,
         sent,
         segments,
         _slots(trim, pieces, flat=form == "flat"),

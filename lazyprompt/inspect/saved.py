@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Profile
+    from lazyprompt.prompters.target_choice import FormatLike
     from lazyprompt.tokens.counter import TokenCounter
 
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
@@ -37,7 +38,7 @@ def saved_look(
     text: str,
     *,
     title: str = "",
-    form: str | None = None,
+    form: FormatLike | None = None,
     model: str | None = None,
     counter: TokenCounter | None = None,
     window: int | None = None,
@@ -47,7 +48,7 @@ def saved_look(
     Args:
         text: The JSON text of a provider's request body, a list of messages, or a line of a batch file.
         title: The title.
-        form: The provider; by default, the first provider whose rules the payload follows.
+        form: The provider's name, or a profile; by default, the first provider whose rules the payload follows.
         model: The model; by default, the model in the payload.
         counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`.
         window: The context window in tokens; by default, the model's context window, if known.
@@ -58,6 +59,8 @@ def saved_look(
     Raises:
         FormatError: The text is not valid JSON, not a payload, or not a payload for a known provider.
     """
+    if not isinstance(model, str | None):
+        raise FormatError(f"model must be the provider's name for the model, not {type(model).__name__}")
     given = _payload_in(_parsed(text))
     profile, payload = _known(given) if form is None else _as(given, profile_of(form))
     named = payload.get("model")

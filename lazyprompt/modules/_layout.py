@@ -21,6 +21,7 @@ from lazyprompt.rendering.markers import Markers
 if TYPE_CHECKING:
     import tokenizers
 
+    from lazyprompt.answers.parser import AnswerFormLike
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.modules.clients._base import ClientSettings
@@ -42,7 +43,7 @@ class PromptLayout(NamedTuple):
 
     template: ChatTemplate | None
     markers: Markers
-    answers: str | Markers
+    answers: AnswerFormLike
 
     @property
     def bos(self) -> str:
@@ -77,7 +78,7 @@ class LayoutSettings(NamedTuple):
 
     template: ChatTemplate | str | Path | None
     markers: Markers | str | None
-    answers: str | None
+    answers: AnswerFormLike | None
 
     def check(self) -> None:
         """Check the settings that don't depend on the model.
@@ -87,7 +88,11 @@ class LayoutSettings(NamedTuple):
         """
         if self.template is not None and self.markers is not None:
             raise TemplateError("chat_template= and markers= both set the prompt layout; pass only one of them")
-        if isinstance(self.markers, str):
+        if self.template is not None and not isinstance(self.template, ChatTemplate | str | Path):
+            raise TemplateError(
+                f"chat_template must be a ChatTemplate, its path or its text, not {type(self.template).__name__}"
+            )
+        if self.markers is not None:
             Markers.for_model(self.markers)
         if self.answers is not None:
             ResponseParser(self.answers)
@@ -132,13 +137,13 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
         ) from error
 
 
-def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
+def _by_template(template: ChatTemplate, base_model: str, answers: AnswerFormLike | None) -> PromptLayout:
     # Search the template's text before the model name, because the name may match another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
     return PromptLayout(template, template.markers, answers or form_in(text, _known_form(base_model) or "hermes"))
 
 
-def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
+def _by_markers(markers: Markers | str, base_model: str, answers: AnswerFormLike | None) -> PromptLayout:
     if isinstance(markers, str):
         return PromptLayout(None, Markers.for_model(markers), answers or _known_form(markers) or "hermes")
     # Markers without a family define no format for tool calls, so derive the format from the model name.

@@ -230,20 +230,29 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for
 OTHER: Final = ENGINES["other"]
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str | Engine) -> Engine:
     """Return the engine with a given name.
 
     Args:
-        name: A key of :data:`ENGINES`. Case, dots, hyphens and underscores are ignored.
+        name: A key of :data:`ENGINES`. Case, dots, hyphens and underscores are ignored. An engine is returned
+            unchanged.
 
     Raises:
         EngineError: No engine has this name.
     """
+    if not isinstance(name, str):
+        return _checked_engine(name)
     plain = {known.replace(".", ""): engine for known, engine in ENGINES.items()}
     engine = plain.get(re.sub(r"[._-]", "", name.lower()))
     if engine is None:
         raise EngineError(f"unknown engine {name!r}{did_you_mean(name, ENGINES)}; expected one of {', '.join(ENGINES)}")
     return engine
+
+
+def _checked_engine(given: object) -> Engine:
+    if not isinstance(given, Engine):
+        raise EngineError(f"engine must be a name or an Engine, not {type(given).__name__}")
+    return given
 
 
 def engine_for(model: str | Path) -> Engine:

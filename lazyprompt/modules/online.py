@@ -91,6 +91,8 @@ class OnlineChatModule(ChatModule):
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params, budget, stream=stream)
         self.source = source_named(source)
+        if not isinstance(cast("object", model), str | None):
+            raise ModuleError(f"model must be the provider's name for the model, not {type(model).__name__}")
         self.model = model or self.source.model
         if not self.model:
             raise ModuleError(f"{self.source.name} has no default model; pass model=")

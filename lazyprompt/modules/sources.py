@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
+from lazyprompt.formatters.profile import Profile
 from lazyprompt.modules.clients.openai import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lazyprompt.formatters.profile import Profile
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
 
@@ -154,5 +154,6 @@ def source_named(name: str | Source) -> Source:
 
 def _describe_unknown(name: object) -> str:
     if not isinstance(name, str):
-        return f"source must be a name or a Source, not {type(name).__name__}"
+        wrapped = "; pass Source(NAME, provider=PROFILE, ...)" if isinstance(name, Profile) else ""
+        return f"source must be a name or a Source, not {type(name).__name__}{wrapped}"
     return f"unknown source {name!r}{did_you_mean(name, _NAMES)}"

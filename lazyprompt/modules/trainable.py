@@ -7,7 +7,7 @@ import os
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from lazyprompt._base.json import is_list
 from lazyprompt._base.secret import Secret, address_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.answers.parser import AnswerFormLike
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
@@ -84,8 +85,8 @@ class TrainableModule(ChatModule):
         chat_template: The model's chat template, its path, or its text. A template without special tokens uses the
             model's special tokens.
         markers: The markers, or the name of a model family, in place of a chat template.
-        answers: The format of the model's responses, as a name that :class:`~lazyprompt.ResponseParser` accepts. By
-            default, the format is derived from the chat template or the model's name.
+        answers: The format of the model's responses, as a name or value that :class:`~lazyprompt.ResponseParser`
+            accepts. By default, the format is derived from the chat template or the model's name.
         tokenizer: The model's tokenizer, or a shared :class:`~lazyprompt.TokenCache`. With a tokenizer, conversations
             continue from token ids (see :meth:`continued`). If token ids are sent, the default tokenizer is the
             ``tokenizer.json`` file in the model directory.
@@ -114,11 +115,11 @@ class TrainableModule(ChatModule):
         self,
         base_model: str | os.PathLike[str] = "",
         *,
-        engine: str | None = None,
+        engine: str | Engine | None = None,
         url: str | None = None,
         chat_template: ChatTemplate | str | Path | None = None,
         markers: Markers | str | None = None,
-        answers: str | None = None,
+        answers: AnswerFormLike | None = None,
         tokenizer: TokenizerLike | None = None,
         safe_tokens: bool = False,
         timeout: float = TIMEOUT,
@@ -134,6 +135,8 @@ class TrainableModule(ChatModule):
         # Wrap the API key first, because tracebacks may show local variables.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
+        if not isinstance(cast("object", base_model), str | os.PathLike):
+            raise EngineError(f"base_model must be a model's name or path, not {type(base_model).__name__}")
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
@@ -344,7 +347,7 @@ class TrainableModule(ChatModule):
         return f"{type(self).__name__}({self.base_model!r}, engine={self.engine.name!r}, {self.status()})"
 
 
-def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
+def _engine_of(base_model: str, engine: str | Engine | None, url: str | None) -> Engine:
     """Return the named engine, or the model's default engine, or `OTHER` if neither is known."""
     if engine is not None:
         return engine_named(engine)

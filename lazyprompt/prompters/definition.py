@@ -12,7 +12,7 @@ from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, Pas
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.list_source import may_have_lists, source_of
-from lazyprompt.prompters.target_choice import target_for, target_spec
+from lazyprompt.prompters.target_choice import chat_template_of, target_for, target_spec
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
 from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy, Safety, policy_of
 from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.secret import SecretText
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.chat_templates.template import ChatTemplate, ModelLike
     from lazyprompt.prompters.payload_target import PayloadTarget
-    from lazyprompt.prompters.target_choice import FormatLike, ModelLike, ModelServer, TargetSpec
+    from lazyprompt.prompters.target_choice import FormatLike, ModelServer, TargetSpec
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
@@ -292,7 +292,7 @@ class PromptDefinition:
             SafetyError: A marker is a single character, which cannot be neutralised in untrusted text; see
                 :meth:`with_safety`.
         """
-        found = markers if isinstance(markers, Markers) else Markers.for_model(markers)
+        found = Markers.for_model(markers)
         if self._safety.looks:
             check_breakable(found)
         return self._changed(markers=found, chat_template=None)
@@ -305,8 +305,11 @@ class PromptDefinition:
 
         Returns:
             The copy.
+
+        Raises:
+            TemplateError: The argument is not a chat template.
         """
-        return self._changed(markers=template.markers, chat_template=template)
+        return self._changed(markers=chat_template_of(template).markers, chat_template=template)
 
     def with_system(self, system: str | None) -> Self:
         """Return a copy with a different system text.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.chat_templates.template import ChatTemplate, ModelLike
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.messages.history import HistoryLike
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
-    from lazyprompt.prompters.target_choice import FormatLike, ModelLike
+    from lazyprompt.prompters.target_choice import FormatLike
     from lazyprompt.prompters.targets import Made, Target
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.preference import PreferenceSample
@@ -395,8 +395,8 @@ class Prompter(PromptDefinition):
         self,
         rows: object,
         *,
-        format: str | None = ...,
-        model: str | None = ...,
+        format: FormatLike | None = ...,
+        model: ModelLike | None = ...,
         columns: Columns | None = ...,
         params: Mapping[str, object] | None = ...,
         on_error: Literal["raise"] = ...,
@@ -406,8 +406,8 @@ class Prompter(PromptDefinition):
         self,
         rows: object,
         *,
-        format: str | None = ...,
-        model: str | None = ...,
+        format: FormatLike | None = ...,
+        model: ModelLike | None = ...,
         columns: Columns | None = ...,
         params: Mapping[str, object] | None = ...,
         on_error: OnError = ...,
@@ -416,8 +416,8 @@ class Prompter(PromptDefinition):
         self,
         rows: object,
         *,
-        format: str | None = None,
-        model: str | None = None,
+        format: FormatLike | None = None,
+        model: ModelLike | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
         on_error: OnError = "raise",
@@ -426,11 +426,10 @@ class Prompter(PromptDefinition):
 
         Args:
             rows: The rows: an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
-            format: The output format, which is ``flat`` (the default), a provider or a file format such as
-                ``openai-batch``; see :data:`lazyprompt.batch.forms.FORMS`.
-            model: The model, for formats that produce complete requests; for other formats, see
-                :meth:`generate_prompt`.
-            columns: The names of the columns, if they differ from the default names.
+            format: The output format, which is ``flat`` (the default), a provider's name, a Profile or a file format
+                such as ``openai-batch``; see :data:`lazyprompt.batch.forms.FORMS`.
+            model: The model's name for formats that write requests; for other formats, see :meth:`generate_prompt`.
+            columns: The roles of columns that don't have the default names.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``.
             on_error: ``raise`` to stop at the first invalid row, or ``return`` to yield a :class:`RowFault` in its
                 place.
@@ -450,8 +449,8 @@ class Prompter(PromptDefinition):
     def ray_map(
         self,
         *,
-        format: str | None = None,
-        model: str | None = None,
+        format: FormatLike | None = None,
+        model: ModelLike | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
     ) -> RayMap:

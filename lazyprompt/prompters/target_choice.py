@@ -10,11 +10,11 @@ from lazyprompt.errors import FormatError, TemplateError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.rendering.prompt_template import PromptTemplate, controls_for_model, controls_of, resolved_system
+from lazyprompt.rendering.prompt_template import PromptTemplate, controls_for_model, resolved_system
 from lazyprompt.safety.policy import headers_in
 
 if TYPE_CHECKING:
-    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.chat_templates.template import ChatTemplate, ModelLike
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages.tools import ToolSet
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # A format name or a provider profile.
 FormatLike: TypeAlias = "str | Profile"
-ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 FORMATS = ("flat", *PROVIDERS)
 # Formats that use a model family's markers and system text.
@@ -61,12 +60,7 @@ class TargetSpec:
     def controls_for(self, model: ModelLike | None) -> Controls:
         """Return the control sequences to detect in payloads for a model; by default, the prompter's own model."""
         headers = frozenset(header for text in self.instruction.literals for header in headers_in(text))
-        if isinstance(model, str):
-            return controls_for_model(model, headers)
-        own = self.chat_template if model is None else model
-        if own is None or isinstance(own, Markers):
-            return controls_of(own or self.markers, headers)
-        return own.controls(own.jinja(tools=True))
+        return controls_for_model(self.chat_template or self.markers if model is None else model, headers)
 
 
 class ModelServer(NamedTuple):
@@ -109,9 +103,9 @@ def target_for(
     Args:
         spec: The parts of the prompter that the target depends on.
         form: One of ``FORMATS``, or a provider's profile; None for ``flat``.
-        model: For a format in ``OWN_FORMS``, a model family, its markers or its chat template. For other formats, the
-            provider's name for the model.
-        chat_template: The chat template that is used instead of the prompter's markers to render flat text.
+        model: A model family, its markers or its chat template. For a format outside ``OWN_FORMS``, also the provider's
+            name for the model; markers and templates then only determine the control sequences.
+        chat_template: The chat template that renders flat text in place of the prompter's markers.
         server: The server that receives a payload. By default, the provider's profile describes the server.
 
     Raises:
@@ -121,12 +115,11 @@ def target_for(
     if form not in (None, *FORMATS) and not _is_profile(form):
         raise FormatError(f"{_unknown(form)}; expected one of {', '.join(FORMATS)}, or a Profile")
     if form not in OWN_FORMS:
-        if not isinstance(model, str | None):
-            raise FormatError(
-                f"model= must be a model name for this format, not {type(model).__name__}, which is for flat text"
-            )
+        if not isinstance(model, str | Markers | None):
+            chat_template_of(model, "model=")
         guard = _guard(spec, form, model, server)
-        return _payload(form, model, spec.system_for(spec.markers), "fill", guard)
+        name = model if isinstance(model, str) else None
+        return _payload(form, name, spec.system_for(spec.markers), "fill", guard)
     markers, template = _layout(spec, form, model, chat_template)
     system = spec.system_for(markers)
     if form == "openai":
@@ -161,7 +154,7 @@ def _guard(
     spec: TargetSpec, provider: FormatLike, model: ModelLike | None, server: ModelServer | None
 ) -> MessageGuard | None:
     """Return the guard for a payload, or None if control sequences are kept."""
-    profile = profile_of(provider) if isinstance(provider, str | None) else provider
+    profile = profile_of(provider)
     tokenizes = profile.tokenizes if server is None else server.tokenizes
     policy = spec.safety.of_payload(tokenizes=tokenizes)
     if not policy.looks:
@@ -178,13 +171,13 @@ def _layout(
     if model is not None and chat_template is not None:
         raise TemplateError("model= and chat_template= both set the layout of flat text; pass only one of them")
     if chat_template is not None:
-        return _template_of(chat_template, "chat_template=").markers, chat_template
+        return chat_template_of(chat_template).markers, chat_template
     if model is None:
         return spec.markers, spec.chat_template
     if isinstance(model, Markers):
         return model, None
     if not isinstance(model, str):
-        own = _template_of(model, "model=")
+        own = chat_template_of(model, "model=")
         return own.markers, own
     try:
         return Markers.for_model(model), None
@@ -195,7 +188,7 @@ def _layout(
         return spec.markers, None
 
 
-def _template_of(given: object, where: str) -> ChatTemplate:
+def chat_template_of(given: object, where: str = "chat_template=") -> ChatTemplate:
     """Return the argument after checking that it is a chat template.
 
     Raises:

@@ -108,11 +108,12 @@ class Markers:
             raise TemplateError(f"tool_form must be a ToolForm, not {type(self.tool_form).__name__}")
 
     @classmethod
-    def for_model(cls, name: str) -> Markers:
+    def for_model(cls, name: str | Markers) -> Markers:
         """Return the markers for a model.
 
         Args:
             name: A model or family, such as ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct`` or ``qwen2.5``.
+                Markers are returned unchanged.
 
         Returns:
             The markers of the model's family.
@@ -121,7 +122,7 @@ class Markers:
             TemplateError: The name matches no known model family. The message suggests the most similar family, and
                 explains how to pass custom markers.
         """
-        return _of_model(_checked_name(name))
+        return name if isinstance(name, Markers) else _of_model(_checked_name(name))
 
     @classmethod
     def families(cls) -> tuple[str, ...]:
@@ -228,7 +229,7 @@ def _are_texts(value: object) -> bool:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise TemplateError(f"the name of a model must be text, not {type(name).__name__}")
+        raise TemplateError(f"expected the name of a model or family, or Markers, not {type(name).__name__}")
     return name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import compress, cycle, islice
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError, TemplateError
@@ -55,12 +55,12 @@ class PromptTemplate:
             return FamilyLayout(markers)
         return TemplateLayout.of(self.text, self.optional, markers)
 
-    def render(self, prompt: Prompt, markers: Markers = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
+    def render(self, prompt: Prompt, markers: Markers | str = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
         """Render a prompt as flat text.
 
         Args:
             prompt: The prompt.
-            markers: The model's markers.
+            markers: The model's markers, or the name of a model or family.
             safety: The policy for control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
 
         Returns:
@@ -73,6 +73,7 @@ class PromptTemplate:
             ToolsError: The prompt has tools, but the template contains no placeholder for them.
             SlotError: The prompt has an input, but the template contains no placeholder for it.
         """
+        markers = Markers.for_model(markers)
         known = prompt.with_system(resolved_system(prompt.system, markers))
         out = PromptWriter(self, markers, prompt.literals, policy_of(safety)).write(known)
         return Rendered(out.parts, out.slots)
@@ -324,21 +325,46 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
     return controls_for(known | COMMON_TAGS | sequences, headers)
 
 
-def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Controls:
+@runtime_checkable
+class HasControls(Protocol):
+    """A chat template, which belongs to a higher layer."""
+
+    def controls(self) -> Controls:
+        """Return the control sequences of the template and its tokenizer."""
+        ...
+
+
+def controls_for_model(model: str | Markers | HasControls | None, headers: frozenset[str] = _NONE) -> Controls:
     """Return the control sequences for a model, or for all families if the model is unknown.
 
     Args:
-        model: The model's name on a server.
+        model: The model's name on a server, its markers or its chat template.
         headers: The section headers that count as control sequences.
+
+    Raises:
+        TemplateError: The model has another type.
     """
-    try:
-        markers = _markers_of(model)
-    except TemplateError:
-        markers = DEFAULT_MARKERS
-    return controls_of(markers, headers)
+    if isinstance(model, str):
+        try:
+            return controls_of(Markers.for_model(model), headers)
+        except TemplateError:
+            model = None
+    return _controls_of_model(model, headers)
 
 
-def neutralize(text: str, model: str | None = None) -> str:
+def _controls_of_model(model: str | Markers | HasControls | None, headers: frozenset[str] = _NONE) -> Controls:
+    if model is None or isinstance(model, str | Markers):
+        return controls_of(DEFAULT_MARKERS if model is None else Markers.for_model(model), headers)
+    return _checked_template(model).controls()
+
+
+def _checked_template(given: object) -> HasControls:
+    if not isinstance(given, HasControls):
+        raise TemplateError(f"model must be a name, Markers or a ChatTemplate, not {type(given).__name__}")
+    return given
+
+
+def neutralize(text: str, model: str | Markers | HasControls | None = None) -> str:
     """Neutralise untrusted text for a prompt that you build yourself.
 
     Each control sequence in the text is escaped with a backslash. Text that is already neutralised is returned
@@ -346,15 +372,15 @@ def neutralize(text: str, model: str | None = None) -> str:
 
     Args:
         text: The untrusted text.
-        model: The model that reads the text; None for any model.
+        model: The model that reads the text, as a name, Markers or ChatTemplate; None for any model.
 
     Raises:
         TemplateError: The model is unknown.
     """
-    return guard(controls_of(_markers_of(model)), ["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
+    return guard(_controls_of_model(model), ["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
 
 
-def restore(text: str, model: str | None = None) -> str:
+def restore(text: str, model: str | Markers | HasControls | None = None) -> str:
     """Remove the backslashes that :func:`neutralize` added, to display a text.
 
     Args:
@@ -364,11 +390,7 @@ def restore(text: str, model: str | None = None) -> str:
     Raises:
         TemplateError: The model is unknown.
     """
-    return controls_of(_markers_of(model)).restore(text)
-
-
-def _markers_of(model: str | None) -> Markers:
-    return DEFAULT_MARKERS if model is None else Markers.for_model(model)
+    return _controls_of_model(model).restore(text)
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.prompters.target_choice import FormatLike
     from lazyprompt.testing.rendered import Arguments
 
     PromptLike: TypeAlias = "RenderedCase | Prompty | Prompter | str | os.PathLike[str]"
@@ -277,7 +278,7 @@ class PromptChecks(TypedDict, total=False):
     roles: Sequence[str]
     max_tokens: int
     safe: bool
-    valid: str | Sequence[str]
+    valid: FormatLike | Sequence[FormatLike]
 
 
 def render_cases(

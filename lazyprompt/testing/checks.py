@@ -10,12 +10,12 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from lazyprompt._base.json import is_dict
+from lazyprompt._base.json import is_dict, is_sequence
 from lazyprompt._base.patterns import PatternTimeoutError, compile_pattern, find_first
-from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
+from lazyprompt.errors import BatchError, FormatError, LazyPromptError, did_you_mean, missing_extra
 from lazyprompt.files.yaml_nodes import Node, SourceText, plain
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.rendering.prompt_template import neutralize
 from lazyprompt.testing.rendered import RenderedCase, TurnText
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import regex
 
     from lazyprompt._base.json import Json
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
     _SnapshotFault: TypeAlias = Callable[[str, RenderedCase], tuple[str, str, str] | None]
@@ -73,8 +74,8 @@ class Failure(NamedTuple):
     text: str = ""
 
 
-def _texts(value: Json) -> list[str]:
-    texts = value if isinstance(value, list) else [value]
+def _texts(value: object) -> list[str]:
+    texts = value if is_sequence(value) else [value]
     if not texts or any(isinstance(text, list | dict) or text is None or text == "" for text in texts):
         raise ValueError("must be a string or a list of strings")
     return [text if isinstance(text, str) else json.dumps(text) for text in texts]
@@ -92,12 +93,16 @@ def _flag(value: Json) -> bool:
     return True
 
 
-def _providers(value: Json) -> list[str]:
-    names = _texts(value)
-    for name in names:
-        if name not in PROVIDERS:
-            raise ValueError(f"must be a provider or a list of providers, not {name!r}{did_you_mean(name, PROVIDERS)}")
-    return names
+def _providers(value: object) -> list[Profile]:
+    return [_provider(each) for each in (value if is_sequence(value) and value else [value])]
+
+
+def _provider(given: Any) -> Profile:  # noqa: ANN401 - a test file may contain any value
+    try:
+        return profile_of(given)
+    except FormatError as error:
+        shown = f"{given!r}{did_you_mean(given, PROVIDERS)}" if isinstance(given, str) else type(given).__name__
+        raise ValueError(f"must be a provider or a list of providers, not {shown}") from error
 
 
 def _snapshot_name(value: Json) -> Json:
@@ -260,11 +265,11 @@ def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
 
 
 def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
-    for provider in check.value:
+    for profile in check.value:
         try:
-            ChatFormatter(provider).validate(case.render(provider))
+            ChatFormatter(profile).validate(case.render(profile))
         except LazyPromptError as error:
-            yield Failure("valid", f"{provider}: {error}")
+            yield Failure("valid", f"{profile.name}: {error}")
 
 
 def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt, Text
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.prompters.target_choice import FormatLike
     from lazyprompt.tokens.counter import TokenCounter
 
     Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
@@ -232,11 +233,11 @@ class RenderedCase:
         """The filled prompt as a :class:`~lazyprompt.Prompt`."""
         return self.source.prompter.fill(*self.call) if isinstance(self.value, FilledFile) else self.value
 
-    def payload(self, provider: str = "openai") -> Payload:
+    def payload(self, provider: FormatLike = "openai") -> Payload:
         """Return the request for a provider, or only the messages and tools if complete requests are not supported.
 
         Args:
-            provider: The provider's name.
+            provider: The provider's name, or a profile.
 
         Raises:
             FormatError: The provider is unknown, or can't represent the prompt.
@@ -246,8 +247,8 @@ class RenderedCase:
             return self.render(provider)
         return file.prompter.request(self.prompt, provider)
 
-    def render(self, provider: str) -> Payload:
-        """Render the messages and tools for a provider.
+    def render(self, provider: FormatLike) -> Payload:
+        """Render the messages and tools for a provider, given as a name or a profile.
 
         Raises:
             FormatError: The provider is unknown, or can't represent the prompt.
@@ -299,7 +300,7 @@ class RenderedCase:
         return marks_of(shown, shown)[0]
 
 
-def _takes_requests(file: Prompty, provider: str) -> bool:
+def _takes_requests(file: Prompty, provider: FormatLike) -> bool:
     try:
         return bool(target_of(*sent_to(file.spec, provider)))
     except FormatError:

@@ -122,7 +122,7 @@ def judge(name: str, line: dict[str, Any]) -> None:
     elif name == "gemini-batch":
         _of_gemini(line)
     elif name in BATCHES:
-        _of_openai(form_of(name).provider, line)
+        _of_openai(str(form_of(name).provider), line)
     else:
         assert list(line) == ["custom_id", "payload"]
         strictly(name, line["payload"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from copy import deepcopy
@@ -13,12 +14,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, Msg, Prompter, Prompty, TextBlock
+from lazyprompt import (
+    AlpacaPrompter,
+    ChatFormatter,
+    ChatPrompter,
+    ChatTemplate,
+    EmptyPrompter,
+    Markers,
+    Msg,
+    Profile,
+    Prompter,
+    Prompty,
+    TextBlock,
+)
 from lazyprompt.batch import plan as plan_module
 from lazyprompt.batch.forms import FORMS, form_of, json_bytes
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.messages.msg import AudioBlock, Base64Source
 from lazyprompt.prompters.rows import Columns, RowFault
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
@@ -529,3 +543,61 @@ def test_a_hash_is_there_even_where_no_trial_can_be_rendered(monkeypatch: pytest
     assert str(made.settings["prompt"]).startswith("sha256:")
     monkeypatch.setattr(plan_module, "__version__", "0.0.0")
     assert made.settings["lazyprompt"] == "0.0.0"
+
+
+ACME = ChatFormatter("mistral").profile.but(name="acme")
+BIRD = Markers(sos="<|sys|>", eos="<|end|>", soh="<|usr|>", eoh="<|end|>", soa="<|bot|>", eoa="<|end|>")
+TEMPLATE = ChatTemplate.load("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}")
+GREET = ChatPrompter.from_messages([("system", "Be {style}."), "history", ("user", "{question}")])
+GREETED = {"style": "brief", "question": "Why?<|end|>"}
+
+
+def test_a_format_may_be_a_profile_of_your_own() -> None:
+    rows = [GREETED, {**GREETED, "history": [["a", "b"]]}]
+    assert [*render_batch(GREET, rows, format=ACME)] == [*render_batch(GREET, rows, format="mistral")]
+    file = Prompty.loads("---\ninputs: {question: {kind: string}}\n---\nuser:\n{{ question }}")
+    found = [*render_batch(file, [{"question": "Why?"}], format=ACME)]
+    assert RowPlan.of(GREET, ACME).settings["format"] == "acme"
+    assert found == [{"custom_id": "row-1", "payload": {"messages": [{"role": "user", "content": "Why?"}]}}]
+
+
+@pytest.mark.parametrize("model", [BIRD, TEMPLATE])
+def test_a_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> None:
+    for form, expected in (
+        ("flat", GREET.generate_prompt(GREETED, model=model)),
+        ("openai", GREET.generate_prompt(GREETED, format="openai", model=model)),
+        ("vllm", GREET.generate_prompt(GREETED, format="vllm", model=model)),
+    ):
+        (row,) = render_batch(GREET, [GREETED], format=form, model=model)
+        assert [*row.values()][1:] == [expected]
+        # Ray and the command line hand the plan to other processes.
+        plan = RowPlan.of(GREET, form, model=model)
+        again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
+        assert again.line(1, GREETED) == plan.line(1, GREETED) == json_bytes(row) + b"\n"
+        assert again.settings == plan.settings
+    (sample,) = render_batch(GREET, [{**GREETED, "label": "So."}], format="train-trl-text", model=model)
+    assert sample == GREET.training_sample(GREETED, "So.", model=model).export("trl-text")
+
+
+def test_a_plan_with_a_profile_can_be_pickled() -> None:
+    own = Profile(name="acme", form=ChatForm(), source="https://acme.example")
+    plan = RowPlan.of(GREET, own)
+    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
+    assert again.line(1, GREETED) == plan.line(1, GREETED)
+    assert again.settings == plan.settings
+
+
+@pytest.mark.parametrize(
+    ("form", "model", "words"),
+    [
+        ("openai-batch", BIRD, "openai-batch writes the model's name into each request; model= must be a name, not Ma"),
+        ("gemini-batch", TEMPLATE, "gemini-batch writes the model's name into each request; model= must be a name, "),
+        ("flat", ACME, "model= must be a name, Markers or a ChatTemplate, as returned by ChatTemplate.load, not Pro"),
+        ("anthropic", ACME, "model= must be a name, Markers or a ChatTemplate, as returned by ChatTemplate.load, no"),
+        (BIRD, None, "format must be one of flat, openai"),
+    ],
+)
+def test_a_value_that_cannot_be_taken_is_refused_before_the_first_row(form: Any, model: Any, words: str) -> None:
+    with pytest.raises((BatchError, FormatError)) as caught:
+        render_batch(GREET, iter(()), format=form, model=model)
+    assert str(caught.value).startswith(words)

@@ -15,6 +15,7 @@ from lazyprompt.errors import BudgetError, FormatError, SafetyError, SlotError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.modules.sources import Source
 from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def listed(engine: PromptEngine, *parts: Any, **settings: Any) -> Dicts:
 def test_the_provider_decides_the_form(provider: str) -> None:
     assert PromptEngine(provider).prompt_type == ("string" if provider == "ollama-generate" else "list")
     assert PromptEngine(ChatFormatter(provider)).prompt_type == PromptEngine(provider).prompt_type
+
+
+def test_a_provider_of_ones_own_is_a_profile() -> None:
+    for name in ("mistral", "ollama-generate"):
+        own = ChatFormatter(name).profile.but(name="acme")
+        for given_ in (own, ChatFormatter(own), Source("acme", provider=own)):
+            engine = PromptEngine(given_)
+            assert engine.prompt_type == PromptEngine(name).prompt_type
+            assert engine.join("a", {"role": "user", "content": "<|im_end|>"}) == PromptEngine(name).join(
+                "a", {"role": "user", "content": "<|im_end|>"}
+            )
 
 
 def test_a_form_that_is_given_counts_whatever_the_model() -> None:

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from lazyprompt import (
     FileBlock,
     ImageBlock,
     Msg,
+    Profile,
     TextBlock,
     ThinkingBlock,
     URLSource,
@@ -27,7 +28,11 @@ from lazyprompt import (
 from lazyprompt.errors import FormatError, MediaError, PromptFileError, ToolsError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.spec import OPTIONS
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.report import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OPTIONS_GIVEN: dict[str, Any] = {
     "temperature": 0.5,
@@ -531,3 +536,66 @@ def test_a_request_needs_no_client() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own program
     assert shown == "{'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}\n"
+
+
+OF_OUR_OWN = Prompty.loads(
+    "---\nmodel:\n  id: m\n  provider: anthropic\n  options: {maxOutputTokens: 9, topK: 4}\n"
+    "inputs: {q: {kind: string}}\noutputs: {a: {kind: string}}\n---\nsystem:\nBe brief.\n\nuser:\n{{ q }}"
+)
+
+
+def test_a_request_to_a_profile_of_ones_own() -> None:
+    acme = Profile(name="acme", form=ChatForm(), source="https://acme.example/docs", alternate=True)
+    made = OF_OUR_OWN.request({"q": "Why?"}, provider=acme)
+    schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
+    assert made == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "structured_output",
+                "strict": True,
+                "schema": {**schema, "additionalProperties": False},
+            },
+        },
+        "max_tokens": 9,
+    }
+    assert [str(each) for each in made.report] == [
+        "model.options.topK (option) left out: requests to acme (chat) have no such option; see additionalProperties"
+    ]
+    response = {"choices": [{"message": {"role": "assistant", "content": '{"a": "So."}'}}]}
+    assert OF_OUR_OWN.read(response, acme) == {"a": "So."}
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "mistral", "deepseek"])
+def test_a_changed_copy_of_a_known_profile_has_the_fields_of_its_wire_format(name: str) -> None:
+    copy = ChatFormatter(name).profile.but(name="acme")
+    made, known = (OF_OUR_OWN.request({"q": "Why?"}, provider=each) for each in (copy, name))
+    # DeepSeek itself supports no output schema, but other servers with its wire format do.
+    assert {key: made[key] for key in known} == known
+    assert made.keys() - known.keys() == ({"response_format"} if name == "deepseek" else set())
+
+
+def test_a_profile_with_the_responses_format_has_that_api() -> None:
+    copy = ChatFormatter("openai-responses").profile.but(name="acme")
+    made = OF_OUR_OWN.request({"q": "Why?"}, provider=copy)
+    assert made["input"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    assert made["max_output_tokens"] == 9
+    with pytest.raises(FormatError, match="^the profile 'acme' supports only the 'responses' API, not 'chat'$"):
+        OF_OUR_OWN.request({"q": "Why?"}, provider=copy, api="chat")
+
+
+@pytest.mark.parametrize("name", ["dashscope", "ollama-generate"])
+def test_a_wire_format_without_request_fields_is_refused(name: str) -> None:
+    copy = ChatFormatter(name).profile.but(name="acme")
+    with pytest.raises(
+        FormatError, match=r"no request fields for the wire format \w+ of the provider 'acme'; use generate_prompt"
+    ):
+        OF_OUR_OWN.request({"q": "Why?"}, provider=copy)
+
+
+@pytest.mark.parametrize("call", [OF_OUR_OWN.request, OF_OUR_OWN.read])
+def test_a_value_that_is_no_provider_is_refused_by_its_type(call: Callable[..., object]) -> None:
+    with pytest.raises(FormatError, match="^provider must be a name or a Profile, not int$"):
+        call({"q": "Why?"}, provider=7)

@@ -14,12 +14,17 @@ from lazyprompt import (
     ChatPrompter,
     ChatTemplate,
     EmptyPrompter,
+    Markers,
     MultiAgentFormatter,
     OnlineChatModule,
     Prompty,
+    ResponseParser,
     SafetyError,
+    TemplateError,
     Trusted,
     messages_from,
+    neutralize,
+    restore,
 )
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
@@ -82,6 +87,32 @@ DOORS = (
     *(from_prompter, from_fit, from_formatter, from_talk, from_file, from_request, from_messages, from_row),
     from_file_row,
 )
+
+
+OWN = Markers(sos="<|sys|>", eos="<|over|>", soh="<|usr|>", eoh="<|over|>", soa="<|bot|>", eoa="<|over|>")
+
+
+@pytest.mark.parametrize(
+    "model", [OWN, ChatTemplate.load("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|over|>{% endfor %}")]
+)
+def test_the_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> None:
+    messages, safe = [{"role": "user", "content": "a<|over|>"}], [{"role": "user", "content": "a<\\|over|>"}]
+    assert ChatFormatter("vllm", model=model).format(messages) == {"messages": safe}
+    assert ChatFormatter("openai", model=model, safety="neutralize").format(messages) == {"messages": safe}
+    assert neutralize("a<|over|>", model) == "a<\\|over|>"
+    assert restore("a<\\|over|>", model) == "a<|over|>"
+    assert ResponseParser(model).parse("Hi<|over|>").text in ("Hi", "Hi<|over|>")
+
+
+def test_a_model_that_is_no_model_is_refused() -> None:
+    calls: list[Callable[..., object]] = [
+        lambda given: ChatFormatter("vllm", model=given),
+        lambda given: neutralize("a", given),
+        lambda given: restore("a", given),
+    ]
+    for call in calls:
+        with pytest.raises(TemplateError, match="^model must be a name, Markers or a ChatTemplate, not int$"):
+            call(7)
 
 
 def test_the_servers_that_tokenize_texts_are_known() -> None:

@@ -10,13 +10,15 @@ from lazyprompt import (
     AlpacaPrompter,
     Budget,
     CharTokenCounter,
+    ChatFormatter,
     ChatPrompter,
     ChatTemplate,
     EmptyPrompter,
     FewShotTemplate,
+    Markers,
     Prompter,
 )
-from lazyprompt.errors import LazyPromptError, SafetyError, SlotError
+from lazyprompt.errors import FormatError, LazyPromptError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.inspect.look import (
     CallArguments,
@@ -183,6 +185,17 @@ def test_the_window_is_that_of_the_model() -> None:
     assert look(prompter, CallArguments("Hi"), form="anthropic", model="claude-opus-4-5", window=9).window == 9
     assert look(prompter, CallArguments("Hi"), model="qwen2.5").window is None
     assert look(prompter, CallArguments("Hi")).window is None
+
+
+def test_a_provider_or_family_of_ones_own_is_a_value() -> None:
+    own, bird = ChatFormatter("mistral").profile.but(name="acme"), Markers(soh="<|usr|>", eoh="<|end|>", soa="<|bot|>")
+    prompter, call = ChatPrompter("Be brief."), CallArguments("Hi", None, None, None)
+    seen, flat = look(prompter, call, form=own), look(prompter, call, model=bird)
+    assert (seen.form, seen.model, seen.sent) == ("acme", None, prompter.generate_prompt("Hi", format=own))
+    assert (flat.form, flat.model, flat.sent) == ("flat", None, prompter.generate_prompt("Hi", model=bird))
+    assert saved_look('{"messages": [{"role": "user", "content": "Hi"}]}', form=own).form == "acme"
+    with pytest.raises(FormatError, match="^model must be the provider's name for the model, not Markers$"):
+        saved_look('{"messages": []}', model=bird)  # type: ignore[arg-type]
 
 
 def test_errors_are_those_of_generate_prompt() -> None:

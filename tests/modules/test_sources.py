@@ -146,5 +146,10 @@ def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
 
 
 def test_an_object_that_is_no_source_is_named_by_its_kind() -> None:
-    with pytest.raises(ModuleError, match="^source must be a name or a Source, not Profile; expected one of openai"):
+    words = (
+        r"^source must be a name or a Source, not Profile; pass Source\(NAME, provider=PROFILE, ...\); expected one of"
+    )
+    with pytest.raises(ModuleError, match=words):
         OnlineChatModule(PARROT)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ModuleError, match="^model must be the provider's name for the model, not Profile$"):
+        OnlineChatModule("openai", model=PARROT)  # type: ignore[arg-type]  # as above

@@ -11,6 +11,7 @@ import pytest
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
 from lazyprompt.answers.forms import opens_thought
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
+from lazyprompt.modules.engines import ENGINES
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
 from support.tiny_model import CHATML, write_model
@@ -121,6 +122,15 @@ def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> 
         module(gguf, options={"api_key": "abcdef"})
     with pytest.raises(LazyPromptError, match="retries must be at least 0"):
         module(gguf, retries=-1)
+    template = ChatTemplate.load(CHATML)
+    with pytest.raises(EngineError, match="^base_model must be a model's name or path, not ChatTemplate$"):
+        TrainableModule(template)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(EngineError, match="^engine must be a name or an Engine, not ChatTemplate$"):
+        module(gguf, engine=template)
+    with pytest.raises(TemplateError, match="^expected the name of a model or family, or Markers, not ChatTemplate$"):
+        module(gguf, markers=template)
+    with pytest.raises(TemplateError, match="^chat_template must be a ChatTemplate, its path or its text, not M"):
+        module(gguf, chat_template=Markers())
 
 
 def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
@@ -226,6 +236,12 @@ def test_the_form_of_answers_is_that_of_the_markers() -> None:
     assert module("Qwen/Qwen3-Coder-30B", markers=Markers(eoa="</bot>")).layout.answers == "Qwen/Qwen3-Coder-30B"
     for markers in (Markers(eoa="</bot>"), Markers(family="nobody"), ChatTemplate.load(CHATML).markers):
         assert module("nobody/knows-it", markers=markers).layout.answers == markers
+        assert module("qwen2.5", answers=markers).layout.answers == markers
+
+
+def test_an_engine_of_ones_own_is_a_value() -> None:
+    own = ENGINES["vllm"]._replace(name="acme")
+    assert module("qwen2.5", engine=own).engine is own
 
 
 @pytest.mark.parametrize(

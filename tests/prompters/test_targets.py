@@ -169,6 +169,9 @@ def test_a_model_may_be_markers_or_a_chat_template() -> None:
             each.training_sample(VALUES, "C", model=own) for each, own in ((PROMPTER, model), (prompter, None))
         )
         assert sample == same
+        # For a server that tokenizes messages, the model determines the control sequences.
+        guarded = PROMPTER.generate_prompt({"who": "<|end|>", "what": "<|user|>"}, format="vllm", model=model)
+        assert guarded["messages"][0]["content"] == "You are an AI-Agent developed by LazyLLM.\nHelp <\\|end|>."
     own = BIRD.evolve(system="Sing.")
     assert PROMPTER.generate_prompt(VALUES, format="openai", model=own)["messages"][0]["content"] == "Sing.\nHelp Ada."
 
@@ -182,7 +185,7 @@ def test_a_model_may_be_markers_or_a_chat_template() -> None:
         ({"format": PARROT, "return_dict": True}, "format is a Profile; remove one of them"),
         ({"model": PARROT}, "model= must be a name, Markers or a ChatTemplate"),
         ({"chat_template": "{{ messages }}"}, "chat_template= must be a ChatTemplate"),
-        ({"format": "anthropic", "model": BIRD}, "model= must be a model name for this format, not Markers"),
+        ({"format": "anthropic", "model": PARROT}, "model= must be a name, Markers or a ChatTemplate"),
         ({"model": TEMPLATE, "chat_template": TEMPLATE}, "pass only one of them"),
     ],
 )

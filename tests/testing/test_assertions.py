@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from lazyprompt import ChatPrompter, Prompty
+from lazyprompt import ChatFormatter, ChatPrompter, Prompty
 from lazyprompt.errors import PromptFileError, SlotError
 from lazyprompt.testing import assert_prompt, render_cases
+
+if TYPE_CHECKING:
+    from lazyprompt.prompters.target_choice import FormatLike
 
 PROMPT = "---\nname: greet\ninputs: [{name: name, kind: string, required: true}]\n---\nsystem:\nGreet {{ name }}.\n"
 CASES = """cases:
@@ -58,7 +63,26 @@ def test_any_prompt_can_be_checked(prompt: Prompty | ChatPrompter | str) -> None
         assert_prompt(prompt, {})
 
 
+def test_a_profile_is_a_provider() -> None:
+    own = ChatFormatter("mistral").profile.but(name="acme")
+    both: list[FormatLike] = [own, "openai"]
+    for valid in (own, both):
+        assert assert_prompt("greet.prompty", {"name": "Ann"}, valid=valid).payload(own)["messages"] == [
+            {"role": "user", "content": "Greet Ann."}
+        ]
+    strict = own.but(needs_user=True, tool_names=re.compile("x"))
+    tools = [{"type": "function", "function": {"name": "look_up", "parameters": {}}}]
+    with pytest.raises(AssertionError, match="^valid: acme: "):
+        assert_prompt(ChatPrompter("Hi"), "there", tools=tools, valid=["openai", strict])
+
+
+def test_checks_take_any_sequence() -> None:
+    assert_prompt("greet.prompty", {"name": "Ann"}, contains=("Greet", "Ann"), roles=("system",), valid=("openai",))
+
+
 def test_a_wrong_value_of_a_check_is_an_error() -> None:
+    with pytest.raises(ValueError, match="^valid must be a provider or a list of providers, not int$"):
+        assert_prompt("greet.prompty", {"name": "Ann"}, valid=["openai", 7])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="valid must be a provider or a list of providers, not 'opnai'"):
         assert_prompt("greet.prompty", {"name": "Ann"}, valid="opnai")
 
