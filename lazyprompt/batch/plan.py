@@ -262,9 +262,9 @@ class RowPlan:
 
         Lost content is an error because nobody would read a separate report for each row of a large run.
         """
-        report = payload.report if isinstance(payload, Payload) else ()
+        entries = payload.report.losses if self.strict and isinstance(payload, Payload) else ()
         # `_check` already reports a missing model if the format requires one.
-        losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
+        losses = [str(entry) for entry in entries if entry.kind != "model"]
         if losses:
             raise FormatError(
                 f"{self.form.name} does not support some of the content: {'; '.join(losses)}; strict=False omits it"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.report import Entry, Report
+    from lazyprompt.formatters.report import Entries, Entry
 
 
 _PARTS = {"tools": "the tools", "system": "the system text", "history": "earlier messages", None: "the text"}
@@ -81,7 +81,7 @@ def _reason(previous: object, changed: object, slot: str | None) -> str:
     after: TrimReport | None = getattr(changed, "trim", None)
     if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
         return "the budget dropped or cut earlier messages"
-    reports: list[Report] = [getattr(prompt, "report", ()) for prompt in (changed, previous)]
+    reports: list[Entries] = [getattr(prompt, "report", ()) for prompt in (changed, previous)]
     news = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
     entries = [entry for entry in news if _is_about(entry, slot)]
     if entries:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
     from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.report import Payload, Report
+    from lazyprompt.formatters.report import Entries, Payload
     from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.payload_target import PayloadTarget
 
@@ -393,8 +393,8 @@ class FilePrompter(Prompter):
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
 
     @property
-    def left_out(self) -> Report:
-        """The report entries for the file's tools that aren't functions and therefore can't be sent."""
+    def left_out(self) -> Entries:
+        """Report entries for the file's tools that aren't functions and therefore can't be sent."""
         return self._left
 
     def request(self, prompt: Prompt, provider: str | Profile | None = None, api: str | None = None) -> Payload:
@@ -413,7 +413,7 @@ class FilePrompter(Prompter):
         named = [tool for tool, name in zip(prompt.tools.copy(), prompt.tools.names, strict=True) if name not in own]
         payloads = self._payloads(provider, api)
         conversation = payloads.conversation(prompt)
-        report, guard = cast("Report", prompt.report), payloads.guard(conversation)
+        report, guard = cast("Entries", prompt.report), payloads.guard(conversation)
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
     def request_of(self, messages: list[Msg], provider: str | Profile | None = None, api: str | None = None) -> Payload:

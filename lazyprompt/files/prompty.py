@@ -431,7 +431,8 @@ class Prompty(LoadedPrompty):
             api: ``chat``, ``responses``, ``embedding`` or ``image``. The default is the file's API, or else ``chat``.
 
         Returns:
-            The request body, with a report of content that the body can't represent.
+            The request body, with a report of content that the body can't represent; ``report.raise_for_losses()``
+            raises an error if content was lost.
 
         Raises:
             FormatError: The provider or API is unknown, or the messages can't be sent to it.

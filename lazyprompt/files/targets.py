@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, Json, JsonObject
     from lazyprompt.formatters._guard import MessageGuard
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Entries
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.turns import WrittenTurn
 
@@ -277,7 +277,7 @@ def request(
     api: str | None = None,
     *,
     tools: Sequence[JsonObject] = (),
-    report: Report = (),
+    report: Entries = (),
     guard: MessageGuard | None = None,
 ) -> Payload:
     """Build the request for a prompt file, with a report of content that the request can't represent.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt._base.json import JsonObject, dump
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters.report import Entry, Report
+from lazyprompt.formatters.report import Entries, Entry
 
 if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
@@ -22,7 +22,7 @@ _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 
 @lru_cache(maxsize=128)
-def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
+def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Entries]:
     """Return tools in a provider's format, serialized with ``marshal`` for fast copies, and a report of dropped keys.
 
     Args:

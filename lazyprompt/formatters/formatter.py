@@ -137,9 +137,9 @@ class ChatFormatter:
             user turn are kept.
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
-            the report lists the dropped content.
-        cache: The positions of cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
-            newest user turn). A mapping from positions to lifetimes also sets the lifetime of each breakpoint.
+            the report lists the dropped content; ``payload.report.raise_for_losses()`` raises the same error.
+        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
+            newest user turn). A mapping from places to lifetimes also sets each breakpoint's lifetime.
         safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
             (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the policy covers the control

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from lazyprompt._base.client_objects import fields_of, items_of
 from lazyprompt._base.display import html_of
+from lazyprompt.formatters.report import Report
 from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Entries
 
 # Why a reply ended. A "broken call" is a malformed tool call, and "other" is a provider-specific reason.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
@@ -74,7 +75,7 @@ class Reply(str):
         parsed: object = None,
         said: str | None = None,
         trim: TrimReport | None = None,
-        report: Report = (),
+        report: Entries = (),
     ) -> Self:
         """Create a reply.
 
@@ -88,7 +89,7 @@ class Reply(str):
         """
         reply = super().__new__(cls, message.text)
         reply.message, reply.raw, reply.parsed, reply.said = message, raw, parsed, said
-        reply.trim, reply.report = trim, report
+        reply.trim, reply.report = trim, Report(report)
         reply.finish = _finish(raw, called=bool(reply.tool_calls))
         reply.model = str(raw.get("model") or raw.get("model_version") or "")
         return reply

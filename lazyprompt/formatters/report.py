@@ -47,14 +47,37 @@ class Entry:
         return f"{self.where} ({self.kind}) {self.action}: {self.reason}"
 
 
-Report: TypeAlias = tuple[Entry, ...]
+class Report(tuple[Entry, ...]):
+    """The entries of a payload's report, in the order of the input; empty if all content is sent unchanged."""
+
+    __slots__ = ()
+
+    @property
+    def losses(self) -> tuple[Entry, ...]:
+        """The entries for lost content."""
+        return tuple(entry for entry in self if entry.is_loss)
+
+    def raise_for_losses(self) -> None:
+        """Raise an error if content was lost, as :class:`ChatFormatter` does with ``strict=True``.
+
+        Raises:
+            FormatError: Content was lost; the message lists each loss.
+        """
+        if losses := self.losses:
+            raise FormatError(f"the payload would lose content: {'; '.join(map(str, losses))}")
+
+
+# A report, or entries that become part of a report.
+Entries: TypeAlias = "tuple[Entry, ...]"
+_NOTHING: Entries = ()
 
 
 class Payload(dict[str, Any]):
     """A provider's payload: a dict of JSON values, with a report as an attribute.
 
     Attributes:
-        report: The content that was left out, changed, moved or added; empty if all content is sent unchanged.
+        report: The content that was left out, changed, moved or added; ``report.raise_for_losses()`` makes lost content
+            an error.
         trim: The budget's report on dropped content, or ``None`` without a budget.
         neutralised: Pairs of a neutralised control sequence and its original. If a reply quotes a neutralised sequence,
             ``OnlineChatModule`` and ``TrainableModule`` restore the original.
@@ -68,12 +91,13 @@ class Payload(dict[str, Any]):
     def __init__(
         self,
         fields: dict[str, Any],
-        report: Report = (),
+        report: Entries = _NOTHING,
         trim: TrimReport | None = None,
         neutralised: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(fields)
-        self.report, self.trim, self.neutralised = report, trim, neutralised
+        self.report = report if isinstance(report, Report) else Report(report)
+        self.trim, self.neutralised = trim, neutralised
 
     def __reduce__(self) -> tuple[type[Payload], tuple[object, ...]]:
         return Payload, (dict(self), self.report, self.trim, self.neutralised)
@@ -97,9 +121,7 @@ class Notes(list[Entry]):
         Raises:
             FormatError: Content was lost, and ``strict`` is set.
         """
-        if not self:
-            return ()
-        losses = [str(entry) for entry in self if entry.is_loss]
-        if strict and losses:
-            raise FormatError(f"strict=True, but the payload would lose content: {'; '.join(losses)}")
-        return tuple(self)
+        report = Report(self)
+        if strict:
+            report.raise_for_losses()
+        return report

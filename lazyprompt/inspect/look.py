@@ -16,7 +16,7 @@ from lazyprompt._base.difference import Part, compare, shared_length
 from lazyprompt._base.display import html_of
 from lazyprompt._base.json import is_mapping
 from lazyprompt.budget.budget import Budget
-from lazyprompt.formatters.report import Payload, Report
+from lazyprompt.formatters.report import Entries, Payload
 from lazyprompt.inspect.cautions import Caution, Facts, Mark, PromptPiece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.messages.openai_form import openai_dicts
@@ -107,7 +107,7 @@ class Look:
     total: int
     window: int | None
     marks: tuple[Mark, ...]
-    report: Report
+    report: Entries
     trim: TrimReport | None
     cautions: tuple[Caution, ...]
     unit: str = "tokens"

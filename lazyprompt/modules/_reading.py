@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Entries
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import Collector, Request
     from lazyprompt.safety.restoring import Restorer
@@ -307,7 +307,7 @@ class Exchange(NamedTuple):
     structure: AnswerSchema | None = None
     user_text: str | None = None
     trim: TrimReport | None = None
-    report: Report = ()
+    report: Entries = ()
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:

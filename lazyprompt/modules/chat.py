@@ -279,7 +279,8 @@ class ChatModule(ABC):
             params: Other parameters for this call.
 
         Returns:
-            The arguments for the official client, with the formatter's report.
+            The arguments for the official client, with the formatter's report. ``payload.report.raise_for_losses()``
+            raises an error if content was lost.
         """
         request = self._exchange(CallOptions(input, history, tools, response_format, params)).request
         made = request.payload

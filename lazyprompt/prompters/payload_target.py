@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.formatters.report import Payload
+from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.messages.msg import text_message
 from lazyprompt.messages.prompt import MARKERS, FilledText, Text
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Entries
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import Made, System
@@ -80,7 +80,7 @@ class PayloadTarget:
             return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
         payload = self._formatter.format_parsed(messages, prompt.tools, self.guard(conversation))
         if prompt.report:
-            payload.report = (*cast("Report", prompt.report), *payload.report)
+            payload.report = Report((*cast("Entries", prompt.report), *payload.report))
         return payload
 
     @property

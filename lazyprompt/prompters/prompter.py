@@ -169,7 +169,8 @@ class Prompter(PromptDefinition):
             chat_template: The model's chat template, which is used instead of markers to render flat text.
 
         Returns:
-            The flat text, or a dict that shares no mutable object with the arguments.
+            The flat text, or a dict that shares no mutable object with the arguments. If a payload lost content, its
+            ``report.raise_for_losses()`` raises an error.
 
         Raises:
             SlotError: A slot has no value, or a value matches no slot.
