@@ -21,6 +21,7 @@ from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_
 from lazyprompt.messages.native import Native
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.modules._reading import AnswerSchema, AsyncReplyStream, Exchange, ReplyStream, ResponseFormat
+from lazyprompt.modules._values import check_values
 from lazyprompt.modules.tool_runner import ToolRunner, output_of
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
@@ -338,6 +339,8 @@ class ChatModule(ABC):
         texts = [each for each in own if isinstance(each, str)] if is_sequence(own) else []
         if not is_sequence(own) or len(texts) < len(own):
             raise ModuleError(f"stop must be a string or a list of strings, not {stop!r}")
+        if params:
+            check_values(params, self._client.package[0])
         all_stops = [*texts, *stops]
         return {
             **{name: value for name, value in given.items() if value is not None},

@@ -9,6 +9,7 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.modules._reading import Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
+from lazyprompt.modules._values import check_values
 from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.sources import Source, source_named
@@ -61,7 +62,7 @@ class OnlineChatModule(ChatModule):
             ``lazyprompt`` logger.
         options: Additional arguments for the client's constructor.
         params: Default parameters for every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or
-            parameters of the client.
+            parameters of the client, whose values are JSON or the client's own objects.
 
     Raises:
         ModuleError: The source is unknown, no model is set, or a setting is invalid. A missing API key raises an
@@ -107,6 +108,7 @@ class OnlineChatModule(ChatModule):
         settings = ClientSettings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
+        check_values(self._params, self._client.package[0])
 
     def _open(self) -> None:
         # This client only lists parameter names, so it needs no API key.

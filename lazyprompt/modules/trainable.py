@@ -28,6 +28,7 @@ from lazyprompt.modules._layout import (
 )
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
+from lazyprompt.modules._values import check_values
 from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
@@ -150,6 +151,7 @@ class TrainableModule(ChatModule):
         self._settings = check_settings(settings, concurrency, EngineError)
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
+        check_values(self._params, self._client.package[0])
         if safe_tokens and not self.engine.takes_ids:
             raise EngineError(f"{self.engine.name} does not accept token ids; remove safe_tokens=")
 

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+import httpx
+import openai
 import pytest
+from google.genai import types
+from pydantic import BaseModel
 
-from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
+from lazyprompt import Budget, Markers, ModuleError, OnlineChatModule, Profile, Source, TrainableModule
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.sources import SOURCES
 
@@ -33,6 +38,51 @@ def test_so_it_is_with_every_engine(engine: str) -> None:
     with pytest.raises(ModuleError, match="does not accept 'temprature' .did you mean 'temperature'") as caught:
         asked("Hi", temprature=1)
     assert caught.value.kind == ""
+
+
+OWN = Profile(name="acme", form=ChatForm(), source="https://acme.example")
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"provider": OWN}, "'provider' contains a Profile, which can't be sent; did you mean source=Source(NAME, "),
+        ({"of": [Source("acme")]}, "'of' contains a Source, which can't be sent; did you mean source=?"),
+        ({"family": Markers()}, "'family' contains a Markers, which can't be sent; did you mean markers=?"),
+        ({"limit": Budget(9)}, "'limit' contains a Budget, which can't be sent; did you mean budget=?"),
+        ({"seed": {1, 2}}, "'seed' contains a set, which can't be sent; pass JSON values, or objects of the official"),
+        ({"extra_body": {"a": [b"x"]}}, "'extra_body' contains a bytes, which can't be sent; pass JSON values"),
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(params: dict[str, Any], words: str) -> None:
+    for call in (
+        lambda: module("openai", **params),
+        lambda: module("openai").payload("Hi", **params),
+        lambda: module("openai").chat()("Hi", **params),
+        lambda: TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE, **params),
+        lambda: TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE)("Hi", **params),
+    ):
+        with pytest.raises(ModuleError) as caught:
+            call()
+        assert str(caught.value).startswith(f"the call parameter {words}")
+
+
+class Wanted(BaseModel):
+    name: str
+
+
+def test_objects_of_the_clients_are_sent() -> None:
+    thinking = types.ThinkingConfig(thinking_budget=0)
+    assert module("gemini", thinking_config=thinking).payload("Hi")["thinking_config"] is thinking
+    assert module("gemini").payload("Hi", response_schema=Wanted)["response_schema"] is Wanted
+    wait = httpx.Timeout(5)
+    assert module("openai").payload("Hi", timeout=wait)["timeout"] is wait
+    assert module("openai").payload("Hi", top_p=openai.NOT_GIVEN)["top_p"] is openai.NOT_GIVEN
+
+
+def test_the_form_of_an_answer_belongs_to_a_call() -> None:
+    with pytest.raises(ModuleError, match="^response_format= is an argument of each call, not of the module: module"):
+        module("openai", response_format=Wanted)
 
 
 @pytest.mark.parametrize("asked", [module("openai"), TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE)])
