@@ -42,6 +42,10 @@ _PROMPT_ENDS: Final = (".prompty", ".yaml", ".yml")
 _FIELDS: Final = ("file", "params", "cases", "rows", "prompt", "answer")
 _CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
 _FILE = re.compile(r"^[\"']?file[\"']?\s*:", re.MULTILINE)
+# Fields of cases, and the names of row files, which other tools' files don't contain.
+_FIELDS_OF_CASES = re.compile(
+    r"(?<![\w.-])[\"']?(?:inputs|prompt|answer)[\"']?\s*:|^rows\s*:.*\.(?:jsonl|csv)\b", re.MULTILINE
+)
 _NONE: Final = (None, None, None)
 _CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")
 
@@ -229,13 +233,21 @@ def _beside(path: Path, ends: tuple[str, ...]) -> Path:
     found = _prompts_beside(path, ends)
     if len(found) == 1:
         return found[0]
-    what = f"{' and '.join(each.name for each in found)} both match" if found else "no prompt file has the same name"
-    raise PromptFileError(f"{path}:1:1: {what}; set the prompt file with file:")
+    if found:
+        what = f"{' and '.join(each.name for each in found)} both match; set the prompt file with file:"
+    else:
+        names = [place.name for place in _places_beside(path, ends)]
+        what = f"the prompt file {names[0]} doesn't exist (nor {' or '.join(names[1:])}); create it, or set file:"
+    raise PromptFileError(f"{path}:1:1: {what}")
+
+
+def _places_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
+    stem = next(path.name.removesuffix(end) for end in ends if path.name.endswith(end))
+    return [path.with_name(stem + end) for end in _PROMPT_ENDS]
 
 
 def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
-    stem = next(path.name.removesuffix(end) for end in ends if path.name.endswith(end))
-    return [path.with_name(stem + end) for end in _PROMPT_ENDS if path.with_name(stem + end).is_file()]
+    return [place for place in _places_beside(path, ends) if place.is_file()]
 
 
 def is_case_file(path: Path) -> bool:
@@ -247,7 +259,7 @@ def is_case_file(path: Path) -> bool:
         text = text_in_place(path)
     except PromptFileError:
         return False
-    return _CASES.search(text) is not None and bool(beside or _FILE.search(text))
+    return _CASES.search(text) is not None and bool(beside or _FILE.search(text) or _FIELDS_OF_CASES.search(text))
 
 
 def case_files(place: Path) -> Iterator[Path]:

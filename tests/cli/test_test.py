@@ -170,6 +170,14 @@ def test_a_case_without_a_prompt_fails_with_the_reason(run: Run) -> None:
     assert b"render: Missing required input: name (did you mean 'nam'?)" in ran.out
 
 
+def test_cases_without_their_prompt_are_no_success(run: Run) -> None:
+    cases("{contains: Ann}")
+    write("more/gret.test.yaml", "cases: [{inputs: {name: Ann}}]")
+    ran = run("test", ".")
+    assert ran.status == 2
+    assert b"more/gret.test.yaml:1:1: the prompt file gret.prompty doesn't exist (nor gret.yaml or gret.yml)" in ran.err
+
+
 def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
     write("more/other.yaml", "instruction: Answer in {language}.\n")
     write("more/other.test.yaml", "cases: [{inputs: {language: Thai, input: Hi}, prompt: [{contains: in Thai}]}]")
