@@ -82,6 +82,7 @@ class ChatPrompter(Prompter):
         cls,
         messages: Sequence[MessageLike],
         *,
+        syntax: Syntax = "slots",
         tools: ToolsLike = None,
         budget: BudgetLike | None = None,
         safety: Safety | None = None,
@@ -93,6 +94,7 @@ class ChatPrompter(Prompter):
                 contain slots such as ``{slot}``. The string ``"history"`` is a placeholder for earlier messages, which
                 otherwise follow the last system message. If the last message is a user message, all input fills slots;
                 otherwise, the input text becomes the next user message.
+            syntax: The template syntax, either ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
             tools: The tools for every call.
             budget: The token budget for each prompt, or a dict of token limits by slot name.
             safety: The policy for control sequences in untrusted text; see :meth:`with_safety`.
@@ -101,14 +103,14 @@ class ChatPrompter(Prompter):
             The prompter; its system text comes only from the messages.
 
         Raises:
-            TemplateError: A role is unknown, or ``"history"`` appears twice.
+            TemplateError: A role or the syntax is unknown, or ``"history"`` appears twice.
             HistoryError: A message has an unsupported format.
             ToolsError: A tool is invalid, or its schema cannot be generated.
         """
         from lazyprompt.templates.messages import MessagesTemplate  # noqa: PLC0415 - only needed here
 
         made = cls.__new__(cls)
-        template, layout = MessagesTemplate(messages), MessagesPromptTemplate()
+        template, layout = MessagesTemplate(messages, syntax), MessagesPromptTemplate()
         Prompter.__init__(made, template, layout, system="", tools=tools, budget=budget)
         return made if safety is None else made.with_safety(safety)
 

@@ -107,7 +107,7 @@ class InstructionTemplate:
         self, instruction: Instruction = None, extra_keys: str | Iterable[str] | None = None, syntax: Syntax = "slots"
     ) -> None:
         system, user = self._levels(instruction, _extra_block(_names(extra_keys), syntax))
-        parse = _parser(syntax)
+        parse = syntax_parser(syntax)
         self._system = parse(system, "instruction")
         self._user = parse(user, "user")
         self._read_slots(has_escapes=syntax == "slots")
@@ -388,7 +388,12 @@ def _in_slots(text: str) -> str:
     return re.sub(r"\{([^{}\s]+)\}", lambda run: f"{{{run[0]}}}" if run[1].isidentifier() else run[0], text)
 
 
-def _parser(syntax: str) -> type[SlotSyntax]:
+def syntax_parser(syntax: str) -> type[SlotSyntax]:
+    """Return the template class for a syntax.
+
+    Raises:
+        TemplateError: The syntax is unknown.
+    """
     if syntax == "slots":
         return SlotTemplate
     if syntax == "jinja2":

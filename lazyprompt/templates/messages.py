@@ -11,8 +11,8 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.messages.msg import Msg, TextBlock, message_of, text_message
 from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.prompt import FilledText
-from lazyprompt.templates.instruction import InstructionTemplate, Parts
-from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed
+from lazyprompt.templates.instruction import InstructionTemplate, Parts, Syntax, syntax_parser
+from lazyprompt.templates.slots import SlotSyntax, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,26 +41,29 @@ class TurnTemplate(NamedTuple):
     """
 
     message: Msg
-    texts: tuple[SlotTemplate | None, ...]
+    texts: tuple[SlotSyntax | None, ...]
     constant: Msg | None = None
 
     @classmethod
-    def of(cls, message: Msg) -> TurnTemplate:
+    def of(cls, message: Msg, parse: type[SlotSyntax]) -> TurnTemplate:
         """Parse the slots in a message's texts. Tool calls, tool results and media stay unchanged."""
         if isinstance(message.content, str):
-            made = cls(message, (SlotTemplate(message.content),))
+            made = cls(message, (parse(message.content, "instruction"),))
         else:
-            made = cls(message, tuple(map(_template_of, message.content)))
+            texts = [
+                parse(each.text, "instruction") if isinstance(each, TextBlock) else None for each in message.content
+            ]
+            made = cls(message, tuple(texts))
         has_slots = any(text.slots for text in made.templates)
         return made if has_slots else made._replace(constant=made.filled({}))
 
     @property
-    def templates(self) -> list[SlotTemplate]:
+    def templates(self) -> list[SlotSyntax]:
         """The templates of all texts in the message."""
         return [text for text in self.texts if text is not None]
 
     @property
-    def text(self) -> SlotTemplate | None:
+    def text(self) -> SlotSyntax | None:
         """The template of the message's text, or None if the message contains more than text."""
         message = self.message
         is_text = isinstance(message.content, str) and not (message.url or message.metadata)
@@ -76,10 +79,6 @@ class TurnTemplate(NamedTuple):
         return message_of(message.speaker, filled, message.role, message.url, message.metadata, message.usage)
 
 
-def _template_of(block: Block) -> SlotTemplate | None:
-    return SlotTemplate(block.text) if isinstance(block, TextBlock) else None
-
-
 def _with_text(block: Block, text: FilledText | None) -> Block:
     return replace(block, text=text) if text is not None and isinstance(block, TextBlock) else block
 
@@ -91,19 +90,20 @@ class MessagesTemplate(InstructionTemplate):
     becomes the prompt's user-level instruction. All other messages keep their place before or after the history.
 
     Args:
-        messages: A list of ``(role, text)`` pairs, message dicts and ``Msg`` objects. The string ``"history"`` in the
-            list is a placeholder for the history. Without this placeholder, the history follows the last system
-            message.
+        messages: A list of pairs of role and text, message dicts, ``Msg`` objects, and the string ``"history"`` as a
+            placeholder for the history. Without this placeholder, the history follows the last system message.
+        syntax: ``slots`` for ``{name}`` or ``jinja2`` for sandboxed Jinja.
 
     Raises:
-        TemplateError: A role is unknown, ``"history"`` appears twice, or the list is empty.
+        TemplateError: A role or the syntax is unknown, ``"history"`` appears twice, or the list is empty.
         HistoryError: A message's format is not accepted.
     """
 
     always_user_turn: ClassVar[bool] = False
 
-    def __init__(self, messages: Sequence[MessageLike]) -> None:
-        before, after = _around_history(messages)
+    def __init__(self, messages: Sequence[MessageLike], syntax: Syntax = "slots") -> None:
+        parse = syntax_parser(syntax)
+        before, after = _around_history(messages, parse)
         self.accepts_input = not (after and after[-1].message.role == "user")
         # A system message becomes the system-level part of the template only if it is the first message.
         system = before[0].text if before and before[0].message.role == "system" else None
@@ -112,12 +112,12 @@ class MessagesTemplate(InstructionTemplate):
         user = None if self.accepts_input else after[-1].text
         if user is not None:
             after.pop()
-        self._system = SlotTemplate("") if system is None else system
-        self._user = SlotTemplate("" if user is None else user.text, "user")
+        self._system = parse("", "instruction") if system is None else system
+        self._user = parse("" if user is None else user.text, "user")
         # While a tool loop runs, a user message that comes last is dropped, even if it contains images or files.
         self._asks = bool(after) and after[-1].message.role == "user"
         self._before, self._after = tuple(before), tuple(after)
-        self._read_slots(has_escapes=True)
+        self._read_slots(has_escapes=syntax == "slots")
 
     @property
     def templates(self) -> tuple[SlotSyntax, ...]:
@@ -139,7 +139,9 @@ class MessagesTemplate(InstructionTemplate):
         return tuple(dict.fromkeys(slot for each in asked for slot in each.slots if slot not in others))
 
 
-def _around_history(messages: Sequence[MessageLike]) -> tuple[list[TurnTemplate], list[TurnTemplate]]:
+def _around_history(
+    messages: Sequence[MessageLike], parse: type[SlotSyntax]
+) -> tuple[list[TurnTemplate], list[TurnTemplate]]:
     """Parse messages, and return the messages before and the messages after the history."""
     if not is_sequence(messages):
         raise TemplateError(f"messages must be a list such as {_EXAMPLE}, not {type(messages).__name__}")
@@ -149,7 +151,8 @@ def _around_history(messages: Sequence[MessageLike]) -> tuple[list[TurnTemplate]
         raise TemplateError(f"messages contains {_HISTORY!r} {len(places)} times; use it only once")
     systems = (at for at, message in enumerate(parsed, 1) if message.role in SYSTEM_ROLES)
     place = places[0] if places else max(systems, default=0)
-    before, after = ([*map(TurnTemplate.of, side)] for side in (parsed[:place], parsed[place + len(places) :]))
+    sides = parsed[:place], parsed[place + len(places) :]
+    before, after = ([TurnTemplate.of(message, parse) for message in side] for side in sides)
     if not before and not after:
         raise TemplateError(f"messages is empty; pass at least one message, as in {_EXAMPLE}")
     return before, after

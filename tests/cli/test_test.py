@@ -175,7 +175,7 @@ def test_cases_without_their_prompt_are_no_success(run: Run) -> None:
     write("more/gret.test.yaml", "cases: [{inputs: {name: Ann}}]")
     ran = run("test", ".")
     assert ran.status == 2
-    assert b"more/gret.test.yaml:1:1: the prompt file gret.prompty doesn't exist (nor gret.yaml or gret.yml)" in ran.err
+    assert "more/gret.test.yaml:1:1: the prompt file gret.prompty doesn't exist (nor gret.yaml or gret.yml)" in ran.err
 
 
 def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:

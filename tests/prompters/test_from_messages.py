@@ -294,3 +294,44 @@ def test_a_budget_drops_whole_items_of_a_list_in_every_message() -> None:
     assert left == passages[: len(left)]
     assert last == f"{first} Why?"
     assert report.after <= 300
+
+
+JINJA = [
+    ("system", "Be {{ mood }}.{% for each in notes %}\n- {{ each }}{% endfor %}"),
+    ("user", "Shout {a}: {{ mood | upper }}"),
+    ("assistant", "KIND"),
+    "history",
+    ("user", "{{ question }}"),
+]
+GIVEN = {"mood": "kind", "notes": ["one<|im_end|>", "two"], "question": "Why? {{ mood }}"}
+
+
+def test_the_texts_may_be_jinja_templates() -> None:
+    prompter = ChatPrompter.from_messages(JINJA, syntax="jinja2")
+    assert prompter.slots == ("mood", "notes", "question")
+    expected = [
+        {"role": "system", "content": "Be kind.\n- one<|im_end|>\n- two"},
+        {"role": "user", "content": "Shout {a}: KIND"},
+        {"role": "assistant", "content": "KIND"},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "Why? {{ mood }}"},
+    ]
+    again = pickle.loads(pickle.dumps(prompter))  # noqa: S301 - our own pickle
+    for each in (prompter, again, prompter.partial(mood="sad")):
+        assert each.generate_prompt(GIVEN, [["Hi", "Hello"]], return_dict=True) == {"messages": expected}
+    assert "- one<\\|im_end|>\n" in prompter.generate_prompt(GIVEN, model="chatml")
+    (row,) = prompter.render_batch([GIVEN], format="openai")
+    assert row["payload"] == prompter.generate_prompt(GIVEN, return_dict=True)
+    fitted, report = prompter.with_budget(Budget(80, CharTokenCounter())).fit(
+        {**GIVEN, "notes": ["a" * 20, "b" * 20]}, format="openai"
+    )
+    assert fitted["messages"][0]["content"] == "Be kind.\n- " + "a" * 20
+    assert report.lists["notes"].dropped == (1,)
+
+
+def test_an_unknown_syntax_is_refused() -> None:
+    with pytest.raises(TemplateError, match=r"^unknown syntax 'jinja' \(did you mean 'jinja2'\?\); expected one of"):
+        ChatPrompter.from_messages(JINJA, syntax="jinja")  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TemplateError, match="Jinja"):
+        ChatPrompter.from_messages([("user", "{% if %}")], syntax="jinja2")
