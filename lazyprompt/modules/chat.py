@@ -437,7 +437,8 @@ class Chat:
         is sent to the model as the tool result. All tool calls and results are added to the history.
 
         Args:
-            input: The input, as in :meth:`ChatModule.__call__`.
+            input: The input, as in :meth:`ChatModule.__call__`. Without an input, the run first runs the calls in the
+                history that have no result, such as those after the last round of an earlier run.
             tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
@@ -574,6 +575,8 @@ class Chat:
 
     def _steps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> Iterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
+        if pending := self._pending_calls(input, runner):
+            yield from self._with_results(runner.run(pending))
         for left in reversed(range(max_rounds + 1)):
             if streams:
                 stream = self._stream(input, runner, call.response_format, call.params)
@@ -590,6 +593,9 @@ class Chat:
 
     async def _asteps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
+        if pending := self._pending_calls(input, runner):
+            for result in self._with_results(await runner.arun(pending)):
+                yield result
         for left in reversed(range(max_rounds + 1)):
             if streams:
                 async with self._astream(input, runner, call.response_format, call.params) as stream:
@@ -605,6 +611,17 @@ class Chat:
             for result in self._with_results(await runner.arun(reply.tool_calls)):
                 yield result
             input = None
+
+    def _pending_calls(self, input: object, runner: ToolRunner) -> list[ToolUseBlock]:
+        """Return the calls in the history to run before the model is called, if no input is given."""
+        if input is not None:
+            return []
+        waiting = OpenCalls(self._history)
+        blocks = (block for message in self._history for block in message.blocks)
+        # Some models number the calls of each reply, so a later call replaces an earlier one with the same id.
+        calls = {block.id: block for block in blocks if isinstance(block, ToolUseBlock) and block.id in waiting}
+        pending = [*calls.values()]
+        return pending if runner.can_run(pending) else []
 
     def _runner_of(self, tools: ToolsLike) -> ToolRunner:
         return self._runner if tools is None else ToolRunner.of(tools)
@@ -648,7 +665,8 @@ def _check_rounds(left: int, most: int, reply: Reply) -> None:
     if not left:
         names = ", ".join(call.name for call in reply.tool_calls)
         raise ModuleError(
-            f"the model still calls tools ({names}) after {most} rounds; increase max_rounds=",
+            f"the model still calls tools ({names}) after {most} rounds; increase max_rounds=, or run again without an "
+            "input to continue",
             kind="rounds",
             partial=reply,
         )

@@ -44,7 +44,7 @@ _CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
 _FILE = re.compile(r"^[\"']?file[\"']?\s*:", re.MULTILINE)
 # Fields of cases, and the names of row files, which other tools' files don't contain.
 _FIELDS_OF_CASES = re.compile(
-    r"(?<![\w.-])[\"']?(?:inputs|prompt|answer)[\"']?\s*:|^rows\s*:.*\.(?:jsonl|csv)\b", re.MULTILINE
+    r"(?<![\w.-])[\"']?(?:inputs|prompt|answer)[\"']?\s*:|^rows\s*:.*\.(?:jsonl|csv|parquet)\b", re.MULTILINE
 )
 _NONE: Final = (None, None, None)
 _CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")

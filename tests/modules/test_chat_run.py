@@ -141,7 +141,47 @@ def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(len
     with pytest.raises(ModuleError, match=r"still calls tools \(weather\) after 2 rounds") as caught:
         run(chat, way, max_rounds=2)
     assert caught.value.kind == "rounds"
+    assert str(caught.value).endswith("after 2 rounds; increase max_rounds=, or run again without an input to continue")
     assert [message.role for message in chat.history] == ["user", *("assistant", "tool") * 2, "assistant"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_without_an_input_continues_where_the_rounds_ended(lenient: ModelServer, way: str) -> None:
+    lenient.answer = answers(
+        called(("weather", {"city": "Rome"})), called(("weather", {"city": "Oslo"})), Answer("Done.")
+    )
+    chat = module_of("online", lenient).chat(tools=[weather])
+    with pytest.raises(ModuleError, match="after 1 rounds"):
+        run(chat, way, max_rounds=1)
+    reply, steps = run(chat, way, None, max_rounds=1)
+    assert reply == "Done."
+    assert [message.role for message in chat.history] == ["user", *("assistant", "tool") * 2, "assistant"]
+    result = chat.history[4].blocks[0]
+    assert isinstance(result, ToolResultBlock)
+    assert result.output == weather("Oslo")
+    assert steps in ([], [reply], [result, reply])
+
+
+def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: ModelServer) -> None:
+    ran: list[str] = []
+
+    def delete(name: str) -> str:
+        """Delete."""
+        ran.append(name)
+        return "deleted"
+
+    lenient.answer = answers(
+        called(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("No."), Answer("Yes.")
+    )
+    chat = module_of("online", lenient).chat(tools=[delete])
+    first, _ = chat("Delete both.").tool_calls
+    saved = chat.history
+    assert chat.run("No, stop.") == "No."
+    assert ran == []  # a caller who didn't approve the calls asked something else
+    again = module_of("online", lenient).chat(saved, tools=[delete])
+    again.add_result(first, "not allowed")
+    assert again.run() == "Yes."
+    assert ran == ["b"]
 
 
 def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServer) -> None:

@@ -296,7 +296,7 @@ def test_a_budget_drops_whole_items_of_a_list_in_every_message() -> None:
     assert report.after <= 300
 
 
-JINJA = [
+JINJA: list[Any] = [
     ("system", "Be {{ mood }}.{% for each in notes %}\n- {{ each }}{% endfor %}"),
     ("user", "Shout {a}: {{ mood | upper }}"),
     ("assistant", "KIND"),
