@@ -118,13 +118,16 @@ class ChatModule(ABC):
             await sender.client.aclose()
 
     def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Attach a prompter. Many modules can share one prompter, because prompters are never modified.
+        """Attach a prompter to this module. Many modules can share one prompter, because prompters are never modified.
+
+        :meth:`share` returns another module instead of changing this one.
 
         Args:
             prompter: A prompter, a prompt file or an instruction. The outputs declared in a prompt file become the
                 default ``response_format``. An instruction (text or ``{"system": ..., "user": ...}``) is converted to a
-                :class:`~lazyprompt.ChatPrompter`. None attaches an :class:`~lazyprompt.EmptyPrompter`, which sends the
-                caller's text unchanged, including control sequences.
+                :class:`~lazyprompt.ChatPrompter`, with its default system text. None attaches an
+                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text unchanged, including control
+                sequences.
             history: Messages that begin every conversation.
 
         Returns:

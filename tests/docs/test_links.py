@@ -108,3 +108,10 @@ def test_anchors_are_made_of_the_words_of_a_heading(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One `two`: *three*?\n\n## 第一个 提示词\n\n## Same\n\n## Same\n\n## Same\n", encoding="utf-8")
     assert anchors(page) == {"one-two-three", "第一个-提示词", "same", "same-1", "same-2"}
+
+
+def test_the_index_links_every_page() -> None:
+    docs = ROOT / "docs"
+    index = docs / "index.md"
+    linked = {(docs / str(token.attrs["href"])).resolve() for token in tokens(index) if token.type == "link_open"}
+    assert {page for page in PAGES if docs in page.parents} - linked == {index}
