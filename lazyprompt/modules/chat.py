@@ -124,10 +124,10 @@ class ChatModule(ABC):
 
         Args:
             prompter: A prompter, a prompt file or an instruction. The outputs declared in a prompt file become the
-                default ``response_format``; its model and options are not used. An instruction (text or ``{"system": ..., "user": ...}``) is converted to a
-                :class:`~lazyprompt.ChatPrompter`, with its default system text. None attaches an
-                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text unchanged, including control
-                sequences.
+                default ``response_format``; its model and options are not used. An instruction (text or
+                ``{"system": ..., "user": ...}``) is converted to a :class:`~lazyprompt.ChatPrompter`, with its default
+                system text. None attaches an :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text
+                unchanged, including control sequences.
             history: Messages that begin every conversation.
 
         Returns:
