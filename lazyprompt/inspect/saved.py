@@ -59,7 +59,7 @@ def saved_look(
     Raises:
         FormatError: The text is not valid JSON, not a payload, or not a payload for a known provider.
     """
-    if not isinstance(model, str | None):
+    if not isinstance(cast("object", model), str | None):
         raise FormatError(f"model must be the provider's name for the model, not {type(model).__name__}")
     given = _payload_in(_parsed(text))
     profile, payload = _known(given) if form is None else _as(given, profile_of(form))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import is_list
@@ -88,7 +88,7 @@ class LayoutSettings(NamedTuple):
         """
         if self.template is not None and self.markers is not None:
             raise TemplateError("chat_template= and markers= both set the prompt layout; pass only one of them")
-        if self.template is not None and not isinstance(self.template, ChatTemplate | str | Path):
+        if self.template is not None and not isinstance(cast("object", self.template), ChatTemplate | str | Path):
             raise TemplateError(
                 f"chat_template must be a ChatTemplate, its path or its text, not {type(self.template).__name__}"
             )

@@ -278,7 +278,7 @@ class Draft(NamedTuple):
         if not isinstance(provider, str):
             return None, None
         try:
-            form = target_of(provider, api if isinstance(api, str) else None).profile
+            form = target_of(provider, api if isinstance(api, str) else None).name
         except FormatError:
             form = provider
         return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
