@@ -207,8 +207,8 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # An unknown source raises an error later, when the model is opened.
-    if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
+    # Opening the model later raises an error for an unknown source.
+    if known is None or client not in _TAKES_FIELDS:
         return common
     from lazyprompt.files.targets import target_of
 
