@@ -149,14 +149,15 @@ READERS: dict[str, Reader] = {
     "builtin": _builtin,
     "loose": _loose,
 }
-# Maps each syntax to the characters that can start a call. In all other syntaxes, any character can start a call.
+# Maps a call syntax to the characters that can start a call. In a syntax without an entry, any character can start a
+# call.
 FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
 
-# Keys for a call's name, arguments and id in all formats, in order of precedence.
+# The keys for a tool call's name, arguments and id in all formats, in order of precedence.
 _NAME = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ID = ("id", "tool_call_id", "call_id")
-# The keys allowed in a call without a start marker.
+# The keys allowed in a tool call without a start marker.
 _KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
 _BETWEEN = re.compile(r"[,;\s]*")
 _WITHIN = re.compile(r"[,\s]*")
@@ -177,20 +178,17 @@ class AnswerPlan:
         self.begins = begins
         self.final = final
         self.tools = tools
-        # Maps each start marker to the call syntax to parse.
         self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
-        # Inside a call, treat the start marker as plain text if `keep` is set, because the body contains the marker.
+        # If ``Calls.keep`` is set, a call's start marker is also part of its body, so don't search a body for this
+        # marker.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # The markers to search for in text. They include the end markers of calls, to remove repeated end markers.
+        # Text is also searched for the end markers of calls, in order to remove repeated end markers.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # The markers to search for at the start of a response that may begin with text or with reasoning.
         self.either = cuts_of(starts.union(thought))
-        # The markers to search for in reasoning that the model opened, and in reasoning that the prompt opened.
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
-        # Maps each start marker of a call to the markers to search for inside the call.
         self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
 
 

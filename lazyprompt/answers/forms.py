@@ -17,11 +17,11 @@ from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.family_names import PUBLISHER, bare
 from lazyprompt.rendering.markers import Markers
 
-# The syntax between call markers, for example JSON, JSON with Python quotes, or tags.
+# The syntax of the text between a tool call's markers, for example JSON, JSON with Python quotes, or tags.
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
-# The syntax of calls without markers: JSON, a list of Python calls, or a name followed by a line of JSON.
+# The syntax of tool calls without markers: JSON, a Python list, or a tool name followed by a line of JSON.
 Bare: TypeAlias = Literal["json", "python", "line"]
-# How a response starts: with text, with reasoning that the prompt opened, or with text or reasoning.
+# "answer" stands for text, and "thought" for reasoning whose start marker is part of the prompt.
 Begins: TypeAlias = Literal["answer", "thought", "either"]
 
 
@@ -93,7 +93,7 @@ FORMS: dict[str, AnswerForm] = {
     # Hermes is lazyprompt's default call format; see Markers.call_pattern in rendering/markers.py.
     "hermes": AnswerForm((_TOOL_CALL,), THINK, "either", stop=_CHATML),
     # Source: qwen3_5_think.jinja and nemotron_3_super.jinja.
-    # Models sometimes omit the outer tag, as documented in vLLM's qwen3coder_tool_parser.py.
+    # Qwen3-Coder sometimes omits the outer <tool_call> tag, as documented in vLLM's qwen3coder_tool_parser.py.
     "qwen-xml": AnswerForm(
         (
             replace(_TOOL_CALL, bodies=("functions", "json", "loose")),
@@ -106,8 +106,9 @@ FORMS: dict[str, AnswerForm] = {
     # Source for ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
     # vLLM's llama_tool_parser.py also parses ";" separators and Python lists.
     # Source for <|python_start|> and <|python_end|>: Meta's "Llama 4 model card & prompt format".
-    # If text precedes the calls, the Llama 4 template also writes this text between the markers.
-    # lazyprompt writes a call that follows text on a separate line.
+    # If text precedes the tool calls, the Llama 4 template also writes this text between <|python_start|> and
+    # <|python_end|>.
+    # If text precedes a tool call, lazyprompt writes the call on a new line.
     "llama": AnswerForm(
         (
             Calls("<|python_tag|>", bodies=("json", "builtin")),
@@ -117,14 +118,15 @@ FORMS: dict[str, AnswerForm] = {
         bare=("json", "python"),
         stop=_LLAMA,
     ),
-    # Lists of Python calls, as in Llama's format, from other models that are prompted to write such lists.
+    # Parses tool calls written as a Python list, for models of any family whose prompt requests such a list.
     "pythonic": AnswerForm(bare=("python",), stop=(*_LLAMA, *_CHATML)),
     # Source: lfm2_v2.jinja and lfm2_2_5.jinja.
-    # The model writes calls in JSON only if the prompt requests JSON: see the LFM2-1.2B model card ("Tool use").
+    # LFM2 writes tool calls in JSON only if the prompt requests JSON: see the LFM2-1.2B model card ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
     # Source: tokens/tokenizers/instruct.py in mistral-common.
-    # Up to tokenizer V7, calls are a JSON list; from V11 on, a name precedes the arguments. V11 has ids, V13 [THINK].
-    # Models sometimes omit [ARGS], as documented in vLLM's mistral_tool_parser.py.
+    # Up to Mistral's tokenizer V7, tool calls are a JSON list. From V11 on, the tool name precedes the arguments.
+    # V11 adds call ids, and V13 adds [THINK].
+    # Mistral's models sometimes omit [ARGS], as documented in vLLM's mistral_tool_parser.py.
     "mistral": AnswerForm(
         (
             Calls(
@@ -137,14 +139,16 @@ FORMS: dict[str, AnswerForm] = {
         ("[THINK]", "[/THINK]"),
         stop=("</s>", "[INST]", "[TOOL_RESULTS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]"),
     ),
-    # Source for V3 and R1: deepseekv3.jinja, which writes "function", the name, and JSON in a code fence.
-    # DeepSeek-V3.1's template writes the name and JSON without a code fence.
+    # Source for DeepSeek V3 and R1: deepseekv3.jinja, which writes "function", the tool name, and the arguments as JSON
+    # in a code fence.
+    # DeepSeek-V3.1's template writes the tool name and the arguments as JSON, without a code fence.
     "deepseek": AnswerForm(
         (
             Calls(
                 *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
                 separator="<｜tool▁sep｜>",
-                # Matches the name, or "function", the name, and the start of a code fence with a language.
+                # Matches the tool name alone, or "function", the tool name, and the start of a code fence with its
+                # language.
                 head=rf"(?>(?P<type>function<｜tool▁sep｜>\s*)?){_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
             ),
         ),
@@ -162,7 +166,7 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|observation|>", "<|user|>", "<|system|>", "<|endoftext|>"),
     ),
     # Source: glm4moe.jinja.
-    # GLM 4.6 and 4.7 omit the line breaks, as shown in vLLM's glm4_moe_tool_parser.py.
+    # GLM 4.6 and 4.7 omit the line breaks between the tags of a tool call, as shown in vLLM's glm4_moe_tool_parser.py.
     "glm-4.5": AnswerForm(
         (replace(_TOOL_CALL, bodies=("keyed",)),),
         *(THINK, "either"),
@@ -193,7 +197,7 @@ FORMS: dict[str, AnswerForm] = {
         silent=("directly_answer", "directly-answer"),
     ),
     # Source: the chat template of Phi-4-mini-instruct, and vLLM's phi4mini_tool_parser.py.
-    # The model card's tool prompt instructs the model to write "functools".
+    # The tool prompt in the model card of Phi-4-mini instructs the model to write "functools".
     "phi-4-mini": AnswerForm(
         (
             Calls("<|tool_call|>", "<|/tool_call|>", ("json", "loose")),
@@ -202,7 +206,7 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
     # Source: vLLM's granite_tool_parser.py.
-    # The start marker is a special token in Granite 3.0, and plain text in Granite 3.1 to 3.3.
+    # The start marker <|tool_call|> is a special token in Granite 3.0, and plain text in Granite 3.1 to 3.3.
     # Granite 4.0 uses the Hermes format.
     # The tags for reasoning and <response> come from granite-3.3-8b-instruct.
     "granite": AnswerForm(
@@ -220,7 +224,7 @@ FORMS: dict[str, AnswerForm] = {
     # Source: docs/format.md in openai/harmony, and gptoss.jinja, in which a call's recipient precedes its channel.
     "harmony": AnswerForm(channels=True, stop=("<|return|>", "<|endoftext|>")),
     # Source: the chat template of Kimi-K2-Thinking, and Kimi-K2's docs/tool_call_guidance.md.
-    # The call id contains the tool name.
+    # In Kimi-K2's format, the call id contains the tool name.
     "kimi-k2": AnswerForm(
         (
             Calls(
@@ -256,7 +260,7 @@ FORMS: dict[str, AnswerForm] = {
     ),
 }
 
-# Maps patterns to response formats. The first pattern that matches the start of a model's name applies.
+# Pairs of a model name pattern and a response format; the first pattern that matches the start of the name applies.
 # All other model families use the Hermes format, lazyprompt's default call format.
 _WRITERS = (
     (r"qwen-?3(?:-coder|[.-][5-9])|nemotron-3(?:[.-]\d)?", "qwen-xml"),
@@ -312,10 +316,9 @@ def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
         ) from error
 
 
-# The start markers of reasoning sections in all formats.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
-# Maps texts in a chat template to the response formats that the texts identify. The first match applies.
+# Pairs of a string that occurs in chat templates and the response format that it identifies; the first match applies.
 _SIGNS = (
     ("<|channel|>", "harmony"),
     ("<seed:tool_call>", "seed-oss"),

@@ -17,7 +17,7 @@ _LEFT_OVER = SPACE + ",;]})`"
 _HEAD = re.compile(r'[^{"]*')
 _LETTERS = re.compile(r"[a-z]*")
 _NAME = re.compile(r"[\w.-]*")
-# The maximum length of a line that is parsed as a tool name.
+# The maximum length of a line that is parsed as a tool name, in characters.
 _LONGEST_NAME = 128
 
 
@@ -81,7 +81,6 @@ class MarkerReading(CallReader):
     def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
         super().__init__(plan, source, builder)
         self._opening, self._closing = plan.form.thought or ("", "")
-        # True if a call without a marker may start at the current position.
         self._bare = bool(plan.form.bare)
 
     def read(self) -> Waiting[None]:
@@ -217,7 +216,8 @@ class MarkerReading(CallReader):
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            # A marker follows, or the text ends. An unmarked call may follow a marker that opens reasoning.
+            # Only a marker or the end of the text follows. Keep ``_bare`` set, because a tool call may follow a
+            # reasoning section.
             return
         self._bare = False
         if "line" in forms:
@@ -264,7 +264,7 @@ _IN_HEADER = frozenset((_CHANNEL, "<|constrain|>"))
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _THOUGHT = re.compile(r"<\|channel\|>\s*analysis(?![^\s<])")
 _RECIPIENT = re.compile(r"(?:^|\s|\|>)to=([^\s<]+)")
-# Message recipients that aren't tools.
+# The recipients in harmony message headers that aren't tools.
 _PEOPLE = frozenset(("assistant", "user", "all"))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, JsonObject
 
-# Exceptions that transformers raises for a field with invalid content.
+# The exceptions that the response parser of transformers raises for a field with invalid content.
 _ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _THINKING = frozenset(("reasoning_content", "reasoning", "thinking"))
 _CALLS = "tool_calls"
@@ -115,7 +115,6 @@ class TemplateReader:
         self.builder = builder
         self._field = ""
         self._region: list[str] = []
-        # True if the builder already received the current region's text.
         self._streams = False
         self._closed = ""
         self._over = False
@@ -178,7 +177,9 @@ class TemplateReader:
             field: str = event["field"]
             if event["type"] == "region_open":
                 if field == self._closed == self._template.implicit:
-                    self._over = True  # Only an end-of-turn marker can separate two implicit fields.
+                    # The implicit field has no start marker, so only an end-of-turn marker can close this field before
+                    # it reopens.
+                    self._over = True
                     return
                 self._field, self._region, self._closed = field, [], ""
             elif event["type"] == "region_close":
