@@ -44,11 +44,12 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.trainable import TrainableModule
 
-# Kinds of module errors that affect every row.
+# The values of ``ModuleError.kind`` for errors that affect every row of a batch.
 _OF_ALL = frozenset(("key", "not found", "rate limit"))
-# Kinds of module errors that may affect every row. Errors of all other kinds affect only one row.
+# The values of ``ModuleError.kind`` for errors that may affect every row. An error of a kind in no set affects one row.
 _UNSURE = frozenset(("server", "timeout", "connection", "cut", "malformed"))
-# Kinds of module errors that may affect every row, such as a rejected parameter. One success rules this out.
+# The values of ``ModuleError.kind`` for errors that may affect every row, such as a rejected parameter.
+# After the first successful row, an error of these kinds affects only one row.
 _UNSURE_AT_FIRST = frozenset(("request",))
 # The run stops after this many failed rows without a success, or after twice the concurrency if that is larger.
 _WAITING = 10
@@ -86,7 +87,7 @@ class CallJob:
         except (TypeError, ValueError) as error:
             raise BatchError(f"call parameters are not valid JSON: {error}", setting="params") from error
         module = self.module
-        # Exclude a local model's URL, because the URL may change between runs.
+        # Omit a local model's URL from the saved settings, because a resumed run may use another URL.
         model = f"{module.source.name} {module.model}" if isinstance(module, OnlineChatModule) else module.base_model
         settings = {name: value for name, value in self.job.settings().items() if name != "--tokens"}
         return {**settings, "the model": model, "the parameters of calls": params}
@@ -232,7 +233,8 @@ class _CallRun:
         self._skips = calls.job.rejects is not None
         self._counter = ApproximateTokenCounter() if calls.job.counter is None else calls.job.counter.counter
         self._most_waiting = max(_WAITING, 2 * calls.rates.concurrency)
-        # For each row that will be rejected once another row succeeds: the rejects-file line, error kind and reason.
+        # The rows that are rejected as soon as another row succeeds: the line for the rejects file, the error kind and
+        # the reason.
         self._waiting: list[tuple[Line, str, str]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
@@ -285,7 +287,7 @@ class _CallRun:
             call = self._row_call(raw, row)
             if isinstance(call, RowFault):
                 await self._refuse(call.reason, raw, row)
-                await asyncio.sleep(0)  # let another task stop the run
+                await asyncio.sleep(0)  # yield to the event loop, so that another task can stop the run
                 continue
             await self._places.acquire()
             taken = await self._pace.turn(self._tokens(call))

@@ -28,7 +28,7 @@ _NO_SLOTS = "the prompt has no slots, so each row needs an input"
 # Common names of the conversation column in training datasets.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
-# Prompt file input types whose values are never text.
+# The input types in prompt files whose values are never strings.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
 # The type names of pandas.NA and pandas.NaT, which mark missing values.
 _MISSING_TYPES = frozenset({"NAType", "NaTType"})
@@ -99,7 +99,7 @@ class Cells:
             frozenset(each.name for each in inputs if each.kind in _TYPED),
             {**columns.input, **{role: column for role, column in roles.items() if column != role}},
             tuple(each.name for each in inputs if each.is_needed) if has_defaults else slots,
-            # A hook may add text to the user turn.
+            # Treat a prompter with hooks as if it had user text, because a hook may add text to the user turn.
             bool(instruction.templates[-1].text.strip()) or prompter.made_of.has_functions,
         )
 

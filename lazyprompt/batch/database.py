@@ -141,8 +141,8 @@ class RunDatabase:
 
     def remove(self) -> None:
         """Delete the database files and unlock the database."""
-        # Delete the database files before unlocking them, so that no other run can lock them. On Windows, close the
-        # files first, because Windows can't delete open files.
+        # Delete the database files before unlocking them, so that no other run can lock them.
+        # On Windows, close the files before deleting them, because Windows can't delete open files.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()
@@ -296,7 +296,7 @@ def _parse_state(text: bytes, checksum: int) -> State:
     return State(**found, rejects_to=rejects_to)
 
 
-# The row, line, rejected and tokens columns of the `lines` table.
+# The columns ``row``, ``line``, ``rejected`` and ``tokens`` of the table ``lines``.
 _LineColumns: TypeAlias = tuple[int, bytes, int, int]
 
 

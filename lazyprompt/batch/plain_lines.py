@@ -90,7 +90,7 @@ class PlainLine(NamedTuple):
             # A value is missing or invalid, so rendering this row by itself raises the error.
             return None
         texts = cast("Mapping[str, str]", row)
-        # A blank turn needs provider-specific handling, so render the row by itself.
+        # A blank turn is handled differently by each provider format, so render this row by itself.
         if any(not "".join(texts[column] for column in columns).strip() for columns in self.bare):
             return None
         return b"".join(line) if self.controls is None or self._is_clean(texts, self.controls) else None
@@ -126,7 +126,7 @@ def plain_line(
     columns = {*cells.slots.values(), *((cells.input,) if with_input and cells.input is not None else ())}
     if not columns or (with_input and cells.input is None):
         return None
-    # Create a new string object for each column, because the line is searched for values by identity.
+    # Create a new string object for each column, because ``_column`` finds a placeholder's column by object identity.
     values = {column: f"value {at}" for at, column in enumerate(columns)}
     name = f"name {len(values)}"
     try:
@@ -135,7 +135,7 @@ def plain_line(
         messages = conversation.messages
         line = form.line(name, body_with(target.write(conversation, prompt)))
     except LazyPromptError:
-        return None  # rendering a row will raise this error again
+        return None  # each row is then rendered individually, which raises the error again
     system, user = (() if text is None else text.parts for text in target.texts(prompt))
     holes: dict[int, list[bytes | str]] = {id(name): [cells.id]}
     bare: list[tuple[str, ...]] = []
@@ -149,7 +149,8 @@ def plain_line(
             texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
-    # Each pair contains a column name and the bytes after its value. The first pair has no column.
+    # Each pair contains a column name and the bytes of the line after this column's value. The first pair contains an
+    # empty name and the start of the line.
     pieces = [("", b"")]
     for piece in (*_write_json(line, holes), b"\n"):
         if isinstance(piece, str):
@@ -159,10 +160,10 @@ def plain_line(
     (_, head), (_, start), *found = pieces
     wanted = [each for hole in holes.values() for each in hole if isinstance(each, str)]
     if len(found) + 1 != len(wanted) or columns != {column for column, _ in found}:
-        return None  # the line doesn't contain each placeholder value unchanged
+        return None  # at least one placeholder value is missing from the line or was changed
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
-    # If the prompt has no user text, a row with unused columns is an error.
+    # If the prompt has no user text, rendering a row with unused columns raises an error.
     only = None if with_input or cells.input is None or cells.has_user_text else cells.used
     fixed = form.checked_id, cells.id, columns_left, only, head, start
     return PlainLine(*fixed, tuple(found), tuple(bare), target.controls, tuple(texts))

@@ -120,7 +120,7 @@ class RowPlan:
 
     def rendered_line(self, number: int, row: Row) -> bytes:
         """Render a row's prompt and return the output line, without the faster method for plain rows."""
-        # A flat line contains only text, which orjson and json serialize identically.
+        # In the flat format, an output line contains only strings, which orjson and json serialize identically.
         write = text_bytes if self.form.provider == "flat" else json_bytes
         return write(self.line_object(number, row)) + b"\n"
 
@@ -275,7 +275,7 @@ class RowPlan:
         """Return a hash of the prompter's texts; the hash is the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
-        # Hooks could fail on a trial row's placeholder values.
+        # Don't render a trial row if the prompter has hooks, because a hook could fail on the row's placeholder values.
         if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
-# The number of rows to convert to Python objects at a time.
+# The number of Arrow rows that are converted to Python objects at a time.
 _STEP = 1000
 # A pyarrow table or a DataFrame, typed as Any because this module imports no table library.
 _Frame: TypeAlias = Any
@@ -274,7 +274,8 @@ def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
             )
 
 
-# Maps an identifying method to a table reader. Other tables also have the Arrow stream method, so it is last.
+# Maps a method that identifies a table class to a function that reads the table's rows.
+# The Arrow stream method comes last, because the other table classes also have this method.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
     "iter_rows": _rows_of_polars,
     "itertuples": _rows_of_pandas,

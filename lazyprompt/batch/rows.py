@@ -28,7 +28,7 @@ from lazyprompt.prompters.rows import RowFault
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 NumberedRows: TypeAlias = Iterator[tuple[int, Row | RowFault]]
-# The number of Parquet rows to convert to Python objects at a time.
+# The number of Parquet rows that are converted to Python objects at a time.
 _STEP = 1000
 # A CSV record: the fields or an error, the first and last line numbers, and the raw text.
 _Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
@@ -257,7 +257,7 @@ def _read_raw(file: RowFile, start: int = 0) -> Iterator[RawRow]:
 
 
 def _unreadable(path: Path, error: Exception) -> BatchError:
-    # Join the lines of the message, because pyarrow's messages can span several lines.
+    # Join the lines of the error message, because pyarrow's error messages can span several lines.
     reason = " ".join(str(getattr(error, "strerror", None) or error).split())
     return BatchError(f"{path} cannot be read: {reason}", setting="rows")
 
