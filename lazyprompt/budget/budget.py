@@ -167,8 +167,8 @@ class Budget:
 
     @property
     def _drops_in_steps(self) -> bool:
-        # Don't drop in steps with `cut`, which uses the whole limit, or with priorities and summaries, which choose the
-        # messages to drop in other ways.
+        # Drop messages in steps only if the oldest messages are dropped whole: ``cut`` fills the limit with truncated
+        # messages, and the other policies choose messages by other rules.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
-# The size of the cache's newer half. When the newer half is full, the older half is discarded.
+# The maximum number of entries in the cache's newer half. When the newer half is full, the older half is discarded.
 _KEPT = 16_384
-# The maximum length of a text used as a cache key. Longer texts are hashed.
+# The maximum length of a text that is used as a cache key, in characters. A longer text is replaced by its hash.
 _LONG = 1_024
-# The messages for testing whether a counter is additive, and the number of repetitions.
+# The messages for testing whether a counter is additive, and the number of times that they are repeated in the test.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
 
@@ -157,7 +157,6 @@ def digest(value: object) -> Hashable:
         # marshal version 2 writes no references, so equal content is serialized to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
     except ValueError:
-        # A value that contains a block, for example, is not plain data.
         return _UNKNOWN
     return blake2b(data, digest_size=16).digest()
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]
-    # The start and end indices of a span of text.
     _Span: TypeAlias = tuple[int, int]
 
 Cut: TypeAlias = Literal["end", "middle"]
@@ -38,7 +37,8 @@ _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.
 _WORDS = re.compile(r"\s+|[、，：]")
 # Matches an XML, HTML or custom tag. Groups: a closing tag's slash, the name, a self-closing tag's slash.
 _TAG = re.compile(r"<(/?)([^\W\d][\w.:-]*+)(?:\s[^<>]*?)?(/?)>")
-# If more than this fraction of the token limit stays unused, the text is also cut at smaller units.
+# If the truncated text leaves more than this fraction of the token limit unused, also try to cut between smaller units,
+# such as words instead of sentences.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _NOWHERE = (sys.maxsize, sys.maxsize)
@@ -137,7 +137,6 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
     """Drop as few pieces as possible and return the remaining text; None if no text fits."""
     count = len(pieces)
     middle = count // 2
-    # Indices of the pieces, in the order in which pieces are dropped.
     order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
 
     def without(gone: int) -> str:

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import Form
 
-    # Yields summary tasks, receives each summary or the summarizer's exception, and returns the result.
+    # A generator that yields summary tasks, receives each summary or the summarizer's exception, and returns the fitted
+    # conversation.
     Steps: TypeAlias = Generator[Task, object, "Fitted"]
 
-# The minimum number of tokens to keep of a truncated message. A shorter message is dropped instead.
+# The minimum length of a truncated message, in tokens. If less of a message would remain, the message is dropped
+# instead.
 _LEAST = 32
-# The maximum number of attempts to truncate text, because text can cost more tokens in a request than alone.
+# The maximum number of attempts to truncate a text. One attempt may not suffice, because a text can cost more tokens in
+# a request than alone.
 _TRIES = 8
 _ORPHAN = "a result without its call"
 
@@ -168,9 +171,9 @@ class _Work:
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
-        # The indices of messages whose signed thinking is dropped.
         self._void: list[int] = []
-        # The index of the first assistant message whose request dropped the same messages as the current request.
+        # The index of the first assistant message that answered a request with the same dropped messages as the current
+        # request.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
@@ -210,7 +213,8 @@ class _Work:
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # Count messages as earlier requests did, without the latest input, so that this request drops the same ones.
+        # Count messages without the latest input, as earlier requests did, so that this request drops the same
+        # messages.
         least = past([*range(first), *values], {})
         share = self._plan.counts.share
         tokens = dict.fromkeys(range(len(roles)), 0)
@@ -284,7 +288,8 @@ class _Work:
     def summarize(self, gone: int) -> Generator[Task, object, None]:
         """Replace dropped messages with a summary; if there is no summary, drop only as many as necessary."""
         plan = self._plan
-        # Summarize at least `gone` units. Token counts are not monotonic, so fewer units could reach the lower target.
+        # Summarize at least the ``gone`` units that don't fit. Because token counts are not monotonic, dropping fewer
+        # units may already leave room for a summary.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
         self.drop(gone)

@@ -56,9 +56,10 @@ def last_step(
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1
-    # The index of the first unit that is kept, and the index of the newest dropped message.
+    # The index of the first kept unit, and the index of the newest dropped message.
     first, latest = 0, -1
-    # The estimated request size without the latest step, or None if the size clearly exceeds the limit.
+    # The estimated request size if the latest set of messages had not been dropped, or None if this size clearly
+    # exceeds the limit.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
         new = sum(tokens[done:end])
@@ -73,7 +74,8 @@ def last_step(
         unit = next(left, None)
         while unit is not None:
             following = next(left, None)
-            # Drop the last unit only if the request would exceed the limit, because the model responds to this unit.
+            # Below the limit, keep the last unit even if the request exceeds the low-water mark, because the model
+            # responds to this unit.
             # Drop all units older than the newest dropped unit, for example a question whose tool calls were dropped.
             if sent <= (limit if following is None else low) and unit[0] > latest:
                 break

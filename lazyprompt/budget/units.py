@@ -41,7 +41,6 @@ Item: TypeAlias = "Msg | Form | SlotValue"
 Unit: TypeAlias = "tuple[int, ...]"
 
 
-# The keys of a message that contains only text.
 _PLAIN_KEYS: AbstractSet[str] = frozenset(("role", "content"))
 
 
@@ -121,7 +120,8 @@ def _in_units(
     for at in sorted(first_of):
         first = _root(at, first_of)
         groups[first] = (*groups.get(first, ()), at)
-    # Items that don't start a unit: orphans, and every group item except the first.
+    # The items that don't start a unit: tool results without a call, and all items of a group except the group's first
+    # item.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
     kept = next((unit for unit in units if newest in unit), ())
