@@ -67,7 +67,8 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     if shared == len(before.text):
         return None
     at = min(shared, len(after.text) - 1)
-    # Report a part outside the messages first. If a tool was removed, the later prompt may have a message here.
+    # Prefer to report a change outside the messages: if a tool was removed, the later prompt may have a message at the
+    # index where the tool was.
     parts = (before.part_at(shared), *([after.part_at(at)] if at == shared else []))
     part = min(parts, key=lambda each: each.message is not None)
     slots = [slot for start, slot in after.slots if start <= at]

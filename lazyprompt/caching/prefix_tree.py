@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEP = 1_000
-# Two words may share their first letters by chance, so compare words up to this length as a whole.
+# The maximum length of a word that is compared as a whole, because two words may share their first letters by chance.
 _WORD = 30
-# Collect text from a later call for comparison until the text has at least this many characters.
+# The minimum number of characters to collect from a later call's text before the text is compared with another call.
 _BEHIND = 2_000
 
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# Prompts don't contain these control characters, so use them to separate the parts of a call.
+# Control characters that don't occur in prompts, and that separate the messages and tools in the text of a model call.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
 _SYSTEM = ("system", "developer")
 _TEXT_KINDS = ("text", "input_text", "output_text")
-# Keys for cache breakpoints in Anthropic and OpenAI requests.
+# The keys that mark cache breakpoints in Anthropic and OpenAI requests.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 _NEWLINE = ("\n", "instruction")
 Form: TypeAlias = "Mapping[str, Any]"
@@ -113,7 +113,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # Omit the model in OpenAI's format, which doesn't depend on it. An unknown model would raise an error.
+            # OpenAI's format doesn't depend on the model, and the name of an unknown model would raise an error, so
+            # pass None.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
@@ -290,7 +291,8 @@ class CallText:
         for at, part in enumerate(self.parts):
             known = system if at == first else user if at == last else []
             joined = "".join(each for each, _ in known)
-            # A part consists of three texts: the framing, the contents and the end marker.
+            # ``_texts`` contains three strings for each part: the separators with the role, the contents, and the end
+            # separator.
             text = self._texts[3 * at + 1]
             before = 0 if at == first else len(text) - len(joined)
             if not joined or not text.startswith(joined, before) or before:

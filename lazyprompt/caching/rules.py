@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     _T = TypeVar("_T")
-    # Pairs of a model-name pattern and a value; the first pattern that matches applies.
+    # Pairs of a model name pattern and the value of a cache rule for matching models; the first matching pattern
+    # applies.
     ByModel: TypeAlias = "tuple[tuple[str, _T], ...]"
 
 _MINUTES = 60.0

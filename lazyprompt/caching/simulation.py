@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
-# How many characters before and after a difference to search for secrets.
+# The numbers of characters before and after a difference that are searched for secrets.
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# Search at most this many characters on each side of an index for a token that crosses the index.
+# The number of characters on each side of an index that are searched for a token that spans the index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
@@ -194,7 +194,8 @@ class _Tokens:
         framing = max(end - before - count(whole), 0) if part.is_framed else 0
         counted = match.tokens_at(index)
         inside = count(head) if counted is None else counted - before - framing
-        # A token that begins before the index and ends after it, in this call or the earlier call, is not shared.
+        # A token that spans the index where the calls' texts start to differ, in this call or the earlier call, is not
+        # shared.
         tails = [whole[len(head) :]]
         if index == match.length:
             tails.append(until_separator(match.behind))
