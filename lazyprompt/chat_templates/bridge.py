@@ -102,7 +102,8 @@ def build_bridge(
     """
     variables = {name: value for name, value in rendering.given.items() if name != "tools"}
     setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
-    # Encode an empty text to raise the error for an unsupported tokenizer, because the code below catches errors.
+    # Encode an empty string, so that an unsupported tokenizer raises an error here and not in the ``try`` block below,
+    # which would catch this error.
     encode([""], tokenizer)
     try:
         seen, sampled = _check_ids(previous_ids), _check_ids(completion_ids)
@@ -245,8 +246,8 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A template may repeat a tool call's id after the response, so an id doesn't mark the end of the response.
-        # Instead, remove the text that the template is known to write after a response.
+        # A template may repeat a tool call's id after the response, so the last id doesn't mark the response's end.
+        # Find the response's end by the text that the template is known to write after a response.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -264,7 +265,8 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
         raise UnprovenError(traces.note)
     at = start(traces.text, looks[0])
     if results:
-        # Render with different placeholders for missing call ids and names, because the text must not depend on them.
+        # Render again with other placeholders for missing call ids and names, because the text after the response must
+        # not depend on the placeholders.
         looks.append(render(calls_for(results, 70000, "listen")))
         fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
         if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
@@ -301,7 +303,7 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # Usually, a control token ends a turn. Try the control tokens at the end of all sample turns, last token first.
+    # Usually, a control token ends a turn. Try the control tokens that all sample turns end with, last token first.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
     before = {
@@ -311,7 +313,7 @@ def _select_added_ids(
         for end in range(own, at, -1):
             if sampled[at - end :] == ids[at:end] and _fits(found, sampled[: at - end], before[at], tokenizer):
                 return ids[end:]
-    # If no end token was found, the completion was truncated, or the engine removed its end token.
+    # If no end token was found, the completion was truncated, or the engine removed the completion's end token.
     for at in places[:1] if found.calls else places:
         ends_so = answer.endswith(before[at]) and bool(before[at].strip())
         if ends_so or not (found.calls or before[at] or _is_control(sampled[-1], tokenizer)):

@@ -104,7 +104,8 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
     if len({"".join(each.parts)[len(each.common) - len(shared) :] for each in found}) > 1:
         raise UnprovenError("the text that the template writes after a response depends on the response")
     if results:
-        # A tool call without arguments contains no placeholder number, so check only that its turn ends like others.
+        # A tool call without arguments contains no placeholder number, so check only that its turn ends like the other
+        # turns.
         message = _answer(rendering.template, "", results, {}, 0)
         tail = "".join(found[0].parts)[len(found[0].common) :]
         turn = rendering.traced([*messages, message, *new]).text.removesuffix(tail)

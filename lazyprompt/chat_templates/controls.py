@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-# Matches a token, or a tag that models read as a token: <…>, [NAME], [/NAME] or ✿…✿.
+# Matches a special token, or a tag that models read as a special token: <…>, [NAME], [/NAME] or ✿…✿.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
 _LEAVING = frozenset(
@@ -35,7 +35,7 @@ _LEAVING = frozenset(
         *("safe", "startswith", "string", "sum", "tojson", "wordcount"),
     )
 )
-# Filters and methods that drop or reorder characters if their input is a text instead of a list.
+# The filters and methods that drop or reorder characters if their input is a string instead of a list.
 _MOVING = frozenset(
     (
         *("batch", "first", "groupby", "last", "list", "map", "max", "min", "reject", "reverse", "select", "slice"),
@@ -47,11 +47,11 @@ _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
-# Words from OpenAI's message format that templates may write as tags.
+# The words from OpenAI's message format that templates may write as tags.
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
-# Text that a template may write when it renders a value as JSON or Python source.
+# The literals that a template may write when it renders a value as JSON or with Python's ``repr``.
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
 _SPEAKING = frozenset(("joiner", "strftime_now"))
 _NAMED_TAG = re.compile(r"<([\w:]+)(?: name)?=(?=[\"']?\Z)")
@@ -238,7 +238,8 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     """Return True if a template may drop or reorder the characters of a text."""
     names = [*_names_asked(tree)]
     of_dicts = _of_dicts(tree)
-    # Exclude expressions whose attributes or named items are read, operands of tests, and keys of item accesses.
+    # The expressions whose characters are not read one by one: those whose attributes or named items are read, the
+    # operands of tests, and the keys of item accesses.
     asked = {id(node) for node, name in names if name not in _OF_TEXT}
     asked.update(id(test.node) for test in tree.find_all(nodes.Test))
     asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))
@@ -379,7 +380,8 @@ class _Use(NamedTuple):
             return self.name not in _LEAVING | _MOVING | _CASES
         if self.first and not controls.is_clean(self.first):
             return False
-        # Text inserted between two pieces separates the pieces, unless that text could be part of a control sequence.
+        # ``replace`` separates the pieces of a split text, so that they can't form a control sequence, unless the
+        # inserted text could be part of one.
         between = self.second if self.name == "replace" else ""
         return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
@@ -409,7 +411,8 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
         texts: All untrusted texts in messages, tool calls, tools and documents.
         own: The trusted texts in the template variables; None if these texts are unknown.
     """
-    # Join the distinct texts with a separator that no control sequence contains, and search all of them at once.
+    # Join the untrusted texts with a separator that no control sequence contains, so that one search covers all of
+    # them.
     texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
     if not controls.is_clean(joined):

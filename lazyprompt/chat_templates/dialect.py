@@ -136,9 +136,9 @@ class ChatEnvironment(BoundedEnvironment):
 
 # Matches a format specifier that may convert a code point to a character, such as ``%c``.
 _BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
-# Filters that call string methods, which :class:`Traced` overrides to keep origins.
+# The filters that call string methods, which :class:`Traced` overrides to keep the origin of each character.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
-# Filters that return one of their arguments unchanged.
+# The filters that return one of their arguments unchanged.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
@@ -187,13 +187,13 @@ class TracingEnvironment(ChatEnvironment):
         if isinstance(subject, str) and name == "join" and not isinstance(subject, Traced):
             function = Traced.of(subject, OWN).join
         elif isinstance(subject, Traced) and name in ("format", "format_map"):
-            # Pass a plain str, because Jinja would convert the result to a ``Traced`` text without origins.
+            # Pass a plain ``str``, because Jinja would convert the result to a ``Traced`` string without origins.
             function = self.getattr(str.__str__(subject), name)
         given: tuple[object, ...] = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
         if name in ("format", "format_map"):
             given = (*given, *_mark_unknown(subject))
         made = super().call(context, function, *args, **kwargs)
-        # ``loop.cycle`` returns an argument unchanged, so the result already has origins.
+        # ``loop.cycle`` returns an argument unchanged, so the characters of its result already have origins.
         return made if name == "cycle" else _keep_origins(made, given)
 
 
@@ -220,7 +220,8 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
             given = args[value_at:]
         made = function(*args, **kwargs)
         if isinstance(made, Markup):
-            # Convert Markup to plain text, because Markup drops origins and escapes any text appended to it.
+            # Convert ``Markup`` to ``str``, because ``Markup`` loses the origins of its characters and escapes any
+            # appended text.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]
         if not isinstance(made, str) or (isinstance(made, Traced) and name in _KEEPING):
             return made

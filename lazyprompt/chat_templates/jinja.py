@@ -128,7 +128,7 @@ def plain_tools(tools: Chat | None) -> PlainData:
     try:
         # Marshal version 2 serializes equal content to equal bytes; later versions also record shared references.
         packed = marshal.dumps(cast("list[Any]", tools), 2)
-    except ValueError:  # marshal does not support mappings, subclasses of str, or invalid values
+    except ValueError:  # marshal supports no mappings except dict, and no subclasses of str
         made = plain_data(tools, "tools")
         return PlainData(made, tuple(texts_in(made)))
     return _packed_tools(packed)
@@ -182,7 +182,8 @@ def _parse_arguments(arguments: object) -> object:
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
-        # If the model wrote invalid JSON, pass the text unchanged to the template.
+        # If the model wrote arguments that are not valid JSON, pass the arguments to the template as an unchanged
+        # string.
         return arguments
     return read if is_dict(read) else arguments
 
@@ -404,7 +405,7 @@ def _find_call_form(template: ChatJinja) -> CallForm:
     usual = with_json if json_arguments else with_dict
     nulls = [len(_NULL.findall(text)) for text in render(usual)]
     with_null = [(form, render({**form, "content": None})) for form in (with_dict, with_json)]
-    # Keep only the message variants for which the template doesn't render ``content=None`` as "None" or "null".
+    # Keep only the message forms for which the template doesn't render ``content=None`` as "None" or "null".
     taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
     telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
     forms = telling or [form for form, texts in taken if texts]
@@ -416,7 +417,7 @@ def _shows(template: ChatJinja, *, parts: bool) -> bool:
     """Return True if a template renders message contents that are text (or parts, if ``parts`` is True)."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
     text = template.try_render([{"role": "user", "content": content}], add_generation_prompt=True)
-    # A template that expects a string renders a content list as Python source.
+    # A template that expects a string renders a content list with Python's ``repr``, which ``_WRITTEN_LIST`` matches.
     return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
 
 

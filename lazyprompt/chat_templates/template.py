@@ -48,7 +48,6 @@ _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
 _TAG = TAG.rstrip()
-# The template variables that contain untrusted text.
 _UNTRUSTED = frozenset(("tools", "documents"))
 
 
@@ -342,7 +341,7 @@ class ChatTemplate:
             The test results by capability name. ``str()`` of the report contains one line for each capability.
         """
         jinja = self.jinja(tools=tools)
-        # The ids of an empty text are those that the tokenizer adds to every text.
+        # The token ids of an empty string are the ids that the tokenizer adds to every text.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
         return check_template(jinja, self.controls(jinja), adds_bos=adds)
 
@@ -442,7 +441,8 @@ def _note(chat: Chat, traces: Traces) -> str:
         (message["role"], at) for at, message in enumerate(chat) if any(map(str.strip, texts_in(message["content"])))
     ]
     roles = {role for role, at in said if at in shown}
-    # Don't report assistant messages, because a template may drop a message that contains only reasoning.
+    # Don't report an assistant message that the template omits, because a template may drop a message that contains
+    # only reasoning.
     hidden = dict.fromkeys(str(role) for role, _ in said if role not in {*roles, "assistant"})
     return "; ".join(f"the template renders no message with the role {role!r}" for role in hidden)
 
@@ -450,11 +450,12 @@ def _note(chat: Chat, traces: Traces) -> str:
 def _cut_at_tag(traces: Traces) -> Rendered:
     """Truncate the rendered text at the end of the message that the model continues."""
     places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
-    # Ignore untrusted tags, because a message may contain a forged tag.
+    # Ignore a continuation tag in untrusted text, because a message may contain a forged tag.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
         raise TemplateError("no text to continue: the template omits or changes the end of the last message's text")
-    # If the template has trimmed the tag, also trim the text before the tag, as transformers does.
+    # If the template removed the trailing space of the continuation tag, also strip the white space before the tag, as
+    # transformers does.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []

@@ -31,9 +31,8 @@ _FILE = "tokenizer.json"
 # The maximum size of tokenizer.json, in bytes; the largest published files are about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-# Message keys that OpenAI's Chat Completions format does not use.
+# The message keys of formats other than OpenAI's Chat Completions format.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
-# Map the roles in other message formats to OpenAI's roles.
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
 # The roles of the short test messages, in an order that every template accepts.
@@ -138,7 +137,8 @@ class HuggingFaceTokenCounter:
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)
-        # ``frame`` counts the tokens that the template adds to each turn, and ``before`` those before the first turn.
+        # ``frame`` is the number of tokens that the template adds to each turn, and ``before`` is the number of tokens
+        # before the first turn.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
@@ -241,7 +241,7 @@ def _adapt_message(message: Form, chat: ChatJinja) -> dict[str, Any]:
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Ollama's message format stores images in a field named ``images``.
+    # Omit images, which Ollama's message format stores in a field named ``images``.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
         # ``function_call`` is the deprecated format for tool calls.

@@ -50,7 +50,7 @@ _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (int, float, type(None), range)
 
 _Text = TypeVar("_Text", bound=str)
-# The length and the origin of a run of characters.
+# The length of a run of characters, and the origin of these characters.
 Run: TypeAlias = "tuple[int, TextOrigin]"
 
 
@@ -148,7 +148,7 @@ class Traced(str):
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
-        # If ``sep`` is None, only the first piece can contain white space.
+        # If ``sep`` is None and ``maxsplit`` is reached, only the first piece can contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))
         begin = len(first) - len(pieces[0])
@@ -383,7 +383,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # Trusted and untrusted parts must alternate, so separate two parts of the same kind by an empty part.
+            # Trusted and untrusted parts must alternate, so insert an empty part between two parts of the same kind.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill

@@ -158,7 +158,8 @@ def _find_turn(
     ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
-        # Use the token after the response, because some templates omit or change the end token of the last turn.
+        # Extend the span to the token that follows the response, because some templates omit or change the end token of
+        # the last turn.
         ending = token[0]
     yield begin, stop + len(ending.rstrip())
 

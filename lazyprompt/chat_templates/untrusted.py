@@ -46,7 +46,7 @@ _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$
 
 
 _KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Exchange characters one to one, so that distinct texts remain distinct.
+# Replaces each character with a distinct character of the same kind, so that distinct texts remain distinct.
 _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
