@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from lazyprompt.files.prompty import Prompty
 
 
-_DIALECTS = ("v2", "agentschema")  # repeated here, because importing the names takes 200 ms
+# The dialect names are copied, because importing them from lazyprompt.files takes 200 ms.
+_DIALECTS = ("v2", "agentschema")
 
 
 @click.command("convert")

@@ -101,7 +101,8 @@ class _Commands(CommandGroup):
         module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
         command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
         for each in (command, *getattr(command, "commands", {}).values()):
-            # Click's no-wrap marker is a backspace character, which a raw docstring spells as a backslash and a "b".
+            # Click's no-wrap marker is a backspace character. A raw docstring contains a backslash and a "b" instead,
+            # so replace these two characters.
             each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.trainable import TrainableModule
 
 
-# Maps provider names in prompt files to source names, where the names differ.
+# Maps a provider's name in prompt files to the source name in ``--model``, if these names differ.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
 # Maps prompt file options to the parameter names that all clients and engines share.
 _COMMON = {
@@ -40,7 +40,7 @@ _COMMON = {
 }
 # The request field that wraps the options. Clients expect the options without this wrapper.
 _HOLDER = "generation_config"
-# Clients with options beyond the common ones. True means that the client also accepts arbitrary request fields.
+# Maps each client that has more than the common options to True if the client also accepts arbitrary request fields.
 # The Gemini client receives no arbitrary fields, because a field could set the URL to which it sends the API key.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
@@ -51,7 +51,7 @@ def sources_help() -> str:
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
-    # Click's no-wrap marker \b preserves the table's line breaks.
+    # Click's no-wrap marker, a backspace character, preserves the table's line breaks.
     return "\b\n" + "\n".join(table(rows))
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 
-# Maps error types to the option that caused the error.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
     HistoryError: "--history",
     ToolsError: "--tools",
@@ -129,7 +128,7 @@ class PromptRequest:
         try:
             return medium.from_file(text[1:])
         except (MediaError, ValueError) as error:  # a path with a NUL character raises a ValueError
-            # Omit the rest of the message, which contains advice for Python code.
+            # Omit the second part of the media error's message, which contains advice for Python code.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
 
     def value(self, name: str, text: str) -> object:
@@ -138,7 +137,7 @@ class PromptRequest:
         if kind == "string" or kind in _media_kinds():
             return text
         value = json_or_text(text)
-        if kind == "union":  # keep the text unless the JSON value has one of the union's types
+        if kind == "union":  # keep the text unless its JSON value has one of the input's types
             try:
                 self._check({name: value}, name)
             except SlotError:
@@ -349,7 +348,7 @@ def _read_input(
             raise WrongUseError("--input", "--set also sets a value for 'input'; remove --input or --set input=...")
         where = "--input"
     else:
-        # A text without a name becomes a slot's value or the user turn.
+        # Piped text that is not a JSON object becomes a slot's value or the user turn.
         takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
         piped = stdin.read_if_piped() if takes_text and not values else ""
         if not piped:
@@ -364,6 +363,6 @@ def _read_input(
         # Unlike option values, piped text that starts with @ is not a file name.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
         if request.file is None and not values:
-            # Return the unnamed text unchanged, so that the prompter's error message shows the expected dict.
+            # Return text without a slot name unchanged, so that the prompter's error message shows the expected dict.
             return where, None, value
         return ("--set" if values else where), request.with_value(values, name, value), None
