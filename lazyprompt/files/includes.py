@@ -91,7 +91,8 @@ class _Syntax:
             at = opens.start()
             found = self.tag.match(text, at)
             if found is None or text.startswith("{{=", at):
-                return  # The template's parser reports an unclosed tag or changed delimiters.
+                # Stop without an error, because the template's parser reports an unclosed tag or changed delimiters.
+                return
             end = found.end()
             what = found["what"]
             if what is None:

@@ -132,7 +132,8 @@ def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # Add a file position to the prompter's errors, such as the error for extra keys without an instruction.
+    # Add the file position to errors that the prompter raises, such as the error for ``extra_keys`` without
+    # ``instruction``.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _located(source, at):
         if kind == "chat":

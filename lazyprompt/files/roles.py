@@ -335,7 +335,8 @@ def segments_of(
         SafetyError: The value of a strict input forms a role line with the surrounding text, or changes the sections.
     """
     found: list[TemplateSegment] = []
-    # ``spans`` locates the values to check. ``calm`` is the whole text, with x in place of their characters.
+    # ``spans`` contains the position and input name of each value to check.
+    # ``calm`` contains the text, with each character of these values replaced by x.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0

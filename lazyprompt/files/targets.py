@@ -451,7 +451,7 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
             body[name] = deepcopy(value)
 
 
-# Possible keys for the result in each item of a response's ``data``, by API.
+# Maps each API to the keys that may contain the embedding or image in an item of a response's ``data``.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 

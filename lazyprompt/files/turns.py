@@ -123,7 +123,8 @@ def steps_of(section: Section) -> Iterator[Step]:
     run: list[str] = []
     items: list[Item] = []
     has_threads = False
-    # Strip all white space next to inserted messages (a thread), but only line breaks elsewhere in a section.
+    # Next to an inserted thread, strip all white space. At the section's ends and next to media, strip only line
+    # breaks.
     before: str | None = _BREAKS
     for part in section.parts:
         held = part.held if isinstance(part, Value) else None

@@ -131,7 +131,7 @@ def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFile
     # Report an unclosed construct at its start, not at the end of the file.
     unclosed = "unexpected end of stream" in problem or "document separator" in problem
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-    # Report an error at the end of the file right after the last character that isn't white space.
+    # If the error is at the end of the file, report the position after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
     # Newer versions of libyaml also limit nesting, so report libyaml's error with this module's message.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))

@@ -256,7 +256,7 @@ def schema_text() -> str:
 
 
 _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
-# Workflow commands require these characters to be percent-encoded.
+# GitHub Actions requires these characters to be percent-encoded in workflow commands.
 _OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 # SARIF 2.1.0, section 3.27.10, defines the level names.

@@ -38,7 +38,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sys", "系统"), "system"),
     "dev": "developer",
 }
-# English words that resemble a role name but aren't misspelled roles.
+# English words that resemble a role name but aren't misspelled role names.
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
@@ -152,7 +152,7 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
         for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
         if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
     ]
-    # One capitalized word before a colon can be prose, unless a space precedes the colon.
+    # A single capitalized word before a colon can be prose, unless a space precedes the colon.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
         what = f"'{found[1]}:' is followed by text: the line is text and doesn't begin a section"

@@ -153,7 +153,7 @@ def wrong_options(subject: Subject) -> Iterator[Hit]:
         types = _TYPES_OF_OPTIONS.get(name)
         if types is None or node.value is None or _is_known_later(node.value):
             continue
-        # In Python, bool is a subclass of int.
+        # Check for bool separately, because bool is a subclass of int in Python.
         if not isinstance(node.value, types) or (isinstance(node.value, bool) and bool not in types):
             what = f"model.options.{name} must be {KINDS[types[0]]}, not {KINDS[type(node.value)]}"
             yield Hit(subject.of(node), what, "correct the value")
@@ -209,7 +209,7 @@ def unused_inputs(subject: Subject) -> Iterator[Hit]:
     bound = {name for tool in subject.spec.tools for name in tool.bindings.values()}
     others = sorted({*slots} - {*names})[:_MOST_NAMES]
     for each, node in _inputs(subject):
-        # A thread without a slot in the template is appended to the messages.
+        # A thread input needs no slot, because a thread without a slot is appended to the prompt's messages.
         if each.kind != "thread" and each.name not in slots and each.name not in bound:
             what = f"the input {each.name!r} is not used by the template{did_you_mean(each.name, others)}"
             yield Hit(subject.place(node.key_at), what, f"write {{{{{each.name}}}}} where it belongs, or remove it")

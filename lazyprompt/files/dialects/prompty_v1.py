@@ -132,7 +132,7 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
-            # A string value names a promptflow connection.
+            # In Prompty v1, a string in ``connection`` is the name of a promptflow connection.
             made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")

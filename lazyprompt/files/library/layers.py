@@ -182,7 +182,8 @@ class Layers:
         try:
             _copy(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
         except BaseException:
-            # The traceback keeps this object alive, so delete the temporary copy explicitly.
+            # The exception's traceback keeps ``self`` alive, which delays the finalizer, so delete the temporary copy
+            # explicitly.
             remove()
             raise
         return [Path(copy)]
@@ -195,7 +196,8 @@ def _spec_of(name: str) -> ModuleSpec | None:
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # A full name would require the parent of a namespace package in sys.modules, so pass only the last part.
+        # Pass only the last component of the package's name, because a full name would require the parent namespace
+        # package in ``sys.modules``.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 

@@ -97,7 +97,7 @@ def text_of(
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
     thread = free_name("conversation", slots)
-    # A slot accepts any value, so declare the input as a union.
+    # A slot accepts any value, so declare its input with the kind ``union``.
     inputs: list[Json] = [{"name": slot, "kind": "union", "required": True} for slot in _plain_slots(instruction)]
     inputs += [
         {"name": slot, "kind": "union", "default": checked(value, f"the value of {slot!r}", FormatError)}

@@ -44,7 +44,7 @@ def _to_agentschema(original: Original) -> Converted:
     given, dialect = original.in_v2, original.prompty.dialect
     body = given.body
     notes = [*given.notes]
-    # In v1, sections with the role ``function`` contain tool results.
+    # In Prompty v1, sections with the role ``function`` contain tool results.
     known = (*ROLES, "function") if dialect == "v1" else ROLES
     for match in role_lines(Scanned([body]), AGENT_ROLES):
         if match["role"].lower() not in known:
@@ -54,7 +54,7 @@ def _to_agentschema(original: Original) -> Converted:
             )
             raise original.fault(body, match.start(), what)
     if dialect == "v1":
-        # Agent definitions require the label ``image`` for an image, but v1 allows any label.
+        # Agent definitions require the label ``image`` for an image, but Prompty v1 allows any label.
         body = MEDIUM.sub(lambda match: f"![image]({match[2]})" if medium_in(match, "v1") else match[0], body)
     else:
         notes += [

@@ -84,7 +84,7 @@ def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # Append a role line: after an unclosed code fence, a parser treats the role line as text in the fence.
+    # To detect an unclosed code fence, append a role line, which a parser treats as text inside a fence.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
@@ -118,7 +118,8 @@ def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
         return found
-    # Escape the last line break first, so that the index of the last piece remains valid.
+    # Escape the turn's last line break before its first, because escaping the first inserts a piece and shifts the
+    # index of the last piece.
     if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
         found[own[-1] : own[-1] + 1] = [last[:-1], EscapedCharacter("\n")]
     if isinstance(first := found[own[0]], str) and first.startswith("\n"):
