@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# The response keys for prompt tokens and for completion tokens. The counts under all keys in a tuple are added up.
+# The keys for prompt tokens and for completion tokens in a response. The counts under all keys in a tuple are added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -383,7 +383,8 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
         signature = standard_base64(fields.get("thought_signature"))
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
     if fields.keys() == {"thought_signature"}:
-        # A stream may end with a signature without text, which Gemini requires in the next request.
+        # A Gemini stream may end with a signature without text. Keep the signature, because Gemini requires it in the
+        # next request.
         return [TextBlock("", signature=standard_base64(fields["thought_signature"]))]
     try:
         block = read_gemini_part(fields, where, {}, "", beside)

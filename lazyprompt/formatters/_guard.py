@@ -133,7 +133,7 @@ class _Parts:
 
     def __init__(self) -> None:
         self._parts, self._slots, self._names = [""], [MARKERS], [MARKERS]
-        # The start and end of each text, as indices into the list of parts.
+        # The start and end of each added text, as indices into ``_parts``.
         self._spans: list[tuple[int, int]] = []
 
     def add_own(self, text: Text) -> None:

@@ -96,7 +96,7 @@ def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
     has_system = turns[0][0] != "user"
     head = turns[: 2 if has_system else 1]
     if head[-1][0] != "user":
-        # Leave system text separate, because a tool call comes before the first merged history.
+        # If a tool call or tool result follows the system text, keep the system text as a separate turn.
         return turns
     content = _one_text(head[0][2], head[1][2], layout.join) if has_system else head[0][2]
     role: Role = "system" if layout.system == "host" else "user"

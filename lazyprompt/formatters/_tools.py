@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # The keys of a function definition that every provider supports.
 _FUNCTION = frozenset({"name", "description", "parameters"})
-# Maps each optional tool setting to its kind in the report. A dropped setting is reported once for all tools.
+# Maps each optional key of a tool definition to the kind of its report entry. One entry covers the dropped key in all
+# tools.
 _SETTINGS = {"strict": "strict", "cache_control": "cache"}
 
 

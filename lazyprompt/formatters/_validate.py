@@ -81,7 +81,7 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
 
 def is_own_form(role: Role, native: Native, profile: Profile, model: str | None) -> bool:
     """Return True if a message's native content is valid on its own, regardless of other messages."""
-    # Add a user turn first, because late system text is only valid after a user turn.
+    # Add a user turn before system text, because system text after the start of a conversation must follow a user turn.
     before: list[WrittenTurn] = [("user", "", "-", 0)] if role in SYSTEM_ROLES else []
     payload = profile.form.write([*before, (role, "", native, 0)], profile, model)
     if _shape_of(profile)(payload):

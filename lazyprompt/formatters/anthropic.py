@@ -58,7 +58,6 @@ class AnthropicForm:
         """Write turns as system text and messages."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
-        # The content list of the last message with tool results.
         answers: list[Json] = []
         after_results = False
         for role, _, content, _ in turns:
@@ -323,7 +322,7 @@ ANTHROPIC = Profile(
     user_first=True,
     needs_user=True,
     empty_text=False,
-    # Anthropic documents these rules but does not enforce them.
+    # Anthropic's documentation states these message rules, but Anthropic's API does not enforce them.
     unenforced=frozenset({"alternation", "user first", "unique ids"}),
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),

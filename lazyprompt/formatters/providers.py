@@ -36,7 +36,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# The modules that are named after a provider. The module ``openai`` defines all other profiles.
+# The modules that are named after a provider. The module ``openai`` defines the profiles of all other providers.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
@@ -126,7 +126,6 @@ def _medium(profile: Profile, kind: MediaKind) -> str:
 
 _MEDIA: tuple[MediaKind, ...] = ("image", "audio", "video", "file")
 _THINKING = {"none": "no", "signed": "signed", "items": "with id", "own": "its own", "text": "as text"}
-# The column names of the provider table.
 HEADERS = (
     *("provider", "text", "tool_use", "tool_result", "image", "audio", "video", "file"),
     *("thinking", "system", "turns", "names", "cache"),

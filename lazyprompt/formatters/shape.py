@@ -23,8 +23,8 @@ Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
 # A check function, or a shorthand for a check: a string, a mapping or a list.
 # A string names a check in ``_CHECKS``; the suffix ``|null`` also accepts null.
-# A mapping describes an object: a ``?`` marks an optional key, and a ``...`` key allows unknown keys.
-# A list contains a single check, which applies to all list items.
+# A mapping describes a JSON object: a ``?`` marks an optional key, and a ``...`` key allows unknown keys.
+# A list with one check describes a JSON array: the check applies to every item of the array.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
@@ -203,12 +203,12 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
-# A content block as a tuple for validation: the kind, the path within the message, the text and the tool name.
-# For a tool call or tool result, the text is the call id.
-# For a media block, the text is the URL, or ``data:`` followed by the MIME type.
+# A content block as a tuple for validation: the kind, the path within the message, a text and the tool name.
+# The text of a tool call's or tool result's tuple is the call id.
+# The text of a media block's tuple is the URL, or ``data:`` followed by the MIME type.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
 BlockView: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as a tuple for validation: the path, the role, the blocks and the speaker's name.
+# A message as a tuple for validation: the path in the payload, the role, the blocks and the speaker's name.
 # A partial reply that the model must continue has the role ``prefill``.
 MessageView: TypeAlias = "tuple[Path, str, Sequence[BlockView], str | None]"
 
