@@ -47,7 +47,8 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     for place, (part, slot) in enumerate(zip(shown.parts, shown.slots, strict=True)):
         if isinstance(part, Neutralised):
             marks += (Mark(slot, at + start, at + end, raw, part[start:end]) for start, end, raw in part.marks)
-        # If the slots of the two prompts differ, so may their parts, because a chat template can depend on the text.
+        # Compare a part only if both prompts have the same slots, because a chat template may render other parts if a
+        # value is neutralised.
         harmless = safe.parts[place] if shown.slots == safe.slots else part
         if isinstance(harmless, Neutralised) and harmless != part:
             grown = 0
@@ -70,7 +71,7 @@ def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterat
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # Yield an unsplit segment unchanged, because slicing would lose the type of a secret text.
+        # Yield an unsplit segment unchanged, because slicing the text of a secret value would return a plain ``str``.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 
@@ -209,7 +210,7 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     if first is None:
         return
     behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
-    # Count each piece separately, because the count cache already contains these pieces from the slot counts.
+    # Count each piece separately, because the slot counts have already cached the token counts of these pieces.
     tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})

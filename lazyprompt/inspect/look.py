@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# Name in budget reports for the tokens outside slots, such as the markers in flat text.
+# The name in budget reports for the tokens outside slots, such as the markers in flat text.
 FRAMING = "framing"
 
 
@@ -400,7 +400,7 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
     for name in (*names, *dict.fromkeys(around)):
         change = changes.get(name)
         spent, spends = (side[name].tokens if name in side else 0 for side in (one, other))
-        # The framing entry contains no text, so it is the same if the token counts are equal.
+        # The entry for framing contains no text, so two framing entries are equal if their token counts are equal.
         is_same = change is None and (bool(one[name].text) or spent == spends)
         state: State = "same" if is_same else "changed" if change is None else change.state
         found.append(SlotChange(name, state, spent, spends, () if change is None else change.lines))
