@@ -130,7 +130,9 @@ class Deadline:
 
         with self._lock:
             self._stopped = True
-            # Ignore connections that the peer has closed. SSLSocket.shutdown would race with the reading thread.
+            # Call ``socket.socket.shutdown``, because ``SSLSocket.shutdown`` would race with the thread that reads the
+            # response.
+            # Ignore the error for a connection that the peer has already closed.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
@@ -363,7 +365,7 @@ def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadlin
         raise answer
     for text in answer:
         ip = _ip(text)
-        # The caller has already checked the host name, so localhost may resolve to a loopback address.
+        # Allow ``localhost`` to resolve to a loopback address, because the caller has already checked the host name.
         own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
         if not own and not _public(ip):
             raise url_error(

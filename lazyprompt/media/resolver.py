@@ -32,7 +32,7 @@ _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "app
 # The known MIME types, each with file extensions, alternative names and a pattern for the first bytes.
 # The first matching pattern determines the MIME type.
 # The mimetypes module is not used, because its results depend on the operating system.
-# The patterns for HEIF (mif1) search the compatible brands, because they identify the codec.
+# The patterns for HEIF (mif1) search the list of compatible brands, because the brands identify the codec.
 # The MP3 pattern excludes MPEG layer I, which can begin like a UTF-16 byte order mark.
 _TABLE = (
     ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
@@ -111,7 +111,8 @@ def media_type_of(url: str) -> str | None:
         The MIME type, or None if the extension is missing or unknown.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # A URL's host has no file extension. Search the whole path too, because a local path may contain a question mark.
+    # Remove a URL's scheme and host, because a host name has no file extension.
+    # Search a local path with and without the text after a question mark, which may be part of a file name.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
