@@ -79,11 +79,11 @@ class _Vocabulary(NamedTuple):
     inner: set[int]
 
 
-# Caches each tokenizer's added tokens until the size of the tokenizer's vocabulary changes.
+# Caches the added tokens of each tokenizer until the size of the tokenizer's vocabulary changes.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
-# Matches byte fallback tokens, which aren't control tokens: the tokenizer can't encode these bytes without them.
+# Matches byte fallback tokens, which aren't control tokens, because the tokenizer needs them to encode ordinary text.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 # The character that represents a space in SentencePiece tokens.
 _SPACE = "\u2581"
@@ -91,7 +91,7 @@ _SPACE = "\u2581"
 # Musical symbols and domino tiles are rare in text, never part of a word, and unchanged by normalizers.
 _STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
-# A character that should be missing from every model's vocabulary.
+# A character that is presumably missing from every model's vocabulary.
 _UNKNOWN = "\U0010fffd"
 # UTF-8 continuation bytes, which never start a character.
 _INNER_BYTES = bytes(range(0x80, 0xC0))
@@ -167,7 +167,8 @@ class HuggingFaceBackend:
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # The token itself is whitespace. Whitespace after the token is ordinary text that the token consumed.
+                # If a control token is whitespace, exclude the whitespace after it, which is ordinary text that the
+                # tokenizer stripped.
                 yield Control(token_id, place, place + len(content))
                 continue
             inner = behind.rstrip()
@@ -175,7 +176,8 @@ class HuggingFaceBackend:
                 continue
             start = end - len(behind)
             end = start + len(inner)
-            # Exclude surrounding whitespace that the token consumed, but include whitespace in the token's content.
+            # Exclude whitespace that the tokenizer stripped around a control token, but include whitespace in the
+            # token's content.
             own = content.lstrip()
             before, after = content[: len(content) - len(own)], own[len(own.rstrip()) :]
             if text.endswith(before, 0, start):
@@ -474,7 +476,7 @@ def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
     """Encode a text with the model only, without the normalizer or the pre-tokenizer."""
     try:
         return model.tokenize(text)
-    except Exception as error:  # tokenizers raises no narrower type
+    except Exception as error:  # the tokenizers package raises only plain Exception objects
         raise TokenizerError(f"the tokenizer's model cannot encode {text!r}: {error}") from error
 
 

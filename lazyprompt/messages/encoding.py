@@ -228,7 +228,7 @@ def _is_a(value: object, package: str, name: str) -> bool:
 _V = TypeVar("_V")
 # The memory overhead of a cache entry, in bytes.
 _ENTRY = 250
-# Skip caching for an entry larger than the cache's size limit divided by this number.
+# An entry larger than the cache's size limit divided by this number is not cached.
 _SHARE = 4
 
 
@@ -251,7 +251,8 @@ class TokenCache:
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()
-        # Maps each trusted text to its pieces (see ``cut``), and each separately encoded tuple of parts to its ids.
+        # Maps each trusted text to its pieces (see ``cut``), and each separately encoded tuple of prompt parts to its
+        # token ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
         # The control tokens used to split the input, as text. `_rules` includes the ids of the control tokens.

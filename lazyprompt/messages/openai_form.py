@@ -46,7 +46,8 @@ ID_LENGTH = 40
 # The result to send for a tool call without a result.
 NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
-# Punctuation to keep in mapped names. Other punctuation is replaced, because it could form a control sequence.
+# The punctuation to keep when an invalid name or id is converted to a valid one. Other punctuation could form a control
+# sequence.
 _MAPPED_PUNCTUATION = " ._:-"
 # Maps MIME subtypes to OpenAI's names for audio formats.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
@@ -159,7 +160,8 @@ class OpenAIWriter:
             if own:
                 self.fill(message, others)
             answers = [self.result(block) for block in results]
-            # A tool result must follow its tool call.
+            # Write tool calls before the tool results of the same message, because a tool result must follow its tool
+            # call.
             written += [*own, *answers] if "tool_calls" in message else [*answers, *own]
         return written
 

@@ -103,7 +103,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
 
 # The name of the Responses API in `Native.provider`.
 RESPONSES = "openai-responses"
-# Part types that identify the API that a message comes from.
+# The part types that identify the API that a message comes from.
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
@@ -349,7 +349,7 @@ def _finite(number: str) -> float:
 
 # The number of keys in an ordinary tool call (id, type, function) and in its function (name, arguments).
 _CALL, _FUNCTION = 3, 2
-# JSON text of at most this length skips the checks for deep nesting and long integers, which need longer text.
+# JSON text of at most this length, in characters, is too short for excessive nesting or an excessively long integer.
 _SHORT = 400
 # The JSON scanner raises `StopIteration` if the text is not JSON.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # missing from the type stubs
@@ -415,7 +415,7 @@ def _is_result(part: Json) -> bool:
     return part.get("type") == "tool_result" or "function_response" in part or "functionResponse" in part
 
 
-# Keys that describe an item's state on the server rather than its content.
+# The keys that describe a Responses API item's state on the server rather than its content.
 _STATE = {"type", "id", "status"}
 
 
@@ -454,7 +454,8 @@ def joined(first: Msg, second: Msg) -> Msg:
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # If both messages have an entry under the same key, append an item number to the second message's key.
+        # If the part fields of both joined messages contain the same key, append an item number to the second message's
+        # key.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
@@ -486,7 +487,8 @@ def continues(before: Msg, new: Msg) -> bool:
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # A message without blocks represents an item of an unknown type or an empty text. Join only an unknown item.
+        # A message without blocks represents an item of an unknown type, which is joined, or an empty text, which is
+        # not.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
@@ -499,7 +501,7 @@ def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg
     return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
 
 
-# Suffixes of the item types that contain the results of calls.
+# The suffixes of Responses API item types for the results of tool calls.
 _ANSWERS = ("_output", "_response")
 
 

@@ -261,7 +261,7 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
     """Convert a function from another API's format. A tool in the OpenAI format is returned unchanged."""
     if _is_flat(tool):
-        # Keep all other keys outside the function, because the keys are provider settings.
+        # Store all other keys next to ``function`` instead of inside it, because these keys are provider settings.
         inner: Json = _only(tool, *_INNER)
         tool = {"type": "function", "function": inner} | {k: v for k, v in tool.items() if k not in (*_INNER, "type")}
     function = tool.get("function")
@@ -279,7 +279,7 @@ def _is_flat(tool: JsonObject) -> bool:
     """Return True for a flat function definition, as used by Responses, Anthropic, MCP and Gemini."""
     if "function" in tool or "name" not in tool:
         return False
-    if tool.get("type") == "custom":  # Anthropic's tools of this type have a schema, unlike OpenAI's
+    if tool.get("type") == "custom":  # Anthropic's custom tools have a schema, unlike OpenAI's
         return "input_schema" in tool
     return tool.get("type") == "function" or ("type" not in tool and not {"description", *_SCHEMAS}.isdisjoint(tool))
 
