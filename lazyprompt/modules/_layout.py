@@ -163,7 +163,7 @@ def _known_form(name: str) -> str:
 def ids_before_text(tokenizer: TokenizerLike) -> list[int]:
     """Return the token ids that a tokenizer adds before each text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(backend, "post_processor"):  # only the tokenizers package adds ids to a text
+    if not hasattr(backend, "post_processor"):  # only the tokenizers package adds token ids to each text
         return []
     own: tokenizers.Tokenizer = backend
     made = own.encode("a")

@@ -104,7 +104,8 @@ class AnswerSchema(NamedTuple):
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # Validate the JSON text: after parsing, strict models reject date strings, and floats have lost digits.
+        # Validate the JSON text, not a parsed value: strict pydantic models reject date strings in parsed values, and
+        # parsing rounds long decimals.
         return json.loads(found) if self.model is None else self.model.model_validate_json(found)
 
 
@@ -255,7 +256,8 @@ class PartialAnswer:
 
 # The paths to the text in responses from OpenAI's completions API and from Ollama's `generate`.
 _TEXTS: tuple[tuple[str | int, ...], ...] = (("choices", 0, "text"), ("response",))
-# The paths to the prompt token count and to the completion token count.
+# The paths to the prompt and completion token counts in responses from OpenAI's completions API and Ollama's
+# `generate`.
 _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
     (("usage", "prompt_tokens"), ("usage", "completion_tokens")),
     (("prompt_eval_count",), ("eval_count",)),

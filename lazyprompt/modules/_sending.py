@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-# The kinds of faults that are retried.
-# A stream is only retried before the first event, because a retry would repeat received text.
+# The kinds of faults after which a call is retried.
+# A stream is retried only until its first event arrives, because a later retry would repeat text that the caller
+# received.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
 # The minimum and maximum delay before a retry, in seconds. A call fails if the server requests a longer delay.

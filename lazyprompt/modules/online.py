@@ -88,7 +88,7 @@ class OnlineChatModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Wrap the API key first, because tracebacks may show local variables.
+        # Wrap the API key in a ``Secret`` before any other statement, because a traceback may show local variables.
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params, budget, stream=stream)
         self.source = source_named(source)
@@ -111,7 +111,7 @@ class OnlineChatModule(ChatModule):
         check_values(self._params, self._client.package[0])
 
     def _open(self) -> None:
-        # This client only lists parameter names, so it needs no API key.
+        # This client needs no API key, because it only lists the names of call parameters.
         self._client = self.source.client(self._settings)
         self._connection = Connection()
         address = self._settings.options.get("base_url") or self._settings.base_url
@@ -129,7 +129,8 @@ class OnlineChatModule(ChatModule):
     def _exchange(self, call: CallOptions) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
-        # Omit OpenAI model names, because a name would select a model family with a default system text.
+        # Don't pass an OpenAI model name to the prompter, because this name would select a model family with a default
+        # system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)

@@ -357,7 +357,8 @@ class EngineProcess:
             )
         run = self._run = _Run(guard, port, log, offset, temporary=self._log is None)
         if self._at_exit is not None:
-            self._at_exit.detach()  # the previous run has ended
+            # Drop the exit handler of the previous engine process, which has already ended.
+            self._at_exit.detach()
         self._at_exit = weakref.finalize(self, run.stop)
         return run
 

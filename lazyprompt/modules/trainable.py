@@ -133,7 +133,7 @@ class TrainableModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # Wrap the API key first, because tracebacks may show local variables.
+        # Wrap the API key in a ``Secret`` before any other statement, because a traceback may show local variables.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
         if not isinstance(cast("object", base_model), str | os.PathLike):
@@ -158,7 +158,7 @@ class TrainableModule(ChatModule):
     def _open(self) -> None:
         """Prepare a connection. Each copy of the module prepares a separate connection."""
         self._connection = self._running = _Running()
-        # This client only lists parameter names, so any URL works.
+        # This client only lists the names of call parameters, so any URL works.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
@@ -358,8 +358,8 @@ def _engine_of(base_model: str, engine: str | Engine | None, url: str | None) ->
     try:
         found = engine_for(base_model)
     except EngineError:
-        # Ignore the error in two cases: a server at url= may accept any model name, and a plain model name is enough to
-        # render prompts.
+        # Accept an unknown model name if ``url`` is set, because a server may accept any model name.
+        # Also accept an unknown name that is not a path, because a model name is enough to render prompts.
         path = Path(base_model)
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise

@@ -51,7 +51,7 @@ _MISSPELT, _LIKELY = 0.85, 0.6
 CONNECTIONS = 1_000
 # The placeholder key for servers without authentication. Clients would otherwise send a key from the environment.
 NO_KEY = "none"
-# The default size limit for a response in bytes. The longest model responses are about 1 MB long.
+# The default limit for the size of a response, in bytes. The largest model responses are about 1 MB.
 # A higher limit is unsafe: parsing 16 MB of malicious JSON already uses 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
@@ -139,7 +139,7 @@ def key_of(secret: Secret | None) -> str:
 # The lock for importing SDKs and creating clients. The lock is never held during a request.
 # Some packages inspect ``sys.modules`` and would see a module that another thread is still importing.
 # The lock is reentrant, because imported code may acquire the lock again.
-# A fork waits for the lock, because a child process would inherit a locked lock.
+# A fork waits for the lock, because the child process would otherwise inherit a lock that no thread can release.
 SETUP = RLock()
 if sys.platform != "win32":  # Windows has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
@@ -220,9 +220,9 @@ class OfficialClient(ABC):
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        # The official clients by event loop. Synchronous code uses the key None.
+        # Maps each event loop to its official client. The key None is for synchronous code.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
-        # The locks that prevent concurrent tasks from creating a client twice.
+        # Maps each event loop to a lock that prevents concurrent tasks from creating a client twice.
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
     def sdk(self) -> Any:
@@ -243,7 +243,9 @@ class OfficialClient(ABC):
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # import the codec now, so that no connection imports it during a fork
+                # Load the ``idna`` codec now, so that opening a connection doesn't import it while another thread forks
+                # the process.
+                codecs.lookup("idna")
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 

@@ -74,36 +74,36 @@ _STATUSES: dict[int, FaultKind] = {
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
 # Statuses that identify the fault. Phrases in the message are ignored, because the message may quote other text.
 _CLEAR = frozenset({401, 404, 408, 429})
-# The fault kinds by lower-case phrase in the error codes, types and messages of OpenAI-compatible servers.
+# Maps lower-case phrases in the error codes, types and messages of OpenAI-compatible servers to fault kinds.
 WORDS: dict[str, FaultKind] = {
-    "context_length_exceeded": "overflow",  # OpenAI's error code
-    "exceed_context_size_error": "overflow",  # llama.cpp's error type
-    "context size": "overflow",  # llama.cpp: "exceeds the available context size"
-    "maximum context length": "overflow",  # OpenAI, DeepSeek, vLLM and Zhipu
-    "context window": "overflow",  # OpenAI: "exceeds the context window of this model"
-    "maximum model length": "overflow",  # vLLM
-    "model's context length": "overflow",  # SGLang
-    "maximum prompt length": "overflow",  # xAI
-    "exceeded model token limit": "overflow",  # Moonshot
-    "max_seq_len": "overflow",  # SiliconFlow
-    "exceeds max length": "overflow",  # Zhipu
-    "prompt 超长": "overflow",  # Zhipu
-    "range of input length": "overflow",  # DashScope
-    "`inputs` must have less than": "overflow",  # TGI
-    "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # TGI
-    "incorrect api key": "key",  # xAI, with status 400
-    "api key not valid": "key",  # Gemini's OpenAI-compatible API, with status 400
-    "model not exist": "not found",  # DeepSeek, with status 400
-    "model does not exist": "not found",  # SiliconFlow, with status 400
-    "模型不存在": "not found",  # Zhipu, with status 400
-    "invalid_model": "not found",  # Mistral's error type, with status 400
-    "invalid model name": "not found",  # LiteLLM's proxy, with status 400
-    "arrearage": "key",  # DashScope, with status 400; the account has unpaid bills, so retries are useless
-    "insufficient balance": "rate limit",  # DeepSeek and Moonshot
-    "balance is insufficient": "rate limit",  # SiliconFlow, with status 403
-    "any credits": "rate limit",  # xAI, with status 403, for an account that never had credits
-    "available credits": "rate limit",  # xAI, with status 403, for an account without remaining credits
-    "rate_limit": "rate limit",  # OpenAI's error code in a stream
+    "context_length_exceeded": "overflow",  # sent by OpenAI as an error code
+    "exceed_context_size_error": "overflow",  # sent by llama.cpp as an error type
+    "context size": "overflow",  # sent by llama.cpp: "exceeds the available context size"
+    "maximum context length": "overflow",  # sent by OpenAI, DeepSeek, vLLM and Zhipu
+    "context window": "overflow",  # sent by OpenAI: "exceeds the context window of this model"
+    "maximum model length": "overflow",  # sent by vLLM
+    "model's context length": "overflow",  # sent by SGLang
+    "maximum prompt length": "overflow",  # sent by xAI
+    "exceeded model token limit": "overflow",  # sent by Moonshot
+    "max_seq_len": "overflow",  # sent by SiliconFlow
+    "exceeds max length": "overflow",  # sent by Zhipu
+    "prompt 超长": "overflow",  # sent by Zhipu
+    "range of input length": "overflow",  # sent by DashScope
+    "`inputs` must have less than": "overflow",  # sent by TGI
+    "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # sent by TGI
+    "incorrect api key": "key",  # sent by xAI with status 400
+    "api key not valid": "key",  # sent by Gemini's OpenAI-compatible API with status 400
+    "model not exist": "not found",  # sent by DeepSeek with status 400
+    "model does not exist": "not found",  # sent by SiliconFlow with status 400
+    "模型不存在": "not found",  # sent by Zhipu with status 400
+    "invalid_model": "not found",  # sent by Mistral as an error type with status 400
+    "invalid model name": "not found",  # sent by LiteLLM's proxy with status 400
+    "arrearage": "key",  # sent by DashScope with status 400 if the account has unpaid bills, so retries are useless
+    "insufficient balance": "rate limit",  # sent by DeepSeek and Moonshot
+    "balance is insufficient": "rate limit",  # sent by SiliconFlow with status 403
+    "any credits": "rate limit",  # sent by xAI with status 403 for an account that never had credits
+    "available credits": "rate limit",  # sent by xAI with status 403 for an account without remaining credits
+    "rate_limit": "rate limit",  # sent by OpenAI as an error code in a stream
 }
 _FIELDS = ("code", "type", "message")
 # The maximum length of an error message in characters, because some messages quote a whole malformed response.

@@ -30,7 +30,7 @@ _SAMPLING = (
     ", or use an API version that supports it: set default_headers={{'anthropic-version': '2023-06-01'}} in options "
     "and pass the parameter in extra_body"
 )
-# The content block types whose text field has the name of the type.
+# The content block types whose text is in a field named after the type.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
 _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
 # The constructor arguments for credentials other than an API key.
@@ -48,7 +48,7 @@ class AnthropicCollector:
         self._blocks: dict[int, dict[str, Any]] = {}
         # The streamed pieces of each field, keyed by the index of the content block and the field's name.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        # Maps the index of each content block with a tool call to the tool call's index.
+        # Maps the index of a tool call's content block to the index of the tool call.
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:

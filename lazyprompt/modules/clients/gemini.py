@@ -125,8 +125,8 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Lower-case phrases in error messages with status 400. The last phrase is the name of an SDK class, which occurs in
-    # the error message for an invalid response.
+    # Maps lower-case phrases in error messages with status 400 to fault kinds.
+    # The last phrase is the name of an SDK class, which occurs in the error message for an invalid response.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",

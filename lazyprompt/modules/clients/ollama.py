@@ -115,7 +115,7 @@ class OllamaClient(OfficialClient):
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
         # An async client keeps at most 20 idle connections, but may open any number of connections.
         # The limit is low because httpcore compares all pairs of connections (_assign_requests_to_connections).
-        # Comparing all pairs of 500 connections blocked the event loop for seconds.
+        # With 500 connections, comparing all pairs of connections blocked the event loop for seconds.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,

@@ -113,7 +113,6 @@ class ChatCollector(_ChoiceCollector):
         self._signed: list[dict[str, object]] = []
         self._text: list[str] = []
         self._refusal: list[str] = []
-        # Additional message fields, such as annotations.
         self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
         # The latest tool call for each index that the server sent.
@@ -408,7 +407,8 @@ class OpenAIClient(OwnHttpClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         client = super()._make(in_loop=in_loop)
-        attrgetter(self.called)(client)  # import the endpoint now, so that a later import does not block the loop
+        # Import the endpoint's module now, so that a later import does not block the event loop.
+        attrgetter(self.called)(client)
         return client
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -417,7 +417,7 @@ class OpenAIClient(OwnHttpClient):
             call = {"stream_options": {"include_usage": True}, **call}
         headers = fields_of(self._settings.options.get("default_headers"))
         if self._key is None and not any(name.lower() == "authorization" for name in headers):
-            # The SDK requires a key, and sends the key unless the call omits the Authorization header.
+            # The SDK requires an API key, and sends this key unless the call omits the Authorization header.
             call["extra_headers"] = {"Authorization": self.sdk().Omit(), **call.get("extra_headers", {})}
         return attrgetter(self.called)(client)(**call)
 
