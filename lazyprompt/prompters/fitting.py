@@ -141,7 +141,8 @@ class _PromptParts(NamedTuple):
             BudgetError: A slot's limit would leave the slot empty.
         """
         messages, lists, slots = prompt.conversation, prompt.lists, prompt.slots
-        # Fill each list with only its first item, then only its last item, to find parts that depend on list items.
+        # Fill each list with only its first item, then only its last item, to find the prompt parts that depend on list
+        # items.
         ends = [
             prompt.with_slot(slot, end)
             for slot, given in lists.items()

@@ -60,7 +60,8 @@ def _messages_of(out: SampleParts, prompt: Prompt, messages: Sequence[JsonObject
     last, has_user_turn = len(messages) - 1, prompt.said is not None
     before_history = last - has_user_turn - len(openai_dicts(prompt.history.messages))
     first = 1 if before_history and messages[0]["role"] == "system" else 0
-    # If a slot appears in the system part and the user part of an instruction, the system part comes first.
+    # A slot may occur in both the system part and the user part of an instruction. The occurrences in the system part
+    # are rendered first.
     system, user = Counter(prompt.instruction.slots), {*prompt.user.slots, "input"}
     for slot, at in zip(out.slots, out.messages, strict=True):
         if at is not None:

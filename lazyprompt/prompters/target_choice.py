@@ -89,7 +89,7 @@ def target_spec(
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
-# Cache targets, so that a prompter's copies and modules share one writer per text target.
+# Cache targets, so that a prompter, its copies and the modules that use them share one renderer for flat text.
 @lru_cache(maxsize=512)
 def target_for(
     spec: TargetSpec,
@@ -182,7 +182,8 @@ def _layout(
     try:
         return Markers.for_model(model), None
     except TemplateError:
-        # OpenAI messages contain no markers, so for an unknown model, the prompt only lacks the family's system text.
+        # Accept an unknown model in OpenAI's format: messages contain no markers, so the prompt only lacks a family's
+        # system text.
         if form != "openai":
             raise
         return spec.markers, None
