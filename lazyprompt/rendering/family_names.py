@@ -15,7 +15,7 @@ NAMES = (
     (r"qwen-?2[.-]5-math", "qwen2.5-math"),
     (r"qwen-?2[.-]5(?!-omni)", "qwen2.5"),
     (r"qwen-?2(?!-audio)", "qwen2"),
-    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # thinking is off by default in small models
+    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # thinking is off by default in the 0.8B and 2B models
     (r"qwen-?3[.-]5", "qwen3.5"),
     (r"qwen-?3[.-]6", "qwen3.6"),
     (r"qwen-?3-coder(?!-next)", "qwen3-coder"),

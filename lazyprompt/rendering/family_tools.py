@@ -88,7 +88,7 @@ QWEN_3_6: Final[Mapping[str, Any]] = {
 }
 
 # Llama's templates drop the text of a message with a tool call, and reject messages with two calls.
-# Unlike Llama's templates, lazyprompt keeps the text, and writes each call on a separate line.
+# Unlike Llama's templates, lazyprompt keeps the text of a message with tool calls, and writes each call on a new line.
 LLAMA: Final[Mapping[str, Any]] = {
     "tools": (
         "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
@@ -118,7 +118,8 @@ LLAMA_4: Final[Mapping[str, Any]] = {
 
 # Mistral's templates drop the text of a message with tool calls, and require nine-character call ids.
 # Mistral's templates also don't escape tool descriptions, so the tool list may be invalid JSON.
-# Unlike Mistral's templates, lazyprompt keeps the text, accepts any call id, and writes valid JSON.
+# Unlike Mistral's templates, lazyprompt keeps the text of a message with tool calls, accepts any call id, and writes
+# valid JSON.
 MISTRAL_V3: Final[Mapping[str, Any]] = {
     "tools": "[AVAILABLE_TOOLS] {tools}[/AVAILABLE_TOOLS]",
     "soe": '[TOOL_RESULTS] {"content": ',

@@ -298,7 +298,8 @@ class PromptWriter:
         neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
-            # The model may be trained on neutralised JSON, because neutralising JSON doesn't change the decoded value.
+            # Accept neutralised JSON in text that the model is trained on, because neutralising JSON doesn't change the
+            # decoded value.
             if before == after or isinstance(before, JsonText):
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:

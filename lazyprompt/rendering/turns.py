@@ -46,7 +46,8 @@ _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
-# The slots of a plain message's four parts: an empty untrusted part, the start marker, the text and the end marker.
+# The slots of the four flat-text parts of a plain message: an empty untrusted part, the start marker, the text and the
+# end marker.
 _PLAIN = (MARKERS, MARKERS, "history", MARKERS)
 _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
@@ -276,7 +277,8 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
                 pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
-            # Split this part, because it may contain the end of one turn and the beginning of the next turn.
+            # Split the part after the response, because it may contain the end of one turn and the beginning of the
+            # next turn.
             parts += (behind[:end], "", behind[end:])
             slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
@@ -319,7 +321,8 @@ def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, in
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # The OpenAI dict with the message's own text precedes the dicts of its tool results only if it has tool calls.
+        # A message with tool results becomes several OpenAI dicts. The dict with the text comes first if the message
+        # has tool calls, and last otherwise.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
