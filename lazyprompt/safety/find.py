@@ -161,7 +161,7 @@ class Controls:
             for place in places:
                 value = bisect_right(ends, place) - 1
                 part, at = 2 * value + 1, place - ends[value]
-                # The character after a value is the first character of the next part.
+                # At the end of a slot's value, the next character is in the following part of the prompt.
                 behind = joined[place + 1] if place + 2 < ends[value + 1] else _character_behind(parts, part)
                 if behind not in self._begun.get(joined[place], _NOTHING):
                     begin.append((part, at))
@@ -258,7 +258,8 @@ class Controls:
         Args:
             text: The text. A backslash that the author put into a control sequence is removed, too.
         """
-        # A control sequence can be longer before folding, so compare up to eight times the maximum length.
+        # A control sequence can be longer before folding, so compare up to eight times the length of the longest folded
+        # sequence.
         width = 8 * self._longest
         pieces: list[str] = []
         # Search backwards, because a nested sequence must be restored before the sequence around it.

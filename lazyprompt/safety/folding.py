@@ -34,7 +34,7 @@ from unicodedata import category, normalize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# Maps the first character of most control sequences to the characters whose decomposition contains it.
+# Maps each common first character of a control sequence to the characters whose Unicode decomposition contains it.
 # Searching for these few characters is much faster than decomposing the text.
 DISGUISES = {
     "<": "\u226e\ufe64\uff1c",

@@ -147,7 +147,8 @@ def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
     escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside JSON strings is broken up by
     inserting a space, which JSON allows there.
     """
-    # The alternating start and end indices of the JSON strings, and of the escapes inside the strings.
+    # The alternating start and end indices of all JSON strings, and those of all escape sequences inside the JSON
+    # strings.
     strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
         begin, end = string.start() + 1, string.end() - 1

@@ -57,7 +57,8 @@ def written_names(
         speakers: The role and name of each speaker; a speaker without a visible name is named after the role.
         fit: A function that converts a name to an allowed name.
     """
-    # Process plain names first, so that a number is added to the imitation of a name and not to the original.
+    # Process names with look-alike characters last, so that a number is appended to an imitation and not to the
+    # imitated name.
     known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}
