@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.tokens.counter import TokenCounter
 
-# The maximum number of parsed texts to cache.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
@@ -69,7 +68,7 @@ class Looking:
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        # Resolve references like Prompty.load for a single file, and like PromptLibrary for a directory.
+        # Resolve references as ``Prompty.load`` does for a single file, and as ``PromptLibrary`` does for a directory.
         layers = () if workspace.only is not None else (workspace.root,)
         self._references = References(
             None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
