@@ -58,7 +58,8 @@ MAX_BITS = 10_000
 
 # Types whose values need no size check. Python itself limits the number of digits when it converts an integer to text.
 BRIEF = (str, int, float, type(None), Undefined)
-# The maximum nesting depth to measure, because a namespace may contain itself.
+# The maximum nesting depth to which a value is measured. A limit is required because a Jinja namespace may contain
+# itself.
 _DEEPEST = 100_000
 # Types whose values operators such as `*` and `+` can enlarge.
 LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
@@ -67,11 +68,11 @@ kind_of: Callable[[object], type[object]] = type
 _LOOK = 32
 # The overhead per buffered text, in characters.
 _PIECE = 16
-# The maximum number of list items that `sum` may copy. Copying this many items takes about a second.
+# The maximum number of list items that the filter ``sum`` may copy. Copying this many items takes about a second.
 _MAX_COPIED = 1_000_000_000
 # Filters and methods with numeric arguments that determine the size of the result.
 _SIZED = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "round", "slice", "to_bytes", "zfill"))
-# Maps each filter or method to the character at which text is inserted ("" means at every character).
+# Maps a filter or method that inserts text to the character at which it inserts text; "" stands for every character.
 _REPEATED = {"indent": "\n", "expandtabs": "\t", "wordwrap": "", "urlize": ""}
 _PERCENT = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]*)")
 _BRACKETS_IN_KEY = re.compile(r"%\([^)]*\(")
@@ -95,7 +96,7 @@ class Meter:
         self._steps = -_LOOK
         self._most = most
         self._seconds = MAX_SECONDS * most / MAX_STEPS
-        # The clock time of the next CPU time check.
+        # The value of ``monotonic()`` at which the thread's CPU time is read next.
         self._again = monotonic() + self._seconds / 100
         self._end = 0.0
         self._numbers = self._numbers_left = numbers
@@ -350,7 +351,8 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
 def _check_arguments(what: str, subject: object, arguments: Sequence[object]) -> None:
     """Check the arguments that determine the length of the result of a filter or method."""
     if what == "replace" and isinstance(subject, str):
-        # Keyword arguments may be in any order, so treat each pair of arguments as the old and the new text.
+        # The keyword arguments of ``replace`` may be in any order, so try each ordered pair of arguments as the old and
+        # the new text.
         for old, new in permutations(map(as_text, arguments), 2):
             check_length(subject.count(old) * len(new), MAX_OPERAND)
     elif what in _SIZED or what in _REPEATED:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The node types that read values. An expression without these node types is constant.
 _LOOKING = (nodes.Name, nodes.Call)
 _CONTAINERS = (list, tuple, dict)
-# The maximum length of a nested list, tuple or dict as text, in characters.
+# The maximum length of the text form of a nested list, tuple or dict, in characters.
 _MAX_NESTED = 6_000_000
 
 NAMED: Final = " named"

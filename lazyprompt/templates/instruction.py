@@ -22,7 +22,8 @@ Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
 # The prompter's own messages before the history, and those after the history.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The system-level part, the user-level part, the user's text, and the prompter's own messages.
+# The parts of a filled instruction: the system-level part, the user-level part, the user's text, and the prompter's own
+# messages.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
@@ -31,7 +32,8 @@ INPUT: Final = "input"
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 """Pairs of a slot name and either the slot's fixed value or a function that returns this value."""
 
-# The empty user-level part: for an instruction that has none, and for a tool loop that drops the instruction's part.
+# The user-level part of an instruction without user-level text, and of any instruction whose user-level part a tool
+# loop drops.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
@@ -100,7 +102,8 @@ class InstructionTemplate:
     preamble: ClassVar[str] = ""
     """The text before a system-level instruction."""
 
-    # The slot that a plain string fills. Templates from old pickles lack this attribute, so each call finds the slot.
+    # The slot that a plain string fills. Templates pickled by older versions lack this attribute, so their calls use
+    # the default None and search for the slot.
     _text_name: str | None = None
 
     def __init__(
@@ -221,7 +224,7 @@ class InstructionTemplate:
             if values.keys() != self._names and values.keys() != self._names_with_input:
                 values = self.by_name(values)
         for value in values.values():
-            # For speed, skip the conversion and the checks for plain ASCII strings.
+            # For speed, skip the conversion and the checks if every value is a plain ASCII string.
             if type(value) is not str or not value.isascii():
                 refuse_none(values)
                 values = self._texts(values)
@@ -240,11 +243,10 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self.user_only if name in values and name not in fixed]
-        # If the history contains no question, render the user-level part only if all slots of the part have values.
+        # If the history contains no user text, also render a user-level part whose slots all have fixed values.
         is_whole = not asked and all(name in values for name in self.user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._filled(self._texts(values), user=False)
-        # Render the user-level part completely or not at all.
         whole = self.parts(values)
         _, user, text, _ = whole
         return whole if text or not is_asked(user.parts, says, asked) else self._filled(self._texts(values), user=False)
@@ -486,7 +488,8 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     return values
 
 
-# Matches a name in braces after a LaTeX command, a subscript or superscript, a character class or a group.
+# Matches a name in braces that is probably part of LaTeX (after a command, ``^`` or ``_``) or of a regular expression
+# (after ``]`` or ``)``).
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 

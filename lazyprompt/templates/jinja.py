@@ -29,9 +29,8 @@ MAX_NAMES = 200_000
 """The maximum number of tags in a template that contains only names. Other templates are limited by tokens."""
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
-# Matches Jinja's error message for an undefined name.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
-# Words that Jinja reserves and that therefore can't be the name of a value.
+# Jinja's reserved words, which can't be used as the names of values.
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
@@ -278,7 +277,8 @@ def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tup
         return None
     pieces = _NAME_TAG.split(text)
     literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
-    # Jinja parses the first two of three opening braces as the start of a tag.
+    # Return None for three opening braces: Jinja reads the first two as the start of an expression, but the pattern
+    # matches the last two.
     if any("{{" in literal or literal.endswith("{") for literal in literals):
         return None
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):

@@ -45,7 +45,6 @@ _Name: TypeAlias = tuple[tuple[str, ...], str, int]
 _DEEP = 15
 # The maximum number of names to compare for a "did you mean" suggestion.
 _NAMES = 1000
-# The maximum number of digits in a list index.
 _DIGITS = 9
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
 # Matches the character after the opening delimiter, which determines the tag type.
@@ -228,7 +227,7 @@ class MustacheTemplate(CompiledTemplate):
 
 def _read(build: _Builder, text: str) -> None:
     opening, closing = "{{", "}}"
-    # `at` is the start of the text that has not been added yet, and `end` is the end of the last tag.
+    # ``at`` is the start of the template text that has not been compiled yet, and ``end`` is the end of the last tag.
     at = end = 0
     while (start := text.find(opening, end)) >= 0:
         build.line += text.count("\n", end, start)

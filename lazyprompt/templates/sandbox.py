@@ -121,13 +121,11 @@ class BoundedGenerator(CodeGenerator):
     ``t_0``, and reads the variable before evaluating anything else.
     """
 
-    # The current loop's body.
     _body: Iterable[nodes.Node] | None = None
     # The expression being output, or None if the output is buffered.
     _written: nodes.Expr | None = None
     # The code to write after the output expression, or None to write Jinja's default code.
     _behind: str | None = None
-    # The length of the generated code, in characters.
     _code = 0
 
     def write(self, x: str) -> None:
@@ -228,7 +226,7 @@ class BoundedGenerator(CodeGenerator):
         if frame.buffer is not None:
             self.write("meter.kept(")
         if isinstance(node, nodes.Filter) and node.name.startswith(" "):
-            # Internal filters return text that needs no conversion.
+            # The internal filters already return strings, which need no conversion.
             self._behind = ""
         elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
@@ -367,7 +365,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
-            # Check the item's size, because Python's error message contains the item.
+            # Check the size of the arguments of ``index``, because Python's error message contains the item that was
+            # searched for.
             size_of(args)
         elif kind is LoopContext and args:
             # The call `loop(items)` starts the next level of a recursive loop. The items of that level count as steps.

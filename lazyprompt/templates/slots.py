@@ -181,7 +181,8 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     faults = [f"no value for {listed(missing)}"] if missing else []
     faults += [f"no slot named {name!r}{did_you_mean(str(name), near)}" for name in left_over]
     known = f"the slots are {listed(slots)}" if slots else "there are no slots"
-    # If all slots have values, an unknown name may be a wrong key for the user's text, so suggest the correct key.
+    # If all slots have values, an unknown name was probably meant as the key of the user's text, so suggest the correct
+    # key.
     also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
     return f"{'; '.join(faults)}; {known}{also}" if faults else ""
 
