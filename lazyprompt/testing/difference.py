@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """The providers whose requests are compared; a test case has changed if any of these requests differs."""
 _OWN_TEXT: Final = "instruction"
-# Read at most this many of a commit's files at once, to limit memory use.
+# The maximum number of a commit's files to read at once, to limit memory use.
 _AT_ONCE: Final = 200
 
 
@@ -139,7 +139,8 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # If the prompts are equal, only field order could differ, but the OpenAI requests have the same field order.
+    # The requests of equal prompts can differ only in field order. Skip the other providers, because OpenAI's field
+    # order is the same.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )

@@ -320,7 +320,7 @@ class Runner:
                 path, {**file.params, **self.params}, self.roots, environment=environment, named=named
             )
         except LazyPromptError as error:
-            # The other prompt version may be in a temporary directory, so replace that path in the message.
+            # The other prompt version may be in a temporary directory, so replace its path in the error message.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
