@@ -37,7 +37,8 @@ _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
 
-# The code for each kind of ASCII character. All other ASCII characters are punctuation, with the code ".".
+# The letter that represents each class of ASCII characters in the patterns below. All other ASCII characters are
+# punctuation, represented by ".".
 _ASCII: Final = (
     ("v", "aeiouy"),
     ("c", "".join(sorted(set(ascii_lowercase) - set("aeiouy")))),
@@ -50,7 +51,7 @@ _ASCII: Final = (
     # Characters that are repeated to draw lines. A run of the same character counts as one token.
     ("-", "-=*#~+_./"),
 )
-# The code for each range of first bytes of non-ASCII characters in UTF-8. Continuation bytes are deleted.
+# The letter that represents each range of UTF-8 lead bytes in the patterns below. Continuation bytes are removed.
 _OTHERS: Final = (
     ("S", 0xC2, 0xC2),  # symbols
     ("L", 0xC3, 0xCD),  # other scripts
@@ -69,9 +70,10 @@ _OTHERS: Final = (
     ("H", 0xEA, 0xED),  # Korean
     ("K", 0xEE, 0xEF),
     ("E", 0xF0, 0xF4),  # emoji
-    ("T", 0xFF, 0xFF),  # Thai, represented by a byte that never occurs in UTF-8
+    ("T", 0xFF, 0xFF),  # Thai characters, represented by a byte that never occurs in UTF-8
 )
-# Maps the first UTF-8 bytes of a character to a replacement byte, if the first byte alone doesn't determine the script.
+# Pairs of the first UTF-8 bytes of characters whose script the first byte alone doesn't determine, and the byte that
+# replaces them.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
@@ -128,7 +130,8 @@ _PRICES: Final = (
     (b"....", 40),
     (b"t", 35),
 )
-# The costs of patterns, in hundredths of a token, that apply only to text with non-ASCII characters.
+# The costs of patterns that are counted only in text with non-ASCII characters, in hundredths of a token per
+# occurrence.
 _OTHER_PRICES: Final = (
     (b"L", 80),
     (b"Lcv", 200),
@@ -147,7 +150,7 @@ _OTHER_PRICES: Final = (
 )
 
 # Chinese text is split into the following two-character words and single characters.
-# Each group contains a first character followed by all possible second characters.
+# Each group contains the first character of some two-character words, followed by all possible second characters.
 _CHINESE: Final = re.compile("[\u4000-\u9fff]+")
 _WORDS: Final = {
     group[0]: group[1:]

@@ -66,7 +66,8 @@ _TEXT_BYTES: Final = 2
 _HEADS: Final = (1_024, 65_536, 1 << 40)
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# The minimum length of base64 outside data: URLs. Shorter text is a path or file id, except for images.
+# The minimum length of a string that is read as base64 outside data: URLs, in characters.
+# A shorter string is read as base64 if it is an image, and as a path or file id otherwise.
 _BASE64_LEAST: Final = 1024
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 
@@ -244,7 +245,7 @@ _RULES: Final[Mapping[str, Tiles | Patches]] = {
     # Among the models with the cl100k_base encoding, only GPT-4 models accept images.
     "cl100k_base": Tiles(85, 170),
 }
-# All rules except GPT-4o mini's, whose higher counts apply only to billing (pypi.org/project/pictoken).
+# All image rules except GPT-4o mini's, whose higher token counts apply only to billing (pypi.org/project/pictoken).
 _KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is not _GPT_4O_MINI)
 
 

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["error", "approximate"]
 
-# The cookbook's token counts for a message's framing, a name, and a response's <|start|>assistant<|message|>.
+# The token counts in OpenAI's cookbook for a message's framing, a name, and a response's <|start|>assistant<|message|>.
 _MESSAGE: Final = 3
 _NAME: Final = 1
 _PRIMING: Final = 3
-# The cookbook's token counts for a function's framing: first since GPT-4o, then for earlier models.
+# The token counts in OpenAI's cookbook for a function's framing: the first for GPT-4o and later models, the second for
+# earlier models.
 _FUNCTION: Final = 7
 _FUNCTION_BEFORE: Final = 10
 _PROPERTIES: Final = 3
@@ -49,7 +50,8 @@ _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoni
 # The keys for a function's parameters in all provider formats.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
-# Schema keys not counted as JSON, because the cookbook's formula counts them or the model never receives them.
+# The schema keys that are not counted as JSON. OpenAI's cookbook counts these keys separately, or the model never
+# receives them.
 _SCHEMA: Final = frozenset(
     {"type", "description", "enum", "properties", "items", "required", "title", "default", "additionalProperties"}
 )
