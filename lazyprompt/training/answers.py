@@ -36,7 +36,7 @@ def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
-    # A prompter's own turns are only examples, but the turns in a prompt file may end with the sample's response.
+    # The turns stored in a prompter are only examples, but the last turn of a prompt file may be the sample's response.
     has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages

@@ -482,7 +482,7 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
     if train == "last":
         return (*[False] * (len(messages) - 1), True)
     return tuple(
-        # Copy the message, because the function may modify its argument.
+        # Copy the message, because the caller's ``train`` function may modify its argument.
         message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
         for index, message in enumerate(messages)
     )
