@@ -345,7 +345,8 @@ def _claimed(path: Path) -> int:
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # Return only if the path still refers to this file, because the previous holder may have deleted the file.
+            # Return only if the path still refers to this file, because the previous holder of the lock may have
+            # deleted the file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor
