@@ -150,7 +150,7 @@ class SummaryWarning(LazyPromptWarning):
     """Issued if the oldest messages are dropped because they could not be summarized."""
 
 
-# The length of short names, common in Chinese. For such a name, difflib finds no match after a single typo.
+# For a typo in a name of this length, which is common in Chinese, difflib finds no match.
 _SHORT = 2
 
 
