@@ -174,8 +174,8 @@ def check(
 
     Args:
         path_or_text: The file's path, or the file's text if the ``str`` spans several lines or ``name`` is passed.
-        name: The name of the text in findings. The suffix of this name, ``.prompty`` or ``.yaml``, selects the file
-            format.
+        name: The name that findings use for the passed text. The suffix of this name, ``.prompty`` or ``.yaml``,
+            selects the file format.
         base_dir: The directory that references and includes in the text are relative to.
         allowed_roots: Additional directories that the file may refer to.
         dialect: The file's dialect; by default, the dialect is detected.

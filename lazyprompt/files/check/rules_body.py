@@ -270,7 +270,7 @@ def safe_filters(subject: Subject) -> Iterator[Hit]:
 
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
-    """Report text whose length depends on an input value."""
+    """Report template code whose output length depends on an input value or on a long ``range()``."""
     for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value for arg in call.args if isinstance(arg, nodes.Const)]

@@ -1,4 +1,7 @@
-"""The prompt file that lint rules check, with the position of each part. Invalid parts are skipped."""
+"""The prompt file that lint rules check, with the position of each field and of each line in the template.
+
+Invalid front matter fields are recorded as errors and then skipped.
+"""
 
 from __future__ import annotations
 
