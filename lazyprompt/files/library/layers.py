@@ -72,7 +72,7 @@ class _State(NamedTuple):
     variables: tuple[tuple[str, str | None], ...]
 
     def is_current(self) -> bool:
-        """Return True if no file and no variable has changed."""
+        """Return True if no recorded file and no recorded environment variable has changed."""
         if self.variables and any(os.environ.get(name) != value for name, value in self.variables):
             return False
         for name, stamp in self.files:  # noqa: SIM110 - all() costs as much as os.stat
@@ -98,7 +98,8 @@ class FileCache(Generic[Made]):
 
         Args:
             key: The key of the value.
-            make: The function that creates the value. It must record each file in the trace before reading the file.
+            make: The function that creates the value. Before reading a file, the function must record the file in the
+                :class:`Trace` that it receives.
         """
         kept = self._kept.get(key)
         if kept is not None and kept[1].is_current():
@@ -203,7 +204,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
-    """Copy the files out of an archive, up to a maximum number and total size."""
+    """Extract the files of an archive, up to a maximum number of files and a maximum total size in bytes."""
     for each in given.iterdir():
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:

@@ -103,7 +103,7 @@ class PromptLibrary:
             lang: The language, with fallback to less specific languages and the default language. If None, the default
                 language is used.
             version: A version, or a range such as ``^1.2``, ``~1.2``, ``1.x`` or ``>=1 <2``, which selects the newest
-                match. If None, the newest release or the file without a version is used.
+                match. If None, the newest release is used, or the file without a version if no release exists.
 
         Returns:
             The prompt. Repeated calls return the same object until one of the prompt's files changes.

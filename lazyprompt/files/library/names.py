@@ -100,7 +100,7 @@ class Range:
     """A range of versions.
 
     Args:
-        text: The text of the range as written.
+        text: The version range as written.
         choices: The alternatives. A version is in the range if the version satisfies all bounds of at least one
             alternative.
     """

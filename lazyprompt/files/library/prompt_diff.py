@@ -112,7 +112,7 @@ def _flatten(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
 
 
 def _named_part(item: JsonObject) -> Part:
-    """Convert an input, output or tool to a part with one line per field."""
+    """Convert an input, output or tool to a :class:`Part` of a diff, with one line of text per field."""
     fields = (f"{key}: {_to_text(value)}" for key, value in _flatten(item).items() if key != "name")
     return Part(str(item["name"]), "\n".join(fields))
 
