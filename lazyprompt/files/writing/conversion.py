@@ -73,7 +73,7 @@ class Original:
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The file with its front matter translated to Prompty v2. The body's sections are unchanged.
+        """The prompt file with its front matter translated to Prompty v2 and the sections of its body unchanged.
 
         Raises:
             FormatError: The translation requires the value of a reference, such as ``${env:NAME}``, that is not
@@ -141,7 +141,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 
     Args:
         match: A match of :data:`MEDIUM`.
-        dialect: The file's dialect; in v1, all media are images.
+        dialect: The prompt file's dialect; in Prompty v1 files, every media link is an image.
     """
     if dialect == "v1":
         return ("image", {}) if match[2].strip() else None

@@ -50,7 +50,7 @@ class _Part(NamedTuple):
         pieces: The template's text and slots, in order.
         unless_empty: A Jinja condition that is true unless the part renders empty, or ``""`` if the part never renders
             empty.
-        setting: Jinja code that assigns the part to a variable before the turn.
+        setting: Jinja code to insert before the turn, which assigns the rendered part to a variable.
     """
 
     pieces: list[TurnPiece]

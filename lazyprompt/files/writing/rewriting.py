@@ -147,7 +147,8 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
         changes: The new values, by field name; None removes a field.
 
     Returns:
-        The changed text. Load the text and pass the result to :func:`checked_copy`.
+        The prompt file's changed text. To check the changes, load this text and pass the loaded prompt file to
+        :func:`checked_copy`.
 
     Raises:
         TypeError: A field is unknown.

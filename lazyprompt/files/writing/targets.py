@@ -1,4 +1,4 @@
-"""Conversion of prompt files to the two target dialects: Prompty v2 and agent definitions."""
+"""Conversion of prompt files to Prompty v2 and to agent definitions."""
 
 from __future__ import annotations
 

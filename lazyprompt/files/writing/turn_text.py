@@ -60,7 +60,8 @@ def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
 
     Args:
         role: The role, followed by its attributes.
-        runs: The turn's contents as sequences of pieces. The text must already be escaped with :func:`safe`.
+        runs: The sequences of text, slots and code that form the turn's content. The text must already be escaped with
+            :func:`safe`.
     """
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
 
@@ -79,7 +80,7 @@ def safe(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
-    """Return True if no dialect finds a role line or an unclosed fence in the pieces."""
+    """Return True if no dialect finds a role line or an unclosed code fence in the pieces of a turn."""
     parts = [piece if isinstance(piece, str) else Value("", getattr(piece, "name", "")) for piece in pieces]
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
@@ -112,7 +113,7 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     """Escape a line break at the start or end of a turn's literal text, which the prompt file parser would strip.
 
-    Slots before and after the text are ignored, because a slot can be empty.
+    Input slots before and after the turn's literal text are ignored, because a slot can render as empty text.
     """
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]

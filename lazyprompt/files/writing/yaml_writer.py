@@ -54,10 +54,10 @@ class _AsWritten(VersionedResolver):
 
 
 class YamlWriter:
-    """A writer that uses the line breaks and indentation of the surrounding YAML.
+    """A YAML writer that uses the line breaks and indentation of a prompt file's front matter.
 
     Args:
-        text: The surrounding YAML.
+        text: The front matter to copy the style from, or ``""`` for the default style.
         safe: The function that replaces secrets in text with references.
     """
 
@@ -124,7 +124,7 @@ class YamlWriter:
         return self._new(new)
 
     def _change_items(self, tree: _Tree, items: list[Field], new: list[Json]) -> None:
-        """Change a list, matching items by name if all items have a name, and by index otherwise."""
+        """Update a YAML list to equal a new list, pairing the items of both lists by name or by index."""
         names, wanted = _pair_items([plain(item.seen) for item in items], new)
         by_name = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
@@ -173,9 +173,10 @@ def _without_gaps(tree: _Tree) -> _Tree:
 
 
 def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """Return the keys that pair old and new list items.
+    """Return the keys of the old list items and of the new list items; items with equal keys form a pair.
 
-    The keys are the items' names if all names are unique and in the same order, or else the items' indexes.
+    The keys are the items' names if the names are unique and the names in both lists have the same order, or else the
+    items' indexes.
     """
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
