@@ -57,8 +57,8 @@ class FilledFile:
     """A prompt file filled with inputs.
 
     Args:
-        steps: The turns and threads of the conversation.
-        tools: The tools defined in the template's text.
+        steps: The conversation's turns and threads; a thread is the list of messages that a thread input inserts.
+        tools: The tools defined in the template body.
         missing: The names of the inputs without a value. Only the last user turn uses these inputs, and the history or
             a thread input ends with a tool result.
     """
@@ -123,16 +123,16 @@ class Filling:
     def open_input(self, given: Container[str] = ()) -> str:
         """Return the name of the input that an unnamed value is assigned to.
 
-        The candidates are all inputs without a value, except thread inputs. Three groups of candidates are searched in
-        order: required inputs without a default, undeclared inputs, and all declared inputs. In the first group that is
-        not empty, the only candidate is returned, or the only candidate that accepts text. If the last group contains
-        several such candidates, the one named ``input`` is returned.
+        The input is chosen from all inputs without a value, except thread inputs. Three groups of inputs are searched
+        in order: required inputs without a default, undeclared inputs, and all declared inputs. If the first non-empty
+        group contains only one input, or only one input that accepts text, that input's name is returned. If the choice
+        among all declared inputs is ambiguous, the input named ``input`` is preferred.
 
         Args:
             given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: More than one input accepts the value, or no input does.
+            SlotError: More than one input accepts the unnamed value, or no input does.
         """
         kinds = {each.name: each.kind for each in self.spec.inputs}
         declared = [*kinds]
@@ -181,9 +181,9 @@ class Filling:
 
         Args:
             inputs: The inputs; see :meth:`inputs_of`.
-            history: Earlier messages, which replace the first thread input without a value, or else the template's
-                history section. If the file has no such thread and no history section, the messages are placed before
-                the final user turn.
+            history: Earlier messages, which become the value of the first thread input without a value. Without such an
+                input, the messages replace the template's history section. If the template has no history section, the
+                messages are placed before the final user turn.
             in_loop: True to allow missing inputs that only the last user turn uses, if the history or a thread input
                 ends with a tool result.
 
@@ -325,10 +325,10 @@ class _File(Protocol):
 class FilePrompter(Prompter):
     """A prompter for a prompt file. The prompter's input is a mapping of the file's inputs.
 
-    An initial system turn becomes the system text. A final user turn that contains only text becomes the user text. All
-    other turns become history. A history passed by the caller replaces the file's thread or is placed before the final
-    user turn. If the passed history ends with a tool result, the final user turn is dropped unless it contains a new
-    question.
+    An initial system turn that contains only text becomes the system text, and a final user turn that contains only
+    text becomes the user text. The turns that become neither system text nor user text form the history.
+    :meth:`lazyprompt.Prompty.filled` describes where a history passed by the caller is inserted. If the passed history
+    ends with a tool result, the final user turn is dropped unless it contains a new question.
 
     Args:
         filling: The :class:`Filling` that fills the prompt file's template.
@@ -365,7 +365,8 @@ class FilePrompter(Prompter):
         """Return a copy with fixed values for some inputs. Calls can override these values.
 
         Args:
-            **values: Values by input name. A function without parameters is called for each prompt.
+            **values: Values by input name. A value can be a function without parameters, which is called for each
+                prompt.
 
         Raises:
             SlotError: An input name is unknown, or a value is None.
@@ -446,7 +447,7 @@ class FilePrompter(Prompter):
 
         Args:
             input: The values of the file's inputs.
-            history: Earlier messages, which replace the file's thread or are placed before the final user turn.
+            history: Earlier messages; :meth:`lazyprompt.Prompty.filled` describes where they are inserted.
             tools: The tools that the model may call.
             label: The expected response, for training data.
 
@@ -486,7 +487,7 @@ class FilePrompter(Prompter):
         return self._filling.names
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
-        """Return the tools for a call: the front matter's tools, followed by the tools defined in the text."""
+        """Return the tools for a call: the front matter's tools, followed by the tools defined in the template body."""
         if not functions:
             return self._all_tools(tools)
         if given := ToolSet.of(tools):
@@ -538,7 +539,7 @@ class _FileSource:
 
     @property
     def fills_turns(self) -> bool:
-        """Always True, because any turn can contain an input's value, even under the name of a loop variable."""
+        """Always True: any turn of a prompt file can contain an input's value, even through a loop variable."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:

@@ -70,10 +70,11 @@ class _Syntax:
         usage: An example tag for error messages.
         opens: The pattern for the start of any tag.
         tag: The pattern for a tag, comment or raw block, with a group ``what`` that matches only in include tags.
-        path: A pattern that matches the text of the group ``what`` if this text is a constant path.
+        path: A pattern that matches the argument of an include tag (the group ``what``) if it is a constant path.
         marks: Jinja's characters for whitespace control, ``-`` and ``+``; empty for Mustache. The first character
             strips white space around the tag.
-        indents: True if an include tag on its own line passes its indentation to all lines of the included file.
+        indents: True if the indentation of an include tag that is alone on its line is added to every line of the
+            included file.
     """
 
     sign: str
@@ -167,8 +168,8 @@ class Expanded:
             parse: The template parser.
 
         Returns:
-            The error with the line number in the faulty file, and the index of the tag that includes this file. The
-            index is None if the prompt file itself is faulty.
+            The error with the line number in the faulty file, and the index in the template of the tag that includes
+            this file. If the error is in the template itself, the tag's index is None.
         """
         for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:

@@ -183,7 +183,7 @@ class Prompty(LoadedPrompty):
         """The SHA-256 hash of the contents, in hexadecimal. In logs, the first 12 characters are enough.
 
         The hash is the same in every process. The hash depends on the template, the included files and all fields of
-        the front matter except ``model.connection``. The path and the modification time have no effect.
+        the front matter except ``model.connection``. The file's path and modification time don't affect the hash.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -242,7 +242,7 @@ class Prompty(LoadedPrompty):
             inputs: The inputs; see :meth:`validate`.
 
         Returns:
-            The text, with random placeholders for threads and media.
+            The text of the filled template, with random placeholders for thread and media inputs.
         """
         return "".join(map(display_text, self.parts(inputs)))
 
@@ -261,13 +261,15 @@ class Prompty(LoadedPrompty):
         return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, display_text)
 
     def filled(self, inputs: object = None, history: HistoryLike | None = None) -> FilledFile:
-        """Return the prompt as turns and threads, which all output formats are built from.
+        """Fill the template, and return its turns and the messages of its thread inputs.
+
+        All output formats are built from this result.
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            history: Earlier messages, which replace the first thread input without a value, or else the template's
-                history section. If the file has no such thread and no history section, the messages are placed before
-                the final user turn.
+            history: Earlier messages, which become the value of the first thread input without a value. Without such an
+                input, the messages replace the template's history section. If the template has no history section, the
+                messages are placed before the final user turn.
 
         Raises:
             SlotError: An input is missing, a value doesn't match its input's kind, or a variable is undefined.
@@ -394,7 +396,7 @@ class Prompty(LoadedPrompty):
 
         Args:
             inputs: The inputs; see :meth:`validate`.
-            history: Earlier messages, which replace the thread or are placed before the final user turn.
+            history: Earlier messages; :meth:`filled` describes where they are inserted.
             tools: The tools for this call.
             label: The expected response, for training data.
             return_dict: True to return a dict with OpenAI's ``messages`` and ``tools``.
@@ -553,11 +555,11 @@ def convert(prompty: Prompty, to: str) -> Converted:
         to: ``v2`` or ``agentschema``.
 
     Returns:
-        The text, and notes on the parts that the dialect can't express.
+        The text of the converted file, and notes on the prompt's parts that the new dialect can't express.
 
     Raises:
-        FormatError: The dialect is unknown or doesn't support a section of the template. The message contains the line
-            number.
+        FormatError: The dialect is unknown or doesn't support a section of the template. The error message contains the
+            line number.
     """
     from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - rarely used
 

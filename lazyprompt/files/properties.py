@@ -327,7 +327,7 @@ class MediaInput(Opaque):
 
     Args:
         name: The name of the input.
-        block: The block that replaces the input in the prompt.
+        block: The image, audio, video or file block that replaces the input in the prompt.
     """
 
     name: str
@@ -390,7 +390,7 @@ def thread_messages(thread: Iterable[object]) -> list[Msg]:
 
 
 def _with_plain_role(message: object) -> object:
-    """Return a message with its role in lower case and its neutral parts converted to blocks."""
+    """Return a message with its role in lower case and content parts in Prompty's neutral format as blocks."""
     if not is_dict(message):
         return message
     role, content = message.get("role"), message.get("content")

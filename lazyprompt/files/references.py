@@ -126,7 +126,7 @@ def is_connection(path: Sequence[str]) -> bool:
     """Return True if a path of field names leads to connection settings; these settings are never sent to a model.
 
     Args:
-        path: The field names, outermost first.
+        path: The names of the nested front matter fields, outermost first.
     """
     place = tuple(path)
     return place in _CONNECTIONS or (len(place) == len(_TOOL_CONNECTION) and place[0::2] == _TOOL_CONNECTION[0::2])
@@ -182,7 +182,7 @@ class _Resolver:
             raise kind(str(self._source.fault_at(node.at, str(error)))) from error
 
     def _text(self, text: str) -> Value:
-        """Return the value of a reference; return other text unchanged."""
+        """Resolve a string that is a single reference, such as ``${env:NAME}``; return any other string unchanged."""
         match = _REFERENCE.fullmatch(text)
         return text if match is None else self._found(match)
 

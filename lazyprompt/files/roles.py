@@ -1,8 +1,8 @@
 """Sections of a prompt file, each of which begins with a role line such as ``user[name="Ada"]:``.
 
-Role lines are searched for in the filled template after each value is replaced by a placeholder. An inserted value
-can't begin a section or add an attribute. A template can still use a value as a role (``{{ turn.role }}:``) or as an
-attribute's value. Lines inside a closed code fence (``` or ~~~) aren't role lines.
+The parser searches the filled template for role lines, with a placeholder in place of each inserted value. Therefore,
+an inserted value can't begin a section or add an attribute. A template can still use a value as a role
+(``{{ turn.role }}:``) or as an attribute's value. Lines inside a closed code fence (``` or ~~~) aren't role lines.
 
 Source: the Prompty specification, section 6. Agent definitions have additional roles.
 """
@@ -32,7 +32,7 @@ PLACE: Final = "\ufdd0"
 
 
 class Scanned:
-    """A filled template as searchable text.
+    """A filled template in which the parser can search for role lines.
 
     Args:
         parts: The template's literal text and the inserted values, in order.
@@ -102,8 +102,8 @@ class Boundary(NamedTuple):
     Attributes:
         role: The role that the line begins with.
         line: The text of the line, without surrounding white space.
-        begin: The index in the text where the line starts.
-        end: The index in the text where the role and colon end.
+        begin: The index in the searched text where the line starts.
+        end: The index in the searched text after the role and the colon or attribute that follows the role.
     """
 
     role: str
@@ -191,7 +191,7 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLa
     """Return the section layout of a template, or None if a role line contains a value.
 
     Args:
-        outline: The template's literal text and values; the text of each value is the value's own index in this
+        outline: The template's literal text and values. Each value is represented by the value's index in this
             sequence.
         roles: The role names.
     """
@@ -363,7 +363,7 @@ def segments_of(
 
 
 def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
-    """Raise an error if a strict input may be part of a role line or changes the sections."""
+    """Raise an error if a strict input's value may be part of a role line or changes which sections are found."""
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:

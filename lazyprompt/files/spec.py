@@ -155,8 +155,8 @@ def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
     """Parse the front matter of a prompt file.
 
     Args:
-        fields: The fields, with all references resolved.
-        source: The file that contains the fields.
+        fields: The front matter's fields by name, with all references resolved.
+        source: The text of the prompt file, for positions in error messages.
 
     Raises:
         PromptFileError: A field is invalid; the message contains its position.
@@ -275,17 +275,17 @@ OTHERS: Final = "additionalProperties"
 
 
 def snake_names(options: Iterable[str]) -> dict[str, str]:
-    """Map options to their names in snake_case."""
+    """Return a dict that maps each option name to its snake_case form, such as ``topP`` to ``top_p``."""
     return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
 
 
 class Note(NamedTuple):
-    """A note about a field that was translated from another dialect or dropped.
+    """A note about prompt file content that was translated from another dialect or dropped.
 
     Attributes:
-        line: The line number in the file.
-        column: The column number in the line.
-        text: A description of the change.
+        line: The line number in the prompt file, counted from 1.
+        column: The column number in the line, counted from 1.
+        text: A description of how the content was translated, or why it was dropped.
     """
 
     line: int

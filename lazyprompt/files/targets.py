@@ -1,4 +1,4 @@
-"""Complete requests built from prompt files, and the parsing of the responses.
+"""Complete provider requests built from prompt files, and parsers for the responses to these requests.
 
 A target describes one API of a provider: the request fields for a prompt file's options, and other properties of the
 API. Formatters write the messages and tools. A target selects a formatter's profile and changes the profile's rules
@@ -49,7 +49,7 @@ def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
     """Return the path of the request field for each model option.
 
     Args:
-        same: The options whose request fields have the option's name in snake_case, separated by spaces.
+        same: The space-separated names of the options whose request field is the option's name in snake_case.
         holder: The request field that contains the options; ``""`` for the request itself.
         **names: The provider's names for the options that are not in ``same``. A dotted name is a path in the request.
     """
@@ -70,10 +70,10 @@ class RequestTarget:
     Args:
         profile: The formatter profile for the messages, or its name.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
-        options: The path of the request field for each model option of a prompt file. Options without a path can't be
-            sent.
+        options: The path of the request field for each model option of a prompt file. Options without a path in this
+            mapping can't be sent.
         defaults: Required request fields, with the values to use if the file doesn't set them.
-        changes: The new values of the profile's rules that differ in requests built from prompt files, by rule name.
+        changes: Values, by rule name, that override the profile's rules in requests built from prompt files.
         structured: The request field for an output schema, or ``""`` if the API supports no output schema.
         text_content: True if content with only text is sent as a string, False if content is always a list of blocks.
         strict_tools: True if the setting ``strict`` is sent for tools.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """Text in a turn.
+    """A text item of a turn.
 
     Args:
         parts: The template's literal text and the inserted values, in order.
@@ -39,7 +39,7 @@ class TextItem:
 
     @property
     def text(self) -> str:
-        """The text with all values inserted."""
+        """The item's text with all values inserted."""
         return "".join(self.parts)
 
 
@@ -72,7 +72,7 @@ class ResultItem:
     """A tool result in a turn.
 
     Args:
-        text: The text of the result.
+        text: The text of the tool result.
     """
 
     text: str
@@ -147,12 +147,12 @@ def steps_of(section: Section) -> Iterator[Step]:
 
 
 def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
-    """Strip both ends of some text, and return the text as a list of one item, or an empty list if no text remains.
+    """Return a list with one stripped text item, or an empty list if no text remains after stripping.
 
     Args:
         parts: The template's literal text and the inserted values, in order.
-        before: The characters to strip from the start, or None to strip all white space.
-        behind: The characters to strip from the end, or None to strip all white space.
+        before: The characters to strip from the start of the text, or None to strip all white space.
+        behind: The characters to strip from the end of the text, or None to strip all white space.
     """
     left = _strip_parts(parts, before, behind)
     return [TextItem(tuple(left))] if left else []
@@ -225,7 +225,7 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
     """Insert earlier messages into a conversation.
 
     Args:
-        steps: The turns and threads of the conversation, in order.
+        steps: The conversation's turns and threads, in order; a thread is a list of messages.
         history: The earlier messages, which replace the history section (a thread without a name). Without a history
             section, the messages are inserted before a final user turn, or at the end if the last turn isn't a user
             turn.
@@ -243,10 +243,11 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
     """Convert a conversation to messages.
 
-    A turn's attribute ``name`` becomes the name of the message's speaker. All other attributes become metadata.
+    A turn's ``name`` attribute becomes the message's speaker name, and its other attributes become the message's
+    metadata.
 
     Args:
-        steps: The turns and threads of the conversation, in order.
+        steps: The conversation's turns and threads, in order; a thread is a list of messages.
 
     Raises:
         PromptFileError: A tool call has no name, or a tool result has no id.
@@ -338,7 +339,7 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
     """Return the turns and threads without the attributes that messages can't represent.
 
     Args:
-        steps: The turns and threads of the conversation, in order.
+        steps: The conversation's turns and threads, in order; a thread is a list of messages.
         notes: The report, which receives an entry for each dropped attribute.
     """
     found: list[Step] = []
@@ -364,7 +365,7 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
     """Convert a conversation to Prompty's neutral format.
 
     Args:
-        steps: The turns and threads of the conversation, in order.
+        steps: The conversation's turns and threads, in order; a thread is a list of messages.
 
     Returns:
         One dict per message, with ``role``, the turn's attributes, and ``content`` as text or typed parts. Thinking

@@ -73,7 +73,7 @@ class SourceText:
         return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
 
     def error(self, at: int, what: str) -> PromptFileError:
-        """Create an error that states the line and column of an index in the text."""
+        """Create an error with the file's name and the line and column of a character index in the file's text."""
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
@@ -91,10 +91,10 @@ class SourceText:
         return self.fault_at(node.at, f"{rule}, not {KINDS[type(node.value)]}{advice}")
 
     def text_of(self, node: Node | None, where: str) -> str | None:
-        """Return a text field, or None if the field is empty or missing.
+        """Return the text of a field, or None if the field is empty or missing.
 
         Args:
-            node: The field to read.
+            node: The YAML node of the field's value, or None if the field is missing.
             where: The field's name in error messages.
 
         Raises:
@@ -232,9 +232,9 @@ class YamlReader:
     refers to.
 
     Args:
-        source: The text that contains the YAML.
-        begin: The index where the YAML starts.
-        end: The index where the YAML ends, or None for the end of the text.
+        source: The text of the file that contains the YAML.
+        begin: The character index in the file's text where the YAML starts.
+        end: The character index in the file's text where the YAML ends, or None for the end of the file.
 
     Raises:
         PromptFileError: The YAML contains invalid characters.

@@ -217,7 +217,7 @@ def _api(node: Node, reading: DialectFile) -> Node:
 
 
 def _configuration(part: dict[str, Node], node: Node, name: str, reading: DialectFile) -> dict[str, Node]:
-    """Return the provider, the model id and the connection."""
+    """Convert a model configuration of v1 to the v2 fields ``provider``, ``id`` and ``connection`` of ``model``."""
     where = f"model.{name}"
     made: dict[str, Node] = {}
     kind = part.pop("type", None)
