@@ -1,7 +1,8 @@
 """Cache breakpoints, which mark the end of a prompt prefix for the provider to cache.
 
-The limits come from Anthropic's and OpenAI's guides on prompt caching. Anthropic and OpenAI accept at most four
-breakpoints in a payload. Anthropic rejects a breakpoint that has a longer lifetime than an earlier breakpoint.
+The limits on breakpoints come from Anthropic's and OpenAI's guides on prompt caching. Anthropic and OpenAI accept at
+most four breakpoints in a payload. Anthropic rejects a breakpoint that has a longer lifetime than an earlier
+breakpoint.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
 
 
 def _as_parts(fields: dict[str, Any], key: str, kind: str) -> list[dict[str, Any]]:
-    """Return the list of content parts under a key, after converting a string to a text part."""
+    """Return the content parts in ``fields[key]``, after converting a string there to a list with one text part."""
     if isinstance(fields[key], str):
         fields[key] = [{"type": kind, "text": fields[key]}]
     parts: list[dict[str, Any]] = fields[key]

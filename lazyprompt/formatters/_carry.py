@@ -148,7 +148,7 @@ class _Carrier:
         return (role, name, tuple(blocks) or "", at) if blocks or empty else None
 
     def text(self, text: str, where: str) -> str:
-        """Return the text, or an empty string if it is blank and the provider rejects blank text."""
+        """Return the text of a message or block, or ``""`` if the text is blank and the provider rejects blank text."""
         if self.profile.empty_text or not text or not text.isspace():
             return text
         self.notes.add(where, "text", "changed", f"{self.profile.name} does not accept blank text", text)

@@ -145,8 +145,8 @@ class _Parts:
         """Return a function that records each text passed to it and returns the text unchanged.
 
         Args:
-            name: The name by which error messages refer to the texts.
-            slot: The slot whose policy applies to the texts.
+            name: The name by which error messages refer to the recorded texts.
+            slot: The slot whose safety policy applies to the recorded texts.
             answer: The text of the assistant's reply; the thinking tags at its start are trusted.
         """
 
@@ -166,7 +166,7 @@ class _Parts:
         return ("".join(parts[begin:end]) for begin, end in self._spans)
 
     def _add(self, pieces: Sequence[str], slots: Sequence[str], names: Sequence[str], *, glued: bool = False) -> None:
-        """Add a text as alternating untrusted and trusted pieces; the first and last piece are untrusted."""
+        """Add one of a payload's texts as alternating untrusted and trusted pieces; both outer pieces are untrusted."""
         if not glued:
             self._parts[-1] += "\n"
         self._spans.append((len(self._parts), len(self._parts) + len(pieces)))
@@ -181,7 +181,7 @@ def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObjec
 
 
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for a reply with at most one text; several texts could form a control sequence when joined."""
+    """Return True for a reply with at most one text block; joined text blocks could form a control sequence."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 

@@ -34,7 +34,7 @@ TAGS_HEADING = (
 
 
 class _Frame(NamedTuple):
-    """The text around the lines of a history.
+    """The heading and the tags that surround a merged history.
 
     Attributes:
         heading: The heading before the opening tag.
@@ -169,8 +169,8 @@ def inert_text(text: str) -> str:
         text: The text of a message.
 
     Returns:
-        The text, unchanged if it contains neither a history tag nor a line that looks like the start of a message.
-        Tags and lines that are disguised with Unicode lookalikes are recognised.
+        The message text, in which history tags and lines that look like the start of a message are escaped. Tags and
+        lines that are disguised with Unicode lookalikes are escaped too.
     """
     if not _MAY_FORGE.search(text):
         return text

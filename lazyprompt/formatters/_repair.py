@@ -486,9 +486,9 @@ class _Order:
             self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return the content and the message index of a turn with the given tool results.
+        """Return the content of the turn that contains the given tool results, and the turn's message index.
 
-        A message in the provider's native format is reused if it contains the same results.
+        If a message in the provider's native format contains exactly the given tool results, its content is returned.
         """
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [

@@ -55,7 +55,8 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
         model: The model, if the rules depend on it; a model named in the payload takes precedence.
 
     Returns:
-        Violations of the JSON shape, followed by violations of the other rules.
+        Violations of the payload's JSON structure, followed by violations of the provider's rules for messages, tools
+        and cache breakpoints.
     """
     key = profile.form.messages_key
     shape = _shape_of(profile)

@@ -220,7 +220,7 @@ def chat_shape(
     Args:
         content: The check for the content of user messages.
         plain: The check for the content of system and tool messages, which may only contain text.
-        calls: The check for tool calls.
+        calls: The check for the list of tool calls in an assistant message.
         profile: The provider's rules.
         extra: The checks for additional message keys, by key.
         answers: The check for the content of assistant messages; None to use ``plain``.

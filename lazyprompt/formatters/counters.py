@@ -98,7 +98,7 @@ class _AskingCounter(ABC, Generic[_Client]):
         return self._parted([{"role": "user", "content": text}])[1]
 
     def _short(self) -> int:
-        """Return the short message's token count, which is requested only once."""
+        """Return the token count of a user message with the text ``_SHORT``, which is requested only once."""
         if self._frame is None:
             self._frame = self._ask(None, self._user(_SHORT), [])
         return self._frame

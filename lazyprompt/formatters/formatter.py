@@ -1,4 +1,4 @@
-"""Formatters that convert messages to a provider's payload, in the same steps for all providers.
+"""Formatters that convert messages to a provider's payload and apply the same steps for every provider.
 
 ``parse_messages`` parses the messages, the functions in ``RULES`` apply the provider's rules, and the provider's wire
 format writes the payload.
@@ -323,7 +323,10 @@ class ChatFormatter:
         loaded: Loaded,
         guard: MessageGuard | None,
     ) -> Payload:
-        """Neutralise control sequences in the kept messages, apply the rules, and write the payload."""
+        """Build the payload from the messages that the budget keeps.
+
+        Control sequences in the kept messages are neutralised, and the provider's rules are applied to these messages.
+        """
         if not kept:
             raise FormatError("no messages to format; pass at least one")
         guarded, neutralised = Notes(), dict[str, str]()

@@ -112,7 +112,7 @@ class GeminiForm:
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the path and name of each declared function."""
+        """Yield the payload path and the name of each declared function."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
                 yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))

@@ -1,8 +1,8 @@
-"""The format and rules of Mistral's chat API, which sends reasoning in the content and URLs as plain strings.
+"""The format and rules of Mistral's chat API, in which reasoning is message content and URLs are plain strings.
 
-Source: the page "Chat completion" in the API reference and the types in the official client. Details come from the
-guides on reasoning, vision, audio and document understanding. The rules for turn order and call ids come from
-mistral-common.
+Source: the page "Chat completion" in the API reference and the types in the official client. The formats of
+reasoning, images, audio clips and documents come from Mistral's guides on these subjects. The rules for turn order and
+call ids come from mistral-common.
 """
 
 from __future__ import annotations

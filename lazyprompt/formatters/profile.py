@@ -98,10 +98,10 @@ class HistoryLayout:
     """The position of a merged history relative to the system text and to media.
 
     Args:
-        system: The position of the system text. ``own`` writes system text as a separate turn, ``joined`` writes it at
-            the start of the user turn, and ``host`` writes it in a system turn that also contains the history.
+        system: The turn that contains the system text. ``own`` writes system text as a separate turn, ``joined`` writes
+            it at the start of the user turn, and ``host`` writes it in a system turn that also contains the history.
         join: The separator between the system text and the history.
-        media_last: True if all media come after the text.
+        media_last: True to place all media after the history's text; False to keep media between the history's lines.
         changes: The profile fields to override for this history style.
     """
 
@@ -118,8 +118,8 @@ class Breakpoints:
 
     Args:
         key: The block key that sets a cache breakpoint.
-        mark: The value of ``key``, without a lifetime.
-        lifetimes: The accepted lifetimes, in increasing order; the first one is the default.
+        mark: The value of ``key`` for a breakpoint without an explicit lifetime.
+        lifetimes: The accepted lifetimes of cached prefixes, in increasing order; the first lifetime is the default.
         tools: True if a tool may have a breakpoint.
         models: A pattern for the models that support breakpoints; ``None`` if all models do.
         most: The maximum number of breakpoints in a payload.
@@ -140,7 +140,7 @@ def _matches(model: str | None, models: re.Pattern[str] | None) -> bool:
 @read_only
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """The rules of a provider.
+    """A provider's rules for payloads.
 
     Args:
         name: The provider's name.
@@ -156,12 +156,13 @@ class Profile:
             ``signed`` keeps thinking blocks that the provider signed or redacted, and ``items`` keeps thinking blocks
             with an id from the provider. ``own`` sends the provider's own thinking blocks as text, and ``text`` sends
             all thinking blocks as text.
-        thinks: A pattern for the models that require reasoning, possibly empty, in each message with tool calls.
+        thinks: A pattern for the models that require a reasoning field, even an empty one, in each message with tool
+            calls.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
         turns: True if the provider supports turns; False to send the conversation as a single text.
-        system: The place of system text: any turn (``anywhere``), the first turn only (``first``), or outside of the
-            messages (``apart``).
+        system: Where system text may be sent: in any turn (``anywhere``), only in the first turn (``first``), or
+            outside the list of messages (``apart``).
         late_system: A pattern for the models that accept system text after a user turn; an unknown model is matched
             as ``""``.
         developer: True if the provider supports the role ``developer``; False to send such messages as system text.

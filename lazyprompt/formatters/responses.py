@@ -58,8 +58,8 @@ _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 class ResponsesForm:
     """OpenAI's Responses format: a list of messages, reasoning items, tool calls and tool outputs.
 
-    System text is written as a message with the role ``developer``. The key ``instructions`` is not used, because the
-    newest models place instructions after the input, where they are not cached.
+    System text is written as a message with the role ``developer``. The key ``instructions`` is not used, because for
+    the newest models the API inserts instructions after the input, where they are not cached.
     """
 
     messages_key: str = "input"

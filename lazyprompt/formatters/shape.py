@@ -1,4 +1,4 @@
-"""Composable checks for JSON shapes, and the types of the payload views that the validator reads.
+"""Composable checks for the structure of JSON values, and the views of a payload that the validator reads.
 
 A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. For speed, a
 check only builds the path of a value if the value has a fault. Most checks use a shorthand such as
@@ -88,7 +88,7 @@ def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = Non
 
     Args:
         kinds: A mapping from part types to their shapes.
-        least: The minimum number of parts.
+        least: The minimum number of parts in a list.
         other: The shape of parts with an unlisted type; None to reject such parts.
     """
     return text_or(list_of(tagged_object("type", kinds, other), least))
@@ -177,9 +177,9 @@ def tagged_object(key: str, kinds: Mapping[str, Spec], other: Spec | None = None
 
     Args:
         key: The key that determines the shape.
-        kinds: The object's shape for each value of the key; the shapes don't include the key itself.
-        other: The object's shape for values of the key that are not in ``kinds``; None to reject such objects.
-        default: The value to assume if the key is missing.
+        kinds: A mapping from each value of ``key`` to the shape of the object's other keys.
+        other: The shape of an object whose value of ``key`` is not in ``kinds``; None to reject such objects.
+        default: The value to assume if the object doesn't contain ``key``.
     """
     checks = {
         kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
