@@ -234,7 +234,7 @@ def _of_history(messages: Sequence[Msg]) -> Iterator[PromptPiece]:
 
 
 def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> PromptPiece:
-    """Return one piece that contains a line of JSON for each value."""
+    """Return a prompt piece whose text is one line of JSON for each value in a slot."""
     lines = "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
     return PromptPiece(slot, lines, constant, tuple(text for value in values for text in texts_in(value)))
 
@@ -323,8 +323,8 @@ class SharedPrefix(NamedTuple):
     """The common prefix of two prompts, which a provider's cache can serve.
 
     Attributes:
-        tokens: The approximate number of shared tokens. A slot that is only partly shared counts in proportion to the
-            shared part of its text.
+        tokens: The approximate number of tokens in the common prefix. A slot that is only partly shared counts in
+            proportion to the shared part of its text.
         total: The number of tokens in the second prompt.
         slot: The slot in the second prompt where the prefix ends, or None if the prompts are equal.
         line: The number of the line in ``slot`` where the prefix ends, counted from 1.
@@ -350,8 +350,8 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
         after: The second prompt.
 
     Returns:
-        The prefix, and where it ends in the second prompt. For payloads, slots are compared in order and framing is
-        ignored.
+        The token count of the common prefix, and the slot and line of the second prompt where the prefix ends. For
+        payloads, slots are compared in order and framing is ignored.
     """
     parts = _parts(after)
     one, other = ("".join(text for _, text in each) for each in (_parts(before), parts))

@@ -74,7 +74,7 @@ def html_of(value: object) -> str:
     """Render a value as HTML.
 
     Args:
-        value: A flat prompt, a prompt, a message, a budget's report, a reply or a
+        value: The object to display: a ``Rendered``, ``Prompt``, ``Msg``, ``TrimReport``, ``Reply`` or
             :class:`~lazyprompt.inspect.look.Look`.
 
     Raises:
@@ -106,10 +106,10 @@ class Run(NamedTuple):
     """A run of text with a single style.
 
     Attributes:
-        text: The text.
-        look: The CSS classes; empty for plain text.
-        title: The tooltip.
-        number: The slot's number, or 0 outside slots.
+        text: The text of the run.
+        look: The CSS classes of the run; empty for plain text.
+        title: The tooltip of the run.
+        number: The number of the slot that contains the run, or 0 outside slots.
     """
 
     text: str
@@ -126,7 +126,7 @@ class Flow(NamedTuple):
         head: The text runs that are always visible.
         rest: The collapsed text runs, which become visible after a click.
         more: The number of characters in the collapsed text runs.
-        left: The number of characters in the omitted end of the text.
+        left: The number of characters omitted at the end of the text.
     """
 
     whole: int

@@ -123,10 +123,10 @@ def _payload_in(given: object) -> JsonObject | list[object]:
 
 
 def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, JsonObject]:
-    """Return a provider's profile, and a value converted to this provider's payload.
+    """Return a provider's profile, and a saved payload or message list as a payload for this provider.
 
     Raises:
-        FormatError: The value is not a payload for this provider.
+        FormatError: The saved JSON value is not a payload for this provider.
     """
     key = profile.form.messages_key
     payload = cast("JsonObject", {key: given}) if isinstance(given, list) else given
@@ -149,7 +149,7 @@ def _are_objects(value: object) -> bool:
 
 
 def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
-    """Return the first provider profile whose rules a value follows, and the value as a payload for that provider.
+    """Return the first provider profile whose rules a saved payload follows, and the payload as a JSON object.
 
     Raises:
         FormatError: The payload doesn't follow the rules of any known provider.
@@ -174,7 +174,7 @@ def _pieces(
     tools: Sequence[object] | None,
     profile: Profile,
 ) -> Iterator[PromptPiece]:
-    """Yield the messages in counting order, followed by the tools."""
+    """Yield a piece for each message, in the order given to the token counter, followed by a piece for the tools."""
     key = profile.form.messages_key
     apart = [name for name in reversed(_APART) if name in payload]
     for at, message in enumerate(messages):

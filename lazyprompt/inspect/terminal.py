@@ -1,4 +1,4 @@
-"""Text views of a prompt, colored by slot in a terminal and without color in a pipe."""
+"""Text views of a prompt, colored by slot in a terminal and uncolored if the output is piped."""
 
 from __future__ import annotations
 
