@@ -180,7 +180,7 @@ def checked_host(entry: object) -> str:
     """Normalize an entry of a resolver's ``hosts`` argument.
 
     Raises:
-        MediaError: The entry is not a valid host.
+        MediaError: The entry is neither a host name, a wildcard for subdomains nor an IP address.
     """
     if isinstance(entry, str):
         name = entry.removeprefix("*.")

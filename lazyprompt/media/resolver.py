@@ -91,7 +91,7 @@ def is_local(url: str) -> bool:
     """Return True if a URL refers to a local file.
 
     Args:
-        url: A URL, a path, or a provider's own identifier.
+        url: A URL, a path, or a file identifier that a provider issued.
 
     Returns:
         True for a ``file:`` URL or a local path. Text without a scheme is a local path if it contains a slash or
