@@ -50,8 +50,8 @@ class _AddedTokens(NamedTuple):
 
     Attributes:
         size: The size of the vocabulary when the tokens were read.
-        controls: The control tokens by id.
-        plain: All other added tokens, each as a pair of its id and its settings.
+        controls: The settings of each control token, by token id.
+        plain: The added tokens that are not control tokens, each as a pair of token id and settings.
         unknown: The ids that the model assigns to unknown characters, usually the id of a single special token.
     """
 
@@ -258,7 +258,7 @@ class HuggingFaceBackend:
         """Copy the tokenizer with a given list of added tokens. The copy shares the tokenizer's model.
 
         Returns:
-            The copy, and a map from the ids of the added tokens in the copy to their original ids.
+            The copy of the tokenizer, and a map from the ids of the copy's added tokens to their ids in the original.
         """
         from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
 
@@ -372,7 +372,7 @@ class TiktokenBackend:
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
         """Encode a text, and treat only the given tokens (in text order) as special tokens.
 
-        The text is split at these tokens, as tiktoken itself does.
+        The text is split at the given tokens, as tiktoken splits text at special tokens.
         """
         ids: list[int] = []
         end = 0
@@ -499,8 +499,8 @@ def _marked(text: str, controls: Sequence[Control], stand_ins: Mapping[int, str]
     """Replace each control token in a text with the stand-in character for its id.
 
     Returns:
-        The new text, the indices of the stand-in characters, and the number of characters removed before each stand-in
-        and before the end of the text.
+        The text with stand-in characters, and the index of each stand-in character in this text. The last list contains
+        the number of characters removed before each stand-in character and before the end of the text.
     """
     pieces: list[str] = []
     starts: list[int] = []

@@ -69,7 +69,8 @@ _SURROGATE_PAIR_OR_CHARACTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re
 def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
     """Encode parts to token ids, so that only trusted text can become a control token.
 
-    Nothing is added, truncated or padded. If no control token is forged, the ids equal the tokenizer's own encoding.
+    No special tokens are added, and the ids are neither truncated nor padded. If the untrusted text forges no control
+    token, the ids equal the tokenizer's encoding of the joined parts.
 
     Args:
         parts: Alternating trusted and untrusted texts (see ``messages/prompt.py``).
@@ -117,7 +118,10 @@ def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> l
 
 
 def cut(text: str, tokens: Iterable[Span]) -> tuple[str, ...]:
-    """Split a text before each control token. The first piece is the text before the first token and may be empty."""
+    """Split a text before each control token.
+
+    The first returned string is the text before the first control token, which may be empty.
+    """
     return tuple(text[start:end] for start, end in pairwise((0, *(start for start, _ in tokens), len(text))))
 
 
@@ -188,7 +192,7 @@ def _trusted_runs(parts: Iterable[str]) -> list[Span]:
 
 
 def _lies_in(control: Control, runs: Sequence[Span]) -> bool:
-    """Return True if one of the runs contains the whole control token."""
+    """Return True if a single run of trusted text contains the whole control token."""
     at = bisect_right(runs, (control.start, sys.maxsize)) - 1
     return at >= 0 and control.end <= runs[at][1]
 

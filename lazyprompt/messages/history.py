@@ -53,8 +53,8 @@ class History:
         """Parse a history into a :class:`History`.
 
         Args:
-            history: A list that may mix pairs, LangChain messages, any provider's messages, and :class:`Msg` objects;
-                ``None`` means an empty history. The items are copied.
+            history: A list that may mix ``[question, answer]`` pairs, LangChain messages, any provider's messages, and
+                :class:`Msg` objects; ``None`` means an empty history. The items are copied.
 
         Raises:
             HistoryError: An item's format is not accepted; the error includes the item's index.

@@ -155,7 +155,7 @@ class ThinkingBlock(_Block):
         signature: The data that the provider uses to verify its own reasoning: Anthropic's signature, or the encrypted
             content of OpenAI's reasoning items.
         type: Always ``"thinking"``.
-        redacted: The encrypted reasoning, if only the provider can read it.
+        redacted: Reasoning that the provider returned only in encrypted form; ``None`` for readable reasoning.
         id: The provider's id for the reasoning, such as the id of an OpenAI reasoning item.
         provider: The provider that issued the signature, redacted data or id; ``None`` if unknown.
     """
@@ -177,7 +177,7 @@ class ToolUseBlock(_Block):
     Args:
         id: The call id, which the tool result repeats.
         name: The name of the tool.
-        input: The arguments. The dict is copied.
+        input: The arguments of the tool call, as a dict that is copied.
         type: Always ``"tool_use"``.
         raw_input: The arguments as the model wrote them if they are not a JSON object, usually because the response was
             truncated.
@@ -482,8 +482,8 @@ class Msg:
         content: A string, or a list of blocks (or of dicts with the same fields).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         url: The URL of an image, audio clip or video to send with the text, or a list of such URLs.
-        metadata: Additional JSON values by key. The OpenAI format includes them as keys of the message; flat text omits
-            them.
+        metadata: Additional JSON values by key. The OpenAI format includes the metadata as keys of the message; flat
+            text omits the metadata.
         usage: The provider's token counts for the message, which are never sent: ``prompt_tokens``,
             ``completion_tokens`` and ``total_tokens``.
 
@@ -532,7 +532,7 @@ class Msg:
     def evolve(self, **changes: object) -> Msg:
         """Return a copy with some fields changed and without the native format.
 
-        The speaker stays the same unless the name changes.
+        The copy has the same speaker as the original message unless ``changes`` contains another ``name``.
 
         Args:
             **changes: New values for arguments of the constructor.
@@ -550,7 +550,7 @@ class Msg:
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
-        """Return a copy with another speaker (``""`` for none) and the same native format."""
+        """Return a copy of the message with another speaker name (``""`` for none), keeping the native format."""
         return message_of(speaker, self.content, self.role, self.url, self.metadata, self.usage, self.native)
 
     @property
@@ -595,7 +595,7 @@ _MsgDraft = draft_of(Msg)
 
 
 def text_message(text: str, role: Role) -> Msg:
-    """Build a message that has no speaker, without validating the text."""
+    """Build a message that has no speaker name, without validating the message's text."""
     draft = _MsgDraft()
     draft.name = draft.role = role
     draft.content = text
@@ -617,7 +617,7 @@ def message_of(
     usage: Mapping[str, int] | None = None,
     native: Native | None = None,
 ) -> Msg:
-    """Build a message without validating the fields. A speaker that equals the role is ignored."""
+    """Build a message without validating the fields. A speaker name that is identical to the role is dropped."""
     draft = _MsgDraft()
     draft.name = speaker or role
     draft.content = content
@@ -640,7 +640,7 @@ def plain_message(fields: dict[str, Any]) -> Msg | None:
     """Parse the most common message dicts, which contain only a role and text, or a tool result with text output.
 
     Returns:
-        The message, or None if the dict contains anything else or a field is invalid.
+        The message, or None if the dict has additional keys, content other than text, or an invalid field.
     """
     role, content = fields.get("role"), fields.get("content")
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):

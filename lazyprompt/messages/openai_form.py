@@ -72,9 +72,9 @@ def source_of(url: str) -> Source:
 
 
 def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
-    """Map a name or id to one that a provider accepts.
+    """Convert a speaker name, tool name or tool call id to one that the provider accepts.
 
-    A name or id that matches the pattern is returned unchanged. Otherwise, invalid characters are replaced and a hash
+    A name or id that matches ``pattern`` is returned unchanged. Otherwise, invalid characters are replaced and a hash
     is appended, so that different names get different results. The hash is the same in every process.
     """
     if pattern.fullmatch(text):

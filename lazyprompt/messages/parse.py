@@ -184,9 +184,9 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
     """Parse each item separately.
 
     Returns:
-        The messages, and two dicts with item indices as keys. The first dict contains the formats of items that are not
-        in OpenAI's format. The second dict contains the message counts of items that didn't produce exactly one
-        message.
+        The messages, a dict of formats and a dict of message counts; both dicts have item indices as keys. The first
+        dict contains the formats of items that are not in OpenAI's format. The second dict contains the message counts
+        of items that didn't produce exactly one message.
     """
     if not isinstance(items, list | tuple):
         raise HistoryError(f"a history must be a list, not {type(items).__name__}; each item must be {_ACCEPTED}")
@@ -236,7 +236,7 @@ def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm |
     """Join the messages of adjacent Responses API items and OpenAI messages that form one message.
 
     Args:
-        parsed: The messages, before joining.
+        parsed: The messages parsed separately from each item.
         forms: The format of each item that is not in OpenAI's format, by index.
     """
     found = ParsedMessages([], [], parsed.has_forms)
@@ -339,11 +339,11 @@ def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> boo
     """Return True if a pair is a question and its answer, although it begins with the name of a LangChain role.
 
     LangChain writes messages as tuples, so a list is parsed as a question and its answer, and a tuple as a message. A
-    question can be identical to a role name. Therefore, at least one list must begin with other text, and all tuples
-    must begin with a role name.
+    question can be identical to a role name. Therefore, at least one of the history's two-item lists must begin with
+    text that is not a role name. All two-item tuples must begin with a role name.
 
     Raises:
-        HistoryError: All lists begin with a role name, or a tuple begins with other text.
+        HistoryError: All two-item lists begin with a role name, or a two-item tuple doesn't begin with one.
     """
     others = [each for each in items if type(each) is type(pair)]
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)

@@ -57,7 +57,7 @@ class Segment(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """The parts of a text, and the slot of each part.
+    """The parts of a rendered text, and the slot that each part comes from.
 
     Attributes:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
@@ -97,8 +97,8 @@ class Rendered:
         """Create a flat prompt that computes the origins of its text on first access.
 
         Args:
-            text: The whole text.
-            lay: A function that returns the parts of the text and their slots.
+            text: The complete text of the flat prompt.
+            lay: A function that returns the parts of the flat prompt and the slot that each part comes from.
         """
         made = cls.__new__(cls)
         object.__setattr__(made, "_laid", lay)
@@ -223,7 +223,7 @@ class Text:
         return cls((text,), (slot,))
 
     def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
-        """Replace the text of a slot in a copy.
+        """Return a copy of this text, in which the text of one slot is replaced.
 
         Args:
             name: The name of the slot.
@@ -231,7 +231,7 @@ class Text:
             every: True to replace every occurrence; False to replace the first occurrence and empty all others.
 
         Returns:
-            The copy, and True if the text does not contain the slot.
+            The changed copy of this text, and True if no part of this text comes from the slot.
         """
         places = [at for at, slot in enumerate(self.slots) if slot == name and not is_trusted(at, self.parts[at])]
         parts = [*self.parts]
@@ -258,7 +258,7 @@ class FilledText(str):
     Concatenating, slicing or formatting a filled text returns a plain string, which is untrusted.
 
     Attributes:
-        origins: The parts of the text and their slots.
+        origins: The parts of the message text, with the slot that each part comes from.
     """
 
     __slots__ = ("origins",)
@@ -446,7 +446,7 @@ class Prompt:
 
     @property
     def conversation(self) -> tuple[Msg, ...]:
-        """The history's messages, except the prompter's own messages."""
+        """The history's messages, without the messages that the prompter adds at the start and end of the history."""
         messages = self.history.messages
         return messages[self.opening : len(messages) - self.closing]
 
@@ -500,9 +500,9 @@ class Prompt:
 
         Args:
             name: The name of the slot; ``input`` refers to the user's text.
-            text: The new text, which replaces every occurrence of the slot. If the occurrences have different values,
-                only the first occurrence is replaced, and all others become empty. To replace a value in :attr:`lists`,
-                pass a list of new items.
+            text: The new text, which replaces every occurrence of the slot. If the slot's occurrences have different
+                values, only the first occurrence is replaced, and all other occurrences become empty. To replace a
+                value in :attr:`lists`, pass a list of new items.
 
         Raises:
             SlotError: The prompt has no slot or no list with this name.

@@ -88,7 +88,7 @@ def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_i
     """Parse a content part. A part of an unknown kind is added to ``beside``.
 
     Args:
-        part: The part, as a string, dict or client object.
+        part: The part, as a string, a dict or an object from Google's client library.
         where: The part's name in error messages, such as ``history[0].parts[1]``.
         open_calls: The tool names of calls without a result, by call id.
         new_id: The id to assign to a call that has none.

@@ -188,7 +188,7 @@ _IMAGE_TYPES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
 
 
 def _with_names_of_openai(message: Fields) -> Fields:
-    """Rename the fields for reasoning, tool name and images in an Ollama or vLLM message to OpenAI's fields."""
+    """Convert the reasoning, tool name and image fields of an Ollama or vLLM message to OpenAI's fields."""
     made = {**message}
     for key in ("thinking", "reasoning"):
         if isinstance(message.get(key), str):
@@ -476,8 +476,8 @@ def _items_of(message: Msg) -> list[Json]:
 def continues(before: Msg, new: Msg) -> bool:
     """Return True if an item is part of the same message as the preceding items.
 
-    All items of a response form one message, in any order, and consecutive tool outputs form one message. A second text
-    begins a new message.
+    All items of a response form one message, in any order, and consecutive tool outputs form one message. A text item
+    directly after another text item begins a new message.
 
     Args:
         before: The message joined from the preceding items.

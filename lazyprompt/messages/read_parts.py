@@ -92,10 +92,10 @@ def list_in(value: object, where: str) -> list[object]:
 
 
 def object_in(value: object, where: str) -> dict[str, object]:
-    """Return the fields of a dict or of a client object.
+    """Return the fields of a dict or of an object from a provider's client library.
 
     Raises:
-        HistoryError: The value is neither a dict nor a client object.
+        HistoryError: The value is neither a dict nor an object from a client library.
     """
     if is_dict(value):
         return value
@@ -106,7 +106,7 @@ def object_in(value: object, where: str) -> dict[str, object]:
 
 
 def are_parts(content: object) -> bool:
-    """Return True for a list of content parts. Any other list or dict is the structured output of a tool."""
+    """Return True for a list of content parts, False for all other values, such as a tool's structured output."""
     return is_list(content) and all(is_dict(part) and ("type" in part or _is_untyped(part)) for part in content)
 
 
@@ -114,7 +114,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     """Parse message content into blocks.
 
     Args:
-        content: A string, or a list of parts, which may be dicts, blocks, or client objects.
+        content: A string, or a list of parts, which may be dicts, blocks, or objects from a provider's client library.
         where: The content's name in error messages, such as ``history[3].content``.
         beside: A dict that collects the fields that no block can express, and the parts of unknown types.
 

@@ -44,7 +44,7 @@ def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     Args:
         item: The message as a dict.
         where: The message's name in error messages.
-        waiting: The tool calls that have no result yet. A result is assigned to the oldest of these calls.
+        waiting: The tool calls that have no result yet. A tool result is assigned to the oldest call in ``waiting``.
 
     Returns:
         The message; keys other than ``from`` and ``value`` are stored as metadata.

@@ -25,7 +25,7 @@ class ChangeText(Protocol):
     """A function that returns the replacement for a text, or the same object if the text does not change."""
 
     def __call__(self, text: str, *, behind_text: bool = False) -> str:
-        """Return the replacement for a text.
+        """Return the replacement for the text of a message or block.
 
         Args:
             text: The original text.

@@ -80,7 +80,7 @@ _NOISE = {"title", "discriminator"}
 class ToolSet:
     """A validated, immutable list of tools, built by :meth:`ToolSet.of`.
 
-    Two sets are equal if their JSON texts are equal.
+    Two tool sets are equal if their JSON texts are equal.
 
     Args:
         json: The JSON text of the validated tools, with the separators ``", "`` and ``": "`` and with unescaped
@@ -259,7 +259,7 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
 
 
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
-    """Convert a function from another API's format. A tool in the OpenAI format is returned unchanged."""
+    """Convert a function definition from another API's format to OpenAI's format; return all other tools unchanged."""
     if _is_flat(tool):
         # Store all other keys next to ``function`` instead of inside it, because these keys are provider settings.
         inner: Json = _only(tool, *_INNER)
@@ -456,7 +456,7 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
     Args:
         schema: The schema, or a part of it.
         defs: The definitions to inline, by name.
-        named: True if the keys of the schema are names rather than keywords.
+        named: True if the schema's keys are names, such as property names, rather than JSON Schema keywords.
     """
     if isinstance(schema, list):
         return [_inlined(part, defs) for part in schema]

@@ -31,7 +31,7 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 def are_texts(messages: Sequence[Msg]) -> bool:
     """Return True if every message is a system, user or assistant message that contains only non-blank text.
 
-    Most conversations contain only such messages, so the rules for blocks, names and media can be skipped.
+    Most conversations contain only plain text messages, so the rules for blocks, names and media can be skipped.
     """
     return not [
         message
