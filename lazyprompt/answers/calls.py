@@ -23,8 +23,8 @@ class Body(NamedTuple):
     """The text between the start and end markers of a tool call.
 
     Args:
-        text: The text between the markers.
-        whole: True if an end marker follows the text; False if the response ended without one.
+        text: The text between the tool call's start and end markers.
+        whole: True if an end marker follows ``text``; False if the response ended without an end marker.
         tools: The tools that the model was offered.
     """
 
@@ -260,7 +260,7 @@ class CallReader:
             raw = [(yield from source.run(_BETWEEN))]
 
     def _object(self, raw: list[str], *, bare: bool) -> Waiting[bool]:
-        """Read one object; return True if the object is a call.
+        """Read one JSON object; return True if the object is a tool call.
 
         Args:
             raw: A list that receives the object's text, for use if the object is not a call.
@@ -301,7 +301,7 @@ class CallReader:
         return self._add(fields, "".join(raw), whole=whole, bare=bare)
 
     def _add(self, fields: dict[str, str], raw: str, *, whole: bool, bare: bool) -> bool:
-        """Add a completely read object as a call; return True if the object is a call."""
+        """Add a tool call from an object's parsed fields; return True if the object is a tool call."""
         name = _name(fields)
         written = next((fields[key] for key in _ARGUMENTS if key in fields), None)
         if bare and not (whole and name and written is not None):

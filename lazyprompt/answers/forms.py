@@ -32,12 +32,13 @@ class Calls:
     Args:
         start: The marker before each call, or before the list of all calls.
         end: The marker after each call, or after the list of all calls; empty if the format has no end marker.
-        bodies: The possible syntaxes of the text between the markers, most likely first.
-        keep: The suffix of ``start`` that is also part of the body.
+        bodies: The possible syntaxes of a call's body, which is the text between ``start`` and ``end``; most likely
+            first.
+        keep: The suffix of ``start`` that is also the beginning of the call's body.
         separator: The marker between a tool name and its arguments, if the name precedes the body.
-        head: A pattern for the text before the arguments, with groups ``name`` and ``id``. If the matched text does not
-            contain ``separator``, the arguments must be a JSON object.
-        quote: A marker that opens and closes quoted text in the body.
+        head: A pattern for the text before a call's arguments, with groups ``name`` and ``id``. If the matched text
+            does not contain ``separator``, the arguments must be a JSON object.
+        quote: The marker that opens and closes a quoted string in the call's body.
         known_tools: True if ordinary text may contain these markers, so that only calls to known tools are parsed.
         plain: True if the markers are removed from text that is not a call.
     """
@@ -62,7 +63,7 @@ class AnswerForm:
         thought: The markers around reasoning.
         begins: The kind of content at the start of a response.
         bare: The syntaxes of calls without a start marker; such calls are parsed only at the start of a response.
-        drop: The markers that are removed from the text.
+        drop: The markers that are removed from the response's text.
         stop: The markers that end the response, because they end a turn or start the next turn.
         silent: The names of tools whose calls are removed.
         channels: True if messages have headers, as in OpenAI's harmony format. If True, all other fields except
@@ -354,7 +355,7 @@ def form_in(template: str, otherwise: str = "hermes") -> str:
 
     Args:
         template: The source text of the chat template.
-        otherwise: The result for a template without known markers.
+        otherwise: The name to return if the template contains no known markers.
     """
     return next((form for sign, form in _SIGNS if sign in template), otherwise)
 

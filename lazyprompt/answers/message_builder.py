@@ -53,14 +53,14 @@ def well(text: str) -> str:
 
 
 def arguments_of(text: str) -> JsonObject | None:
-    """Parse the arguments of a call, which may be JSON or a JSON string that contains JSON.
+    """Parse the arguments of a tool call, which may be JSON or a JSON string that contains JSON.
 
     Args:
-        text: The JSON that the model wrote. Empty text and ``null`` are parsed as an empty object.
+        text: The call's arguments as the model wrote them. Empty text and ``null`` are parsed as an empty object.
 
     Returns:
-        The object, or None if the text is not an object. The object is not validated further, so a tool call block may
-        still reject one of its values.
+        The arguments as a dict, or None if they are not a JSON object. The values are not validated, so a tool call
+        block may still reject one of them.
     """
     value: Json = text
     for _ in range(2):
@@ -106,11 +106,11 @@ class MessageBuilder:
         return not self._parts and bool(self._blocks) and isinstance(self._blocks[-1], ToolUseBlock)
 
     def text(self, piece: str) -> None:
-        """Add a piece of text."""
+        """Add a piece of text to the message."""
         self._add("text", piece)
 
     def thinking(self, piece: str) -> None:
-        """Add a piece of reasoning."""
+        """Add a piece of reasoning to the message."""
         self._add("thinking", piece)
 
     def _add(self, kind: Literal["text", "thinking"], piece: str) -> None:
@@ -146,7 +146,7 @@ class MessageBuilder:
 
         Args:
             name: The tool name.
-            own_id: The id that the model wrote; empty if it has not written an id yet.
+            own_id: The id that the model wrote for the call; empty if the model has not written an id yet.
             sure: True if the model can no longer write an id for this call.
         """
         self.close()

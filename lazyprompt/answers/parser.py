@@ -38,9 +38,10 @@ class ResponseParser:
     turn ends the response; all text after it is dropped.
 
     Without ``thinking`` and ``prompt``, the end of the family's generation prompt determines whether the output starts
-    with reasoning. For Qwen3, GLM-4.5 and formats named without a family, the output may start with either reasoning or
-    text. If the output may start with either, a ``</think>`` without a preceding ``<think>`` ends reasoning that began
-    at the start of the output. A stream then returns no deltas before the first marker or the end of the output.
+    with reasoning. If ``form`` names Qwen3, GLM-4.5 or only a response format, the output may start with either
+    reasoning or text. If an output may start with reasoning or text, a ``</think>`` without a preceding ``<think>``
+    ends reasoning that began at the start of the output. A stream returns no deltas until a marker or the end of the
+    output shows whether the output starts with reasoning.
 
     A parser stores no state, so threads can share it.
 
@@ -86,7 +87,7 @@ class ResponseParser:
 
     @staticmethod
     def forms() -> tuple[str, ...]:
-        """Return the names of all known formats; the parser also accepts families and models."""
+        """Return the names of all response formats; the parser also accepts the names of model families and models."""
         return tuple(FORMS)
 
     @staticmethod

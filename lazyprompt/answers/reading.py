@@ -1,4 +1,4 @@
-"""Readers that parse a response marker by marker, in general formats and in OpenAI's harmony format."""
+"""Readers that parse a model's response marker by marker, in OpenAI's harmony format or in any other format."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class MarkerReading(CallReader):
             builder.text(opened)
 
     def _python_calls(self, opened: str) -> Waiting[None]:
-        """Read a list of Python calls whose bracket was already read; anything else becomes text."""
+        """Read a list of Python calls after its opening bracket; text that can't be parsed as calls remains text."""
         source, builder, tools = self._source, self._builder, self._tools
         name = yield from source.run(_NAME)
         raw = [opened, name]
@@ -322,7 +322,10 @@ class HarmonyReading(CallReader):
             builder.close()
 
     def _begun(self) -> Waiting[str]:
-        """Read the rest of a header that the prompt started, or return an empty string for any other text."""
+        """Read the word ``to`` if it continues a message header that the prompt started.
+
+        Add any other text to the message and return an empty string.
+        """
         source = self._source
         begun = (yield from source.run(SPACES)) + (yield from source.run(_LETTERS))
         if begun.lstrip(SPACE) == "to" and (yield from source.peek()) == "=":

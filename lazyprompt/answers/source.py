@@ -101,11 +101,11 @@ class StreamedText:
         self.at += len(marker)
 
     def span(self) -> Waiting[tuple[int, str | None]]:
-        """Wait until there is text to read, a marker is found, or the text ends.
+        """Wait until there is unread text, a marker is found, or the response ends.
 
         Returns:
-            The end index of the text that can be read, and the marker at that index. The marker is None if more text
-            may follow, and an empty string at the end of the text.
+            The end index of the text that can be read, and the marker at this index. Instead of a marker, None means
+            that the response may continue, and an empty string means that the response ends at this index.
         """
         while True:
             end, marker = self._look()
@@ -133,7 +133,7 @@ class StreamedText:
         """Pass all text before the next marker to a function, without consuming the marker.
 
         Returns:
-            The marker, or an empty string at the end of the text.
+            The next marker, or an empty string if the response ends first.
         """
         while True:
             end, marker = yield from self.span()
@@ -156,10 +156,10 @@ class StreamedText:
         """Read all text before the next marker outside quotes, without consuming the marker.
 
         Args:
-            quote: A marker that opens and closes quoted text.
+            quote: The marker that opens and closes a quoted string.
 
         Returns:
-            The text and the marker; the marker is an empty string at the end of the text.
+            The text and the next marker, which is an empty string if the response ends first.
         """
         pieces: list[str] = []
         quoted = False
@@ -173,8 +173,9 @@ class StreamedText:
     def quoted(self, put: Put) -> Waiting[bool]:
         """Read quoted text, including its quotes.
 
-        A marker inside quotes is part of the text, unless a line break precedes it. JSON and Python don't allow line
-        breaks inside quotes, so a line break means that the closing quote is missing.
+        A marker inside quotes is part of the quoted text, unless the quoted text contains a line break before the
+        marker. JSON and Python don't allow line breaks inside quotes, so a line break means that the closing quote is
+        missing.
 
         Returns:
             True if the closing quote was found.
@@ -202,10 +203,10 @@ class StreamedText:
                     put(self.take(self.at + 1))
 
     def value(self, put: Put, *, python: bool = False, depth: int = 0) -> Waiting[bool]:
-        """Read one value up to its closing bracket or quote, or up to the end of a number or word.
+        """Read one JSON or Python value: up to its closing bracket or quote, or to the end of a number or word.
 
         Args:
-            put: A function that receives each piece of the value.
+            put: A function that receives each piece of the value's source text.
             python: True for Python syntax, in which a value may contain single quotes and parentheses.
             depth: The number of brackets that are already open.
 

@@ -61,7 +61,7 @@ def literal(text: str) -> Json:
     The ``ast`` module only receives literals of limited length and depth; other text could exhaust memory or the stack.
 
     Args:
-        text: The literal; quotes around keys are optional.
+        text: JSON or a Python literal; quotes around dict keys are optional.
 
     Returns:
         The parsed value; tuples become lists.
