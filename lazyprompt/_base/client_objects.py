@@ -34,7 +34,7 @@ def items_of(value: object) -> Sequence[object]:
 
 
 def snake_keys(value: object) -> Fields:
-    """Convert a Gemini dict's camelCase keys to the snake_case of its Python client, such as ``function_call``."""
+    """Convert a Gemini dict's camelCase keys to the keys of Gemini's Python client, such as ``function_call``."""
     if not _has_any_keys(value):
         return {}
     return {_snake_case(key): item for key, item in value.items() if isinstance(key, str)}
@@ -47,7 +47,8 @@ def _snake_case(key: str) -> str:
 def json_or_text(value: object) -> str:
     """Convert a value to text that can be encoded as UTF-8.
 
-    ``None`` becomes ``""``. In a string, each lone surrogate becomes U+FFFD. Other values are serialized as JSON.
+    ``None`` becomes ``""``. In a string, each lone surrogate becomes U+FFFD. A value that is neither None nor a string
+    is serialized as JSON.
     """
     if value is None:
         return ""

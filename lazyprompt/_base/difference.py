@@ -48,16 +48,16 @@ class Change(NamedTuple):
 def compare(before: Sequence[Part], after: Sequence[Part]) -> tuple[Change, ...]:
     """Compare the parts of two prompts.
 
-    Parts are matched by name. If any name repeats, identical parts are matched first, and the remaining parts are then
-    matched by name.
+    The parts of the two prompts are matched by name. If any name repeats, identical parts are matched first, and the
+    remaining parts are then matched by name.
 
     Args:
         before: The parts of the first prompt.
         after: The parts of the second prompt.
 
     Returns:
-        The changes in the order of the first prompt, followed by the added parts. If any name repeats, each added part
-        is listed at its position in the second prompt instead.
+        The changed and removed parts in the order of the first prompt, followed by the added parts. If any name
+        repeats, each added part is listed at its position in the second prompt instead.
     """
     if before == after:
         return ()

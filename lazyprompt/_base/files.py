@@ -170,7 +170,7 @@ def own_database_status(path: Path) -> os.stat_result | None:
 
 
 def make_own_directory(path: Path) -> bool:
-    """Create one of the package's own directories and its parents; return False if the directory already exists.
+    """Create a directory for the package's files, and any missing parents; return False if the directory exists.
 
     Args:
         path: The directory's path. In a relative path, links are rejected, because another user may have created them.

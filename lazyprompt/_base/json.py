@@ -83,7 +83,7 @@ def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
         error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The value is not JSON. The exception is an instance of ``error``.
+        LazyPromptError: The value is not JSON; the raised exception is an instance of the class ``error``.
     """
     try:
         return _copied(value, 0)
@@ -180,7 +180,7 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
         error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The text contains a lone surrogate. The exception is an instance of ``error``.
+        LazyPromptError: The text contains a lone surrogate; the raised exception is an instance of the class ``error``.
     """
     if not text.isascii() and (surrogate := _surrogate(text)):
         raise error(f"{where} {surrogate}")
@@ -210,7 +210,7 @@ def _surrogate(text: str) -> str:
 
 
 def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str | None:
-    """Check that a value is encodable text or None, and return the value.
+    """Check that a value is None or text that can be encoded as UTF-8, and return the value.
 
     Args:
         value: The value to check.
@@ -218,7 +218,8 @@ def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str
         error: The exception class to raise.
 
     Raises:
-        LazyPromptError: The value is not text or can't be encoded. The exception is an instance of ``error``.
+        LazyPromptError: The value is not text or can't be encoded as UTF-8; the raised exception is an instance of the
+            class ``error``.
     """
     if value is None:
         return None

@@ -146,7 +146,7 @@ class SecretText(_Unshown, str):
         return made
 
     def reveal(self) -> str:
-        """Return the text with its secret values."""
+        """Return the text without masking its secret values."""
         return str.__str__(self)
 
     def __repr__(self) -> str:
@@ -157,7 +157,7 @@ class SecretText(_Unshown, str):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The secrets to mask: the whole text, and the value of each environment variable in it."""
+        """The secrets to mask: the complete text, and the value of each environment variable that it contains."""
         names = (each[1].partition(":")[0] for each in _VARIABLE.finditer(self.reference))
         found = (os.environ.get(name, "") for name in names)
         return (self.reveal(), *(value for value in found if value and value in self.reveal()))
