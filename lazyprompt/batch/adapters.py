@@ -4,8 +4,8 @@ Rendering adds the columns ``line`` (a row's output line without its newline) an
 no line). An invalid row never stops the job. The plan is pickled and sent to each worker once.
 
 A worker receives a block of the table and doesn't know the row numbers in the whole table. If the line format includes
-row names, each row therefore needs a value in the id column. In a Hugging Face dataset, the row's index can be used
-instead.
+row names, each row therefore needs a value in the id column. For a Hugging Face dataset, ``with_indices=True`` passes
+the row numbers, so the id column is optional.
 
 Ray Data is configured to pass blocks as Arrow tables, because pandas converts an integer column with a missing value to
 floats, so that 7 would be rendered as 7.0.

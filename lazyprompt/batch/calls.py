@@ -77,7 +77,7 @@ class CallJob:
     def settings(self) -> JsonObject:
         """Return the settings that affect the responses, keyed by their names in error messages.
 
-        Rates and the token counter are excluded because they may change between runs.
+        The settings don't include the rates and the token counter, because these may change between runs.
 
         Raises:
             BatchError: The rows cannot be read, or a parameter is not valid JSON.
@@ -118,7 +118,8 @@ def call_batch(
             the same name. Also raised if the output exists, another run is writing it, or an unfinished run has
             different settings.
         BatchStoppedError: The run stopped early: the model cannot be reached, a row is rejected, a file cannot be
-            written, or ``stopped`` returned a reason. Stored responses are kept, and the next run resumes.
+            written, or ``stopped`` returned a reason. Responses stored before the stop are kept, and the next run
+            resumes from them.
     """
     job = calls.job
     files = files_of(job)
@@ -218,7 +219,7 @@ class _RowCall(NamedTuple):
 
 
 class _CallRun:
-    """The model calls for all rows that have no stored line.
+    """The model calls for all rows that have neither a stored response nor a stored rejection.
 
     Args:
         calls: The job.
@@ -244,7 +245,7 @@ class _CallRun:
         """Send each row to the model.
 
         Args:
-            behind: The number of the last row to skip.
+            behind: The number of the last skipped row; all earlier rows are skipped, too.
 
         Raises:
             BatchError: The rows cannot be read.

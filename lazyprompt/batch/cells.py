@@ -36,7 +36,7 @@ _MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The columns from which the parts of each row are read.
+    """The columns that contain each row's slot values, user text, history, tools, target response and name.
 
     Args:
         slots: The column for each slot.
@@ -47,7 +47,7 @@ class Cells:
         id: The column that contains the row's name.
         has_defaults: True for a prompt file, which supplies default values and validates its inputs.
         typed: The slots whose values are not text; a text value, such as one from CSV, is parsed as JSON.
-        named: The columns that the caller set, keyed by slot or part.
+        named: The columns that the caller set, keyed by slot name or by ``history``, ``tools``, ``label`` or ``id``.
         needed: The slots without a default value.
         has_user_text: True if the prompt contains user text even without an input.
     """
@@ -224,7 +224,7 @@ class Cells:
         return None if given is None or given == "" else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """Return a trial row with placeholder text for each part except history, tools and name."""
+        """Return a trial row with placeholder text in every column except those for history, tools and name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
@@ -241,7 +241,7 @@ def _is_message(value: object) -> TypeGuard[Mapping[str, object]]:
 
 
 def is_nan(value: object) -> bool:
-    """Return True if a table cell's value is missing: NaN, pandas.NA or pandas.NaT."""
+    """Return True if a table cell's value is NaN, pandas.NA or pandas.NaT."""
     if isinstance(value, float):
         return value != value  # noqa: PLR0124 - only NaN differs from itself
     return type(value).__name__ in _MISSING_TYPES

@@ -1,8 +1,8 @@
 """The database for a run: an SQLite file next to the output, locked by one process at a time.
 
 ``out.jsonl.run`` stores the run's progress and the lines that are not written to the output immediately: rejected rows
-and model responses. A transaction is saved completely or not at all, even if the process is killed. The state and each
-line are stored with a checksum, because SQLite stores no checksums itself.
+and model responses. A transaction is saved completely or not at all, even if the process is killed. The run's state and
+each stored line have a checksum, because SQLite itself stores no checksums.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ class FileLimits(NamedTuple):
 
     Attributes:
         requests: The maximum number of lines; None for no limit.
-        bytes: The maximum file size in bytes. If a service documents this limit in MB, 1 MB counts as 1,000,000 bytes.
+        bytes: The maximum file size in bytes; 1 MB in a service's documentation counts as 1,000,000 bytes.
         line_bytes: The maximum size of one line, in bytes.
-        source: The URL of the page that documents these limits.
+        source: The URL of the page on which the service documents its file limits.
     """
 
     requests: int | None = None
@@ -279,7 +279,7 @@ class LineCounter:
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the system text and the messages from the body of a line."""
+    """Yield the system text and the messages in a request body."""
     for key in _SYSTEM:
         content = body.get(key)
         if content:

@@ -43,8 +43,8 @@ class PlainLine(NamedTuple):
     Attributes:
         checked_id: A function that rejects invalid row names.
         name: The id column, which contains the name of each row.
-        others: The columns that must be missing or None, or else the row is rendered individually.
-        only: The columns that a row may have, or else the row is rendered individually; None to allow any column.
+        others: The optional columns; a row with a value in one of these columns is rendered individually.
+        only: The allowed columns; a row with any other column is rendered individually. None to allow all columns.
         head: The bytes of the line before the value from the id column.
         start: The bytes between the value from the id column and the first other value.
         values: For each value, its column and the bytes that follow the value.
@@ -115,7 +115,7 @@ def plain_line(
     Args:
         form: The line format.
         prompter: A prompter for which :func:`has_plain_rows` returns True.
-        cells: The columns from which a row's parts are read.
+        cells: The mapping from slots, history and other row data to columns.
         target: An object that renders prompts as the provider's payloads.
         body_with: A function that converts a payload to a line's body.
         with_input: True for rows that have an input in addition to slot values.

@@ -107,7 +107,7 @@ class RowPlan:
         r"""Return the output line for a row as UTF-8, with a single ``\n`` at its end.
 
         Args:
-            number: The row's number, from 1.
+            number: The row's number, starting at 1.
             row: The row, which is not modified.
 
         Raises:
@@ -128,7 +128,7 @@ class RowPlan:
         """Return the output line as a JSON object that shares no data with the row or the plan.
 
         Args:
-            number: The row's number, from 1.
+            number: The row's number, starting at 1.
             row: The row, which is not modified.
 
         Raises:
@@ -177,7 +177,7 @@ class RowPlan:
 
     @cached_property
     def cells(self) -> Cells:
-        """The columns from which a row's parts are read.
+        """The mapping from slots, history and other row data to columns.
 
         Raises:
             BatchError: A column is set for an unknown slot.
@@ -223,7 +223,7 @@ class RowPlan:
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Raise an error if no row could be rendered with the plan's settings."""
+        """Raise an error if the plan's settings make rendering fail for every row."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
             raise BatchError(f"unknown train value {self.train!r}; expected 'last' or 'all'", setting="train")

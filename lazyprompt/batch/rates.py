@@ -45,7 +45,8 @@ class Bucket:
     """A token bucket with almost no capacity, which spreads requests or tokens evenly over each minute.
 
     A caller may take more requests or tokens than are available; the next caller waits until this debt is repaid. In
-    any minute, callers therefore take at most the limit, plus the limit's share for 0.1 s, plus the last call's amount.
+    any minute, callers therefore take at most ``limit``, plus ``limit / 600`` (for 0.1 s), plus the amount of the last
+    :meth:`take` call.
 
     Args:
         limit: The number of requests or tokens per minute.

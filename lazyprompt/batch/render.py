@@ -116,9 +116,9 @@ def render_columns(
         first: The number of the first row; a row without an id is named after its number.
 
     Returns:
-        A dict of two lists. For each row, ``line`` contains the output line without its newline, or None if the row
-        cannot be rendered. For each row, ``error`` contains the reason why the row cannot be rendered, or None if the
-        row was rendered.
+        A dict with the lists ``line`` and ``error``, which contain one item per row. For each row, ``line`` contains
+        the output line without its newline, or None if the row cannot be rendered. For each row, ``error`` contains the
+        reason why the row cannot be rendered, or None if the row was rendered.
 
     Raises:
         BatchError: The columns differ in length, or a column that the prompt needs is missing.

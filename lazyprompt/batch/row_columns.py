@@ -22,7 +22,7 @@ def check_columns(rows: Iterable[RawRow], cells: Cells) -> None:
 
     Args:
         rows: The rows.
-        cells: The columns from which a row's parts are read.
+        cells: The mapping from slots, history and other row data to columns.
 
     Raises:
         BatchError: A needed column is missing from every row, or no column provides the user's text although some

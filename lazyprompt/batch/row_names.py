@@ -88,7 +88,7 @@ def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
 
     Args:
         rows: The rows.
-        cells: The columns from which a row's parts are read.
+        cells: The column mapping, which includes the column for row names.
 
     Raises:
         BatchError: Two rows have the same name, or a row's explicit name is the default name of another row.

@@ -75,7 +75,7 @@ class RawRow(NamedTuple):
 
 
 class RowFile(NamedTuple):
-    """A file of rows.
+    """A file that contains the input rows of a batch job.
 
     Attributes:
         path: The file's path.
@@ -197,7 +197,7 @@ class Choice:
 
     @property
     def settings(self) -> JsonObject:
-        """The selection as settings, keyed by the command-line options."""
+        """The settings that select rows, keyed by their command-line options."""
         sampled = self.sample is not None
         return {"--limit": self.limit, "--sample": self.sample, "--seed": self.seed if sampled else None}
 

@@ -49,7 +49,7 @@ class BatchJob:
     """The settings for a batch run.
 
     Args:
-        rows: The file of rows.
+        rows: The input file that contains the rows.
         plan: The plan that turns each row into a line.
         output: The output file; it is split into numbered files if it exceeds the format's limits.
         rejects: The file for rows that cannot be rendered; None to stop at the first of these rows.
@@ -456,7 +456,7 @@ def files_of(job: BatchJob) -> RunFiles:
 
 
 def _checked_output(path: Path, job: BatchJob, setting: str) -> Path:
-    """Return the path for an output file, if the file can be written."""
+    """Check that the run can write an output file at a path, and return the path."""
     try:
         check_no_link(path)
     except OSError as error:
