@@ -188,7 +188,7 @@ class Budget:
 
         Raises:
             BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts.
-                This error is also raised if the summarizer is async and an event loop is running; use :meth:`afit`
+                ``BudgetError`` is also raised if the summarizer is async and an event loop is running; use :meth:`afit`
                 instead.
             HistoryError: An item is not a message.
             ToolsError: A tool is invalid, or its schema cannot be generated.
@@ -219,7 +219,8 @@ class Budget:
             keep_newest: True if the items include the newest user turn.
             together: Additional groups of item indices to drop together, besides calls and their results.
             fixed: The indices of additional items to keep.
-            past: A function like ``cost`` for earlier requests; by default, ``cost`` itself.
+            past: A function like ``cost`` that omits the latest input, as earlier requests did; by default, ``cost``
+                itself.
 
         Returns:
             A :class:`Fitted` with the indices of the kept items, the replaced items and the report.
@@ -452,7 +453,7 @@ class Budget:
 
 
 def _place_in_order(at: int, item: Item) -> int:
-    """Return an item's sort key: its index or, for a list item, its list's first index plus its rank."""
+    """Return an item's sort key: its index, except that the items of a list value are sorted by rank."""
     if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
         return at
     return at - item.place + item.rank

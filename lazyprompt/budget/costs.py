@@ -50,7 +50,7 @@ class CountCache:
 
     @property
     def additive(self) -> bool:
-        """True if the cost of messages is the sum of their counts.
+        """True if the token count of a list of messages is the sum of the messages' token counts.
 
         If the counter has no ``additive`` attribute, a test determines the value.
         """
@@ -142,7 +142,7 @@ def _checked_count(counter: CountsMessages, count: object) -> int:
 
 
 def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
-    """Return every text in an item."""
+    """Return all texts in a message, or the text of a slot value."""
     return (
         [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in content_of(form)[0]]
     )
@@ -186,7 +186,7 @@ class MessageMeter:
     Args:
         items: All items.
         fixed: The indices of the items that are never dropped.
-        order: The droppable units, in the order in which they are dropped.
+        order: The droppable units (groups of items), in the order in which they are dropped.
         counts: The cached token counts.
         tools: The tools that are sent with the messages.
     """
@@ -205,12 +205,15 @@ class MessageMeter:
 
     @cached_property
     def full(self) -> int:
-        """The total cost of all items."""
+        """The total cost of all items, in tokens."""
         items, count_item = self._items, self._counts.count_item
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the smallest number of units to drop for a cost of at most ``most``, or None if this is impossible."""
+        """Return the minimum number of units to drop so that the cost is at most ``most``.
+
+        Return None if the cost is higher even after all units are dropped.
+        """
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -223,7 +226,7 @@ class MessageMeter:
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items after some of them are replaced."""
+        """Return the cost of the kept items in tokens, after some of these items are replaced."""
         items, count_item = self._items, self._counts.count_item
         return self._empty + sum(count_item(replaced.get(at, items[at])) for at in kept)
 
@@ -234,8 +237,8 @@ class WholeMeter:
     Args:
         items: All items.
         fixed: The indices of the items that are never dropped.
-        order: The droppable units, in the order in which they are dropped.
-        cost: A function that returns the total cost of items.
+        order: The droppable units (groups of items), in the order in which they are dropped.
+        cost: A function that returns the total cost of the kept items, in tokens.
     """
 
     def __init__(self, items: Sequence[Item], fixed: Sequence[int], order: Sequence[Unit], cost: Cost) -> None:
@@ -243,17 +246,20 @@ class WholeMeter:
 
     @cached_property
     def full(self) -> int:
-        """The total cost of all items."""
+        """The total cost of all items, in tokens."""
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the smallest number of units to drop for a cost of at most ``most``, or None if this is impossible."""
+        """Return the minimum number of units to drop so that the cost is at most ``most``.
+
+        Return None if the cost is higher even after all units are dropped.
+        """
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items after some of them are replaced."""
+        """Return the cost of the kept items in tokens, after some of these items are replaced."""
         return self._cost(kept, replaced)
 
     def _without(self, gone: int) -> list[int]:

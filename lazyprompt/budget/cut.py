@@ -162,7 +162,7 @@ _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Truncate ``item``, which is ``before`` in another format, as ``before`` was truncated to ``after``."""
+    """Apply to ``item``, which is ``before`` in another format, the truncation from ``before`` to ``after``."""
     pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
     old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)
@@ -215,7 +215,7 @@ def _part(part: object, change: _Change) -> object:
 
 
 def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
-    """Yield each field of a content part, with its texts changed by a function."""
+    """Yield the fields of a content part, after applying ``change`` to each text in them."""
     keys = _TEXT_KEYS.get(str(part.get("type")), ())
     for key, value in part.items():
         yield key, _content(value, change) if key in keys else value

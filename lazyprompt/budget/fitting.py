@@ -59,7 +59,8 @@ class FitPlan(NamedTuple):
 
     Attributes:
         limit: The maximum number of tokens; None if there is no limit.
-        order: A function that sorts the units into the order in which they are dropped.
+        order: A function that sorts the conversation's units (groups of items) into the order in which they are
+            dropped.
         reason: The reason that the report states for dropped messages.
         item_reason: The reason that the report states for dropped list items.
         is_protected: A function that returns True for each item to keep.
@@ -107,8 +108,8 @@ def fit_steps(
             counted in OpenAI's format, and tool results without a call are dropped.
         keep_newest: True if the items include the newest user turn.
         together: Additional groups of item indices to drop together.
-        past: A function like ``cost`` for earlier requests, which did not contain the latest input; by default,
-            ``cost`` itself.
+        past: A function like ``cost`` that omits the latest input, as earlier requests did; by default, ``cost``
+            itself.
 
     Returns:
         A generator that yields summary tasks and returns the result.
@@ -230,7 +231,7 @@ class _Work:
 
     @property
     def _message_units(self) -> int:
-        """The number of units that are dropped before the first list item."""
+        """The number of droppable units that precede the first list item in the drop order."""
         return next((at for at, unit in enumerate(self._order) if self._is_list_item(unit[0])), len(self._order))
 
     def _is_list_item(self, at: int) -> bool:
@@ -254,7 +255,7 @@ class _Work:
             raise BudgetError(self._describe_excess())
 
     def _cut(self, unit: Unit, least: int) -> bool:
-        """Truncate one text in a unit, preferably the longest, so that the conversation fits.
+        """Truncate one text in a group of items, preferably the longest text, so that the conversation fits.
 
         Returns:
             True if the conversation fits after the truncation; False if truncating a single text is not enough.
@@ -337,7 +338,7 @@ class _Work:
 
         Args:
             role: The required role of the first turn.
-            follows: True if a turn with the role ``role`` follows the last item.
+            follows: True if a turn with the role ``role`` is sent after the fitted items.
         """
         kept = self._kept() if self._summary is None else sorted((*self._kept(), self._summary))
         begins = {at: unit[0] for unit in self._order for at in unit}
@@ -372,7 +373,7 @@ class _Work:
 
     @property
     def _ends_prefix(self) -> bool:
-        """True if the request for the last assistant message dropped different messages."""
+        """True if the request for the last assistant message dropped other messages than the current request."""
         roles = [role_of(item) for item in self._items]
         last = max((at for at, role in enumerate(roles) if role == "assistant"), default=0)
         return bool(self._lost) and (self._since is None or self._since > last)

@@ -27,8 +27,8 @@ class ListItems(NamedTuple):
     """The outcome for a slot whose value is a list.
 
     Attributes:
-        kept: The list indices of the kept items.
-        dropped: The list indices of the dropped items.
+        kept: The indices of the kept items in the slot's list.
+        dropped: The indices of the dropped items in the slot's list.
         start: The index of the list's first item in the report's ``messages``.
     """
 

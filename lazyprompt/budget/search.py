@@ -1,4 +1,4 @@
-"""Binary search for the number of pieces to drop."""
+"""Binary search for the minimum number of pieces to drop from a text or a conversation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | None:
-    """Find the smallest number of pieces to drop, by binary search.
+    """Find the minimum number of pieces to drop to reach a target cost, by binary search.
 
     Args:
         count: The number of pieces.
@@ -19,8 +19,8 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
         target: The maximum cost.
 
     Returns:
-        The smallest number of pieces to drop for a cost of at most ``target``; None if the cost stays higher even after
-        all pieces are dropped.
+        The minimum number of pieces to drop so that the cost is at most ``target``; None if the cost is higher even
+        after all pieces are dropped.
     """
     found = bisect_left(range(count + 1), -target, key=lambda gone: -cost(gone))
     return found if found <= count else None

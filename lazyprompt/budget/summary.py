@@ -36,7 +36,7 @@ class Task(NamedTuple):
     """A request for a summary.
 
     Attributes:
-        messages: The messages to summarize, as OpenAI dicts. The first message may be a summary.
+        messages: The messages to summarize, as OpenAI dicts. The first dict may contain an earlier summary.
         key: The hashes of all messages that the summary covers.
     """
 

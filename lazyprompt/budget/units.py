@@ -27,7 +27,8 @@ class SlotValue(NamedTuple):
         slot: The slot's name.
         text: The value's text.
         place: The index of the item in its list; None for a whole value.
-        rank: The number of list items that are dropped before this item; None for the item that is always kept.
+        rank: The number of items in the same list that are dropped before this item; None for the item that is always
+            kept.
     """
 
     slot: str
@@ -67,12 +68,14 @@ def group_units(
     keep_newest: bool = True,
     together: Iterable[Unit] = (),
 ) -> ConversationUnits:
-    """Group the items of a conversation into units.
+    """Group the items of a conversation into units, each of which is kept or dropped as a whole.
 
     Args:
         items: Messages (Msg or OpenAI dicts) and slot values.
-        is_protected: A function that returns True for each additional item to keep, including slot values.
-        keep_newest: True if the items include the newest user turn; False if that turn follows the items.
+        is_protected: A function that returns True for a message or slot value to keep in addition to the system text
+            and the newest user turn.
+        keep_newest: True if ``items`` includes the newest user turn, which must be kept; False if a newer user turn
+            follows ``items``.
         together: Additional groups of item indices to drop together.
 
     Returns:
@@ -131,7 +134,7 @@ def _in_units(
 
 
 def _join(items: list[int], first_of: dict[int, int]) -> None:
-    """Merge the units of several items into one."""
+    """Merge the units that contain the given items into one unit."""
     roots = {_root(at, first_of) for at in items}
     first = min(roots)
     for at in (*roots, *items):
