@@ -119,7 +119,7 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
 
 
 def _span(span: Object, where: str) -> Iterator[PromptCall]:
-    """Yield the model call in a span, if any, following OpenTelemetry's GenAI conventions."""
+    """Yield the model call that a span records under OpenTelemetry's GenAI conventions; other spans yield nothing."""
     found = _attributes(span["attributes"])
     events: list[Object] = span.get("events") or []
     for event in events:

@@ -27,7 +27,7 @@ class PrefixChange(NamedTuple):
         message: The message index in the later prompt, or None if the difference is outside the messages, such as in
             the tools.
         slot: The slot that changed, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal it.
-        reason: The cause of the difference, which is the budget, a provider rule or the caller.
+        reason: A description of what changed the prompt: the budget, a provider rule or the caller.
         thoughts: The number of signed reasoning blocks that the difference invalidates, because they follow it.
             Anthropic may reject a request with invalidated reasoning blocks, whereas OpenAI ignores these blocks.
     """
@@ -50,10 +50,10 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     the cached prefix and the signatures of the reasoning blocks stay valid.
 
     Args:
-        previous: The earlier prompt, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record or a
-            :class:`PromptCall`.
-        next: The later prompt in the same conversation. If the later prompt is a payload from a formatter, the
-            payload's report helps to find the cause of the difference.
+        previous: The prompt of an earlier call, as a payload, a :class:`~lazyprompt.Rendered` prompt, a module record
+            or a :class:`PromptCall`.
+        next: The prompt of a later call in the same conversation. If the later prompt is a payload from a formatter,
+            the payload's report helps to find the cause of the difference.
 
     Returns:
         The first difference, or None if the prompt extends the earlier prompt. Cache breakpoints are ignored.
@@ -77,7 +77,7 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
 
 
 def _reason(previous: object, changed: object, slot: str | None) -> str:
-    """Return the cause of a change, which is the budget, a provider rule or the caller."""
+    """Return a description of what changed a prompt: the budget, a provider rule or the caller."""
     before: TrimReport | None = getattr(previous, "trim", None)
     after: TrimReport | None = getattr(changed, "trim", None)
     if after is not None and _dropped(after) != (() if before is None else _dropped(before)):

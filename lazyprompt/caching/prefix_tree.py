@@ -60,8 +60,8 @@ class PrefixMatch(NamedTuple):
         length: The length of the prefix in characters.
         path: The edges that make up the prefix.
         call: The index of the last call with this prefix, or None if no call has it.
-        behind: The text that follows the prefix in the earlier call; empty if the prefix is the whole text of the
-            earlier call.
+        behind: The text that follows the shared prefix in the earlier call's text; empty if the prefix is the whole
+            text.
     """
 
     length: int
@@ -112,7 +112,7 @@ class PrefixTree:
         """Return the longest prefix that a text shares with an earlier call.
 
         Args:
-            text: The text of a call.
+            text: The complete text of a model call.
             now: The time of the call, in seconds, or None if unknown.
             lifetime: The number of seconds after which an unused text no longer matches; None means no limit.
         """
@@ -139,10 +139,10 @@ class PrefixTree:
         return PrefixMatch(at, tuple(path), latest.call, latest.text)
 
     def add(self, text: str, call: int, now: float | None, tokens: Mapping[int, int]) -> None:
-        """Add the text of a call.
+        """Add the complete text of a model call to the tree.
 
         Args:
-            text: The text of a call.
+            text: The complete text of a model call.
             call: The index of the call.
             now: The time of the call, in seconds, or None if unknown.
             tokens: The token count up to the end of each part, keyed by the part's end index.

@@ -61,7 +61,7 @@ class CallPart(NamedTuple):
     """A part of a call with its own token count, such as a tool, a system text, a message or a content block.
 
     Attributes:
-        start: The index in the call's text where the framing of the part starts.
+        start: The index in the call's text where the part starts, with its framing: the role and delimiters.
         begin: The index in the call's text where the part's content starts, after the framing.
         end: The index in the call's text after the part's last character.
         message: The message index, or None if the part is outside the messages.
@@ -155,7 +155,7 @@ class CallText:
         model: The model.
 
     Attributes:
-        parts: The parts of the text, in text order.
+        parts: The parts of the call's text, in text order.
         slots: The (start index, slot) pairs, in text order; empty if the slots are unknown.
         past: The index after the last response or tool result in the conversation.
         messages: The number of messages.
@@ -174,11 +174,11 @@ class CallText:
 
     @cached_property
     def text(self) -> str:
-        """The text of the call, including framing."""
+        """The text of the model call, including each part's framing (role and delimiters)."""
         return "".join(self._texts)
 
     def write_flat(self, prompt: str | Rendered) -> CallText:
-        """Add a flat text as one part, and return this object."""
+        """Add flat prompt text as a single part, and return ``self``."""
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
         self.parts[-1] = self.parts[-1]._replace(is_framed=False)
@@ -220,7 +220,7 @@ class CallText:
         return self
 
     def part_at(self, index: int) -> CallPart:
-        """Return the part at an index in the text."""
+        """Return the part that contains the character at an index of the call's text."""
         return self.parts[bisect_right([each.start for each in self.parts], index) - 1]
 
     def count_signed_after(self, index: int) -> int:
@@ -280,10 +280,10 @@ class CallText:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield the start index and name of each slot.
+        """Yield the start index of each slot's text in the call's text, and the slot's name.
 
-        ``spans`` contains the (text, slot) pairs at the start of the system text, and those at the end of the last
-        part.
+        ``spans`` contains the (text, slot) pairs at the start of the system text, and those at the end of the call's
+        last part.
         """
         system, user = spans
         last = len(self.parts) - 1

@@ -1,4 +1,4 @@
-"""Report of a simulated cache, with the token counts for each call and the cache breaks."""
+"""A report on a simulated prompt cache, with the token counts for each call and the cache breaks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class CachedCall(NamedTuple):
     """The token counts for one call.
 
     Attributes:
-        total: The number of tokens in the call.
-        read: The number of tokens read from the cache.
+        total: The number of tokens in the call's prompt.
+        read: The number of prompt tokens read from the cache.
         shared: The number of tokens shared with the earlier call in ``compared``, which is also the index of the first
             differing token.
         compared: The index of the earlier call used for comparison, or None if there is none.
@@ -73,7 +73,7 @@ class CacheReport:
     """Token counts and cache breaks for a series of calls.
 
     Attributes:
-        rules: The rules that were simulated.
+        rules: The simulated cache rules.
         calls: The token counts for each call.
         breaks: The cache breaks, in the order of the calls.
         notes: The unpublished rules, each with the assumption that the simulation makes instead.
@@ -86,12 +86,12 @@ class CacheReport:
 
     @property
     def total(self) -> int:
-        """The number of tokens in all calls."""
+        """The total number of prompt tokens in all calls."""
         return sum(call.total for call in self.calls)
 
     @property
     def read(self) -> int:
-        """The number of tokens read from the cache in all calls."""
+        """The total number of prompt tokens that all calls read from the cache."""
         return sum(call.read for call in self.calls)
 
     @property

@@ -1,4 +1,4 @@
-"""Cache rules for each provider, with source and date.
+"""Each provider's rules for prompt caching, with the URL of the documentation and the date of the last check.
 
 A value of None means that the provider hasn't published the rule.
 """
@@ -32,7 +32,7 @@ class CacheRules:
     Args:
         name: The name of the provider or server.
         source: The URL of the provider's documentation.
-        date: The date when the documentation was last checked.
+        date: The date when the provider's documentation was last checked.
         form: The ``format`` argument of ``generate_prompt`` for this provider.
         least: Pairs of a model-name pattern and the minimum length of a cached prefix, in tokens; the first match
             applies.
