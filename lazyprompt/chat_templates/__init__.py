@@ -1,1 +1,1 @@
-"""A model's own chat template, rendered with its text and values kept apart. Read template.py first."""
+"""A model's own chat template, rendered so that template text and values stay separate. Read template.py first."""

@@ -331,7 +331,7 @@ def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: Token
     If ``found.strict`` is True, the decoded ids must end with ``before``.
 
     Raises:
-        UnprovenError: The sampled ids contain no text.
+        UnprovenError: The sampled ids decode to an empty text or to white space only.
     """
     answer = without_space(_decode(sampled, tokenizer))
     if not answer:

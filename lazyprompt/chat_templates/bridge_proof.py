@@ -2,8 +2,8 @@
 
 Many templates remove the reasoning from earlier turns, move the tools, or end the last turn differently. The check
 therefore renders each of a small set of sample chats twice: with a response as the last message, and with new messages
-after the response. The text up to the end of the response must not change, and the text after the response must be the
-same for all sample chats.
+after the response. Up to the end of the response, the two renderings must be equal. The text after the response must be
+the same for all sample chats.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
 
     Args:
         results: The tool results.
-        number: The number in the first placeholder id. A placeholder id consists of exactly nine alphanumeric
-            characters, as Mistral's templates require.
+        number: The number in the placeholder id for the first tool result; the number increases by 1 for each further
+            result. A placeholder id consists of exactly nine alphanumeric characters, as Mistral's templates require.
         name: The placeholder for a missing function name.
     """
     return [
@@ -133,9 +133,9 @@ class RenderedAnswer(NamedTuple):
     Attributes:
         chat: The messages, ending with the response.
         prompt: The rendered chat before the response, ending with the generation prompt.
-        begin: The index in ``prompt`` at which the generation prompt begins.
+        begin: The index in ``prompt`` where the generation prompt begins.
         last: The rendered chat, ending with the response.
-        end: The index in ``last`` at which the response ends, which is also the end of ``word``.
+        end: The index in ``last`` where the response ends, directly after ``word``.
         word: The last sample text in the rendered response, such as the content or a tool-call argument.
     """
 
@@ -148,7 +148,7 @@ class RenderedAnswer(NamedTuple):
 
     @property
     def prompt_end(self) -> str:
-        """The template's own text at the end of the prompt, without white space."""
+        """The text that the template itself writes at the end of the prompt, without white space."""
         last = max((word.end() for word in _IN_HISTORY.finditer(self.prompt)), default=0)
         return without_space(self.prompt[last:].lstrip(_CLOSERS))
 
@@ -298,16 +298,16 @@ class Trial(NamedTuple):
     """A rendered sample chat, with new messages after the response.
 
     Attributes:
-        history: The messages before the response, with one letter for each message.
+        history: The kinds of the messages before the response, as one letter for each message.
         answer: The letter that denotes the kind of response, such as ``a`` for text.
-        prompt: The template's own text at the end of the prompt, without white space.
+        prompt: The text that the template itself writes at the end of the prompt, without white space.
         earlier: The kind of reasoning in earlier turns.
         thought: The kind of reasoning in the response.
         reason: The reason why the template changes the response; empty if the response stays unchanged.
         kept: True if new messages don't change the rendered response.
         ending: The text after the response if the response is the last message.
-        common: The beginning of ``ending`` that remains when new messages follow.
-        tail: The text after ``common`` when new messages follow.
+        common: The prefix of ``ending`` that the template also writes when new messages follow the response.
+        tail: The text after ``common`` when new messages follow the response.
     """
 
     history: str
@@ -327,8 +327,8 @@ class Proof(NamedTuple):
 
     Attributes:
         trials: The rendered sample chats.
-        call: A pattern for the beginning of a tool call, after the reasoning. If ordinary text would also match,
-            ``call`` is None.
+        call: A pattern for the beginning of a tool call, after the reasoning; None if the pattern would also match an
+            ordinary text response.
         unlike: True if an assistant turn with a tool call ends differently when no result follows.
     """
 
@@ -340,7 +340,7 @@ class Proof(NamedTuple):
         """Return a rendered sample chat that matches a prompt and a response.
 
         Args:
-            prompt: The template's own text at the end of the prompt, without white space.
+            prompt: The text that the template itself writes at the end of the prompt, without white space.
             earlier: The kind of reasoning in earlier turns.
             thought: The kind of reasoning in the response.
             calls_only: True if the response contains tool calls and no text.
@@ -378,7 +378,8 @@ def prove(setting: Setting, shape: Shape) -> Proof:
     """Render the sample chats for one sequence of new messages.
 
     Raises:
-        UnprovenError: The template changes all responses, or the text after a response depends on the time or tools.
+        UnprovenError: The template rejects or changes all sample responses, or the text after a response depends on the
+            time, the tools or unanswered tool calls.
     """
     proof = _prove(setting, shape)
     if isinstance(proof, str):
@@ -420,10 +421,10 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Render a sample chat with and without new messages, and yield the results.
+    """Render a sample chat with and without new messages after the response, and yield the trials.
 
-    A result with a ``reason`` describes a change to the response. A result without a ``reason`` contains the text after
-    the response.
+    If the template changes the response, ``Trial.reason`` describes the change. A trial with an empty ``reason``
+    contains the text after the response.
     """
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
@@ -448,7 +449,7 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Render a sample chat, and map ``Trial.tail`` to ``Trial.common`` for each result that has no ``Trial.reason``.
+    """Render a sample chat, and map ``Trial.tail`` to ``Trial.common`` for each trial with an empty ``Trial.reason``.
 
     Return None if the template can't render the sample chat.
     """

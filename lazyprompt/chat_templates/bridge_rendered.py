@@ -1,9 +1,10 @@
 """Finds the text that a chat template writes after a response, if the messages before the response are known.
 
 The chat is rendered with several placeholder responses and the new messages. The text before the response must equal
-the engine's prompt, and the text after the response must be the same for all placeholders, with and without reasoning.
-If both conditions are met, the template writes the same text after any response. The check accepts a template that
-removes reasoning from earlier turns, because the bridge keeps the engine's ids, which contain that reasoning.
+the engine's prompt. The text after the response must be the same for all placeholder responses, with and without
+reasoning. If the prompt and the text after the response meet these conditions, the template writes the same text after
+any response. The check accepts a template that removes reasoning from earlier turns, because the bridge keeps the
+engine's ids, which contain that reasoning.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Behind(NamedTuple):
         prompt: The prompt as alternating trusted and untrusted parts.
         parts: The text after the response as alternating trusted and untrusted parts.
         common: The text directly after the response that the template writes both with and without new messages.
-        shared: The longest suffix of ``common`` that all placeholder responses share.
+        shared: The longest suffix of ``common`` that the template writes after every placeholder response.
     """
 
     prompt: Sequence[str]
@@ -132,7 +133,7 @@ def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: Tokenizer
     """Check that ids encode a prompt, ignoring reasoning and white space.
 
     Raises:
-        UnprovenError: The ids encode a different text.
+        UnprovenError: ``seen`` can't be decoded, or encodes a text that differs from the prompt.
     """
     expected = encode(parts, tokenizer).ids
     if expected == seen:
@@ -147,7 +148,7 @@ def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: Tokenizer
 
 
 def _bare(text: str) -> str:
-    """Return a text without reasoning and white space."""
+    """Remove reasoning and white space from a text."""
     return _OPENED.sub("", _THOUGHTS.sub("", without_space(text)))
 
 

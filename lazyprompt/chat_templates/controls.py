@@ -155,8 +155,8 @@ class _Risk(NamedTuple):
         moves: True if the template may drop or reorder the characters of a text.
         between: True if a text between two pieces of the template's own text could complete a control sequence.
         any_case: True if the template changes the case of letters.
-        own: The texts that the template may write directly before or after a value. ``own`` is None if these texts are
-            unknown, or if the template may join parts of values.
+        own: The texts that the template may write directly before or after a value. ``own`` is None if the template
+            texts next to a value are unknown, or if the template may join parts of values.
     """
 
     always: bool
@@ -360,8 +360,8 @@ class _Use(NamedTuple):
 
     Attributes:
         name: The name of the filter or method; empty if the name is computed.
-        first: The first argument if it is a string constant, else None.
-        second: The second argument if it is a string constant, else None.
+        first: The first argument of the filter or method if that argument is a string constant, else None.
+        second: The second argument of the filter or method if that argument is a string constant, else None.
     """
 
     name: str

@@ -31,7 +31,7 @@ TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm(OpenAIWriter):
-    """OpenAI's message format as chat templates expect it, with arguments as dicts and with short media types.
+    """OpenAI's message format for chat templates, with tool-call arguments as dicts and media types like ``image``.
 
     Source: transformers' guide "Writing a chat template" and ``ProcessorMixin.apply_chat_template``, which passes
     ``{"type": "image", "url": ...}`` to templates instead of ``image_url``.
@@ -58,7 +58,7 @@ class TemplateForm(OpenAIWriter):
 
 @lru_cache(maxsize=128)
 def _form_of(template: ChatJinja) -> TemplateForm:
-    """Return the message format that a template renders completely."""
+    """Return the message format in which a template renders all message content."""
     parts_only = template.shows_parts and not template.shows_text
     no_text: Json = [{"type": "text", "text": ""}] if parts_only else None
     return TemplateForm(no_text, text_lists=template.shows_parts, lists=parts_only)
@@ -140,7 +140,7 @@ def tag_last_message(chat: Sequence[dict[str, Any]], field: str) -> list[dict[st
         The chat with a tagged copy of the last message.
 
     Raises:
-        TemplateError: The last message contains no text in this field, or there are no messages.
+        TemplateError: The last message contains no text in ``field``, or there are no messages.
     """
     last = chat[-1] if chat else {}
     origin = TextOrigin(str(last.get("role")), len(chat) - 1)
@@ -215,7 +215,7 @@ def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[s
 
 
 def tools_of(prompt: Prompt) -> PlainData:
-    """Return a prompt's tools as plain data, or None if the prompt has no tools, as in transformers."""
+    """Return a prompt's tools as plain data; for a prompt without tools, the data is None."""
     return plain_tools(prompt.tools.copy() if prompt.tools.names else None)
 
 

@@ -266,7 +266,7 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
         traced: True to compile the template with :class:`TracingEnvironment`.
 
     Raises:
-        TemplateError: The syntax is invalid; the message contains the line number.
+        TemplateError: The template's syntax is invalid; the error message contains the line number.
     """
     environment = _environment(traced=traced)
     try:

@@ -61,8 +61,8 @@ class PlainData(NamedTuple):
     """Plain data for a template, such as tools.
 
     Attributes:
-        data: The plain data, which is shared and must not be modified.
-        texts: All texts in the data.
+        data: The value as plain data, which other renderings share; it must not be modified.
+        texts: All strings in ``data``, including dict keys.
     """
 
     data: Any
@@ -251,8 +251,8 @@ class ChatJinja:
         now: The time that ``strftime_now`` formats; None for the current time.
 
     Raises:
-        TemplateError: The template or a token is not a string, or the syntax is invalid. The message contains the
-            line number.
+        TemplateError: The template or a token is not a string, or the syntax is invalid. For a syntax error, the error
+            message contains the line number.
     """
 
     text: str
@@ -291,7 +291,7 @@ class ChatJinja:
             variables: Additional template variables. A variable overrides a special token of the same name.
 
         Returns:
-            The text for the model.
+            The rendered chat, which is the prompt for the model.
 
         Raises:
             TemplateError: The template rejects the messages, fails, or exceeds a resource limit.

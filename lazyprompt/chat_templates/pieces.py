@@ -1,7 +1,7 @@
 """Functions that search texts for the beginnings, ends and middles of control sequences.
 
-A chat template can join its own text and several values. These functions find texts that could become part of a control
-sequence when they are joined to other text.
+A chat template concatenates its literal text with values from the chat. These functions find texts that could become
+part of a control sequence when they are joined to other text.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ def may_cross(controls: Controls, literal: str) -> bool:
 
 
 def _first(text: str, longest: int) -> str:
-    """Return the first ``longest`` characters of a text, counting a run of blanks as one character."""
+    """Return the first ``longest`` characters of a text; each run of spaces and tabs counts as one character."""
     found = re.match(rf"(?:[ \t]++|[^ \t]){{0,{longest}}}", text)
     return found[0] if found else ""
 
 
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
-    """Return True if one of the texts and an adjoining text could form a control sequence together.
+    """Return True if one of ``texts`` could form a control sequence together with an adjoining text.
 
     The function looks for texts that begin or end with a piece of a control sequence, ignoring white space.
 
     Args:
-        controls: The control sequences.
+        controls: The control sequences to search for.
         texts: The texts, which may adjoin each other.
         own: All other texts that may adjoin ``texts``; None if any text may adjoin ``texts``.
     """
@@ -78,7 +78,7 @@ def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> b
     """Return True if one of several texts could be the middle of a control sequence, ignoring white space.
 
     Args:
-        controls: The control sequences.
+        controls: The control sequences to search for.
         texts: The texts to examine.
         known: Known words, which are skipped.
     """
@@ -107,7 +107,7 @@ class _Beginnings:
     """An index of the prefixes of control sequences, or of their suffixes if ``backwards`` is True.
 
     Args:
-        texts: The control sequences.
+        texts: The control sequences to index.
         reserved: True to include all sequences like ``<|name|>``.
         backwards: True to reverse the control sequences and all texts that are searched.
     """
@@ -139,7 +139,7 @@ class _Beginnings:
     def at_end(self, texts: Sequence[str]) -> set[str]:
         """Return each normalized suffix of the texts that is a proper prefix of a control sequence.
 
-        White space at the end of the texts is ignored.
+        White space at the end of each text in ``texts`` is ignored.
         """
         joined = JOINT.join(texts)
         if joined.isascii():
@@ -178,9 +178,10 @@ class _Beginnings:
         Args:
             texts: The texts.
             outermost: The characters that a piece can end with, or begin with if ``ends`` is False.
-            within: The characters to look for. A text is skipped if its end (or beginning) contains none of them.
-            width: The maximum length of the results.
-            ends: True for the ends of the texts, False for their beginnings.
+            within: The characters to look for. A text whose end (or beginning) contains none of these characters is
+                skipped.
+            width: The maximum length of each yielded text, in characters.
+            ends: True to yield the ends of the texts, False to yield their beginnings.
         """
         right = ends != self._backwards
         for text in texts:
@@ -198,7 +199,7 @@ class _Beginnings:
     def _wide(self, bare: str, width: int, *, right: bool) -> str:
         """Return the normalized end or beginning of a text.
 
-        The result has at least ``width`` characters, unless the whole normalized text is shorter.
+        The returned text has at least ``width`` characters, unless the whole normalized text is shorter.
         """
         wide = bare[-_WIDE * width :] if right else bare[: _WIDE * width]
         whole = self.plain(wide).strip()
@@ -217,7 +218,7 @@ class Edges:
     """An index of the prefixes, suffixes and inner parts of control sequences, all normalized by :func:`plain`.
 
     Args:
-        texts: The control sequences.
+        texts: The control sequences to index.
         reserved: True to include all sequences like ``<|name|>``.
     """
 
@@ -253,6 +254,6 @@ def plain(text: str) -> str:
 
 
 def _begins_longer(known: Sequence[str], piece: str) -> bool:
-    """Return True if a piece is the beginning of a longer text in a sorted list."""
+    """Return True if a piece is a proper prefix of a text in the sorted list ``known``."""
     at = bisect_right(known, piece)
     return bool(piece) and at < len(known) and known[at].startswith(piece)

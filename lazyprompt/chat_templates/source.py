@@ -99,8 +99,8 @@ class ChatSource:
             with_tools: True if the chat has tools.
 
         Returns:
-            ``tool_use`` if the chat has tools and the model has that template, else ``default``. The result is None
-            if the model has neither of these templates.
+            ``tool_use`` if the chat has tools and the model has that template, else ``default``. The result is None if
+            the model needs the template ``default`` but has none.
 
         Raises:
             TemplateError: The template's syntax is invalid.
@@ -283,12 +283,12 @@ def _check_head(path: Path) -> None:
 
 
 def _reader() -> type[GGUFReader]:
-    """Return a faster reader for GGUF files, because the package's reader needs 30 seconds for a large vocabulary."""
+    """Return a faster reader for GGUF files, because ``gguf.GGUFReader`` needs 30 seconds for a large vocabulary."""
     import numpy as np  # noqa: PLC0415 - the gguf package needs it
     from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
 
     class Reader(GGUFReader):
-        """A reader that reads a list of numbers in one step, and doesn't decode the texts in a list."""
+        """A GGUF reader that reads each list of numbers in one step and doesn't decode the strings in lists."""
 
         def _get_field_parts(
             self, orig_offs: int, raw_type: int

@@ -94,8 +94,8 @@ class ChatTemplate:
                 ``chat_template.jinja``), a file in such a directory, or the source text of a template. Text
                 that contains ``{{`` or ``{%`` is treated as source text.
             name: The name of the template, if the model has several templates.
-            special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``. These
-                tokens take precedence over the special tokens in the files.
+            special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``.
+                ``special_tokens`` take precedence over the special tokens in the tokenizer's files.
 
         Returns:
             The chat template.
@@ -145,7 +145,7 @@ class ChatTemplate:
         """Render messages with the model's own template.
 
         Args:
-            messages: Messages in any format that a history accepts. Keys that only the template uses are kept.
+            messages: Messages in any format that a history accepts. Message keys that only the template uses are kept.
             tools: The tools as OpenAI dicts or Python functions.
             add_generation_prompt: True to end the text with the generation prompt.
             continue_final_message: True to leave the last message open for the model to continue, or the name of the
@@ -157,13 +157,13 @@ class ChatTemplate:
             variables: Additional template variables, such as ``enable_thinking=False``. Variables are trusted.
 
         Returns:
-            The text with its segments. The slot of a segment is a message's role, ``tools``, ``documents``, or
-            ``markers`` for the template's own text.
+            The rendered chat, divided into segments. The slot of a segment is a message's role, ``tools``,
+            ``documents``, or ``markers`` for the template's own text.
 
         Raises:
             TemplateError: The template rejects the messages, fails, or exceeds a resource limit.
             FormatError: A tool, document or variable is not plain data, or the template cannot represent a message.
-            HistoryError: The format of a message is not accepted; for example, the message has no role.
+            HistoryError: A message has an unsupported format; for example, the message has no role.
             ToolsError: A tool has no valid schema.
             SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or the policy is
                 unknown.
@@ -222,15 +222,16 @@ class ChatTemplate:
             new_messages: The messages after the response, such as tool results and user messages.
             tokenizer: The tokenizer that produced the ids.
             tools: The tools in the previous prompt.
-            messages: The messages of the previous prompt. If you pass these messages, the bridge is checked by
-                rendering the chat itself instead of sample chats. The returned ids then keep reasoning that the
-                template removes from earlier turns.
+            messages: The messages of the previous prompt. If you pass ``messages``, the method checks the template by
+                rendering this chat instead of sample chats. The returned ids then keep reasoning that the template
+                removes from earlier turns.
             safety: The policy for control sequences in the new messages.
             variables: Additional template variables of the previous prompt.
 
         Returns:
-            The previous ids, the sampled ids and the new ids. If the template may change earlier prompts or responses,
-            the result is None, and you must render the whole chat. :meth:`bridge_or_reason` returns the reason.
+            The ids of the previous prompt and of the sampled response, followed by the ids of the new messages. If the
+            template may change earlier prompts or responses, the result is None, and you must render the whole chat.
+            :meth:`bridge_or_reason` returns the reason.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
@@ -375,7 +376,7 @@ class ChatTemplate:
             traced: A function that returns the same messages as traced text.
 
         Returns:
-            The text, whose segments are computed on first access.
+            The rendered chat; its segments are computed on first access.
         """
         rendering = Rendering(jinja, given, self.controls(jinja), safety)
         with_origins = traced or (lambda: chat)
@@ -406,8 +407,8 @@ def _own_system(template: ChatJinja) -> str | None:
     """Return the system text that a template adds to a chat without a system message.
 
     Returns:
-        The text, or None if the template adds no system text. The text is empty if the template rejects system messages
-        or doesn't render them as a separate turn.
+        The system text that the template adds, or None if it adds none. The returned system text is empty if the
+        template rejects system messages or doesn't render them as a separate turn.
     """
     system, user, answer = (
         {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")

@@ -26,7 +26,7 @@ class TextOrigin(NamedTuple):
         slot: The name of the text's slot in a :class:`~lazyprompt.messages.prompt.Segment`.
         message: The index of the message that the text comes from; None if the text comes from no message.
         trusted: True if the developer or the template wrote the text.
-        json: True if the text was dumped as JSON.
+        json: True if the template wrote the text as JSON, with the filter ``tojson``.
         generated: True if the template marks the text as the model's own (``{% generation %}``).
         mixed: True if the text may also contain the template's own text.
         raw: The original control sequence if the text is a neutralised control sequence, else empty.
@@ -108,8 +108,9 @@ class Traced(str):
         """Return consecutive pieces of this text with their origins.
 
         Args:
-            pieces: The pieces as plain strings.
-            gap: The number of characters between two pieces; None if any white space may separate them.
+            pieces: The pieces of this text as plain strings.
+            gap: The number of characters between two consecutive pieces in this text; None if any white space may
+                separate the pieces.
         """
         found: list[Traced] = []
         at = 0
@@ -132,7 +133,7 @@ class Traced(str):
         return self.rstrip(chars).lstrip(chars)
 
     def removeprefix(self, prefix: str, /) -> Traced:
-        """Remove a prefix like ``str.removeprefix``, and keep the origins of the characters."""
+        """Remove a prefix, as ``str.removeprefix`` does, and keep the origin of each remaining character."""
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
@@ -194,7 +195,7 @@ class Traced(str):
         return Traced(str.join(self, items), runs)
 
     def _convert(self, text: str) -> Traced:
-        """Return ``text`` with the origins of this text, or with a single origin if the lengths differ."""
+        """Return ``text`` with this object's origins, or with a single origin if ``text`` has a different length."""
         return Traced(text, self.runs) if len(text) == len(self) else trace_opaque(text, (self,))
 
     def upper(self) -> Traced:
@@ -218,7 +219,7 @@ _UNKNOWN = Traced.of("", TextOrigin("unknown"))
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
-    """Return the length and origin of each run in a text. A plain string is the template's own text."""
+    """Return the runs of a text, each with its length and origin. A plain string is the template's own text."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
 
 
@@ -275,15 +276,15 @@ def contains_traced(value: object) -> bool:
 
 
 def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
-    """Assign one origin to a text that was computed from other values by an operation that can't be traced.
+    """Assign a single origin to a text that was computed from other values by an operation that can't be traced.
 
     Args:
         text: The computed text.
-        given: The values that the text was computed from.
-        json: True if the text was dumped as JSON.
+        given: The values from which ``text`` was computed.
+        json: True if the template wrote the text as JSON, with the filter ``tojson``.
 
     Returns:
-        The text with one origin, which is trusted only if the origins of all values are trusted.
+        ``text`` with a single origin, which is trusted only if all texts in ``given`` are trusted.
     """
     found = [*find_traced(given)]
     origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
@@ -302,7 +303,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
 
 
 def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield runs that assign ``origin`` to a text, with a separate run for each neutralised sequence from ``given``."""
+    """Yield the runs of a text with one origin; each neutralised sequence from ``given`` becomes a separate run."""
     done = 0
     for one in given:
         at = 0
@@ -371,7 +372,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         text: The text.
 
     Returns:
-        The parts and their origins. Adjoining text with the same origin becomes one part.
+        The parts of the text, and the origin of each part. Adjoining text with the same origin becomes one part.
     """
     parts, origins = [""], [OWN]
     at = 0

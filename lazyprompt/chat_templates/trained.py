@@ -2,7 +2,7 @@
 
 If a template contains ``{% generation %}`` blocks, the content of these blocks is the text to train on. Otherwise, an
 assistant turn begins after the generation prompt. The turn ends with the text that the template writes after the
-response both with and without a following turn.
+response whether or not another turn follows.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class _RenderedChat(NamedTuple):
     spans: tuple[_Span, ...]
 
     def text_before(self, start: int) -> str:
-        """Return the template's own text that ends at an index."""
+        """Return the text that the template itself writes directly before the index ``start`` of the rendered chat."""
         return self.text[
             max((span.stop for span in self.spans if span.stop <= start and not span.own), default=0) : start
         ]
 
     def text_after(self, stop: int) -> str:
-        """Return the template's own text that begins at an index."""
+        """Return the text that the template itself writes directly after the index ``stop`` of the rendered chat."""
         end = min((span.start for span in self.spans if span.start >= stop and not span.own), default=len(self.text))
         return self.text[stop:end]
 
@@ -111,7 +111,8 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
 def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
     """Find the text inside the template's ``{% generation %}`` blocks.
 
-    Text inside a block is assigned to the message that the text comes from, or otherwise to the next assistant message.
+    A block belongs to the message that its text comes from; a block without message text belongs to the next assistant
+    message.
     """
     found: list[tuple[int, int]] = []
     waiting = list(answers)
@@ -165,7 +166,7 @@ def _find_turn(
 
 
 def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
-    """Return a message's spans in the message's own turn only, because other turns may repeat the message's text."""
+    """Return the spans of a message's text within its turn, without repetitions of the text in other turns."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):
@@ -195,7 +196,7 @@ def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Ren
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Return runs in which only the text inside the ``found`` spans is marked for training."""
+    """Return a rendered chat's runs, in which only the text inside the ``found`` spans is marked for training."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):
@@ -214,7 +215,7 @@ def answer_end(template: ChatJinja, controls: Controls) -> str:
         controls: The template's control sequences.
 
     Returns:
-        The marker, or an empty string if the template writes no marker or rejects a short chat.
+        The marker, or an empty string if the template writes no marker after a response or rejects the sample chat.
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:

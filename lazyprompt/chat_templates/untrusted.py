@@ -1,9 +1,9 @@
 """Rendering of chats in which untrusted text is neutralised and traced through the template.
 
-If the origins of the output can't be traced, only the template's own control sequences are trusted. To find these
-sequences, the chat is rendered again with each untrusted character replaced by a different one. A control sequence at
-the same index in both outputs was written by the template. A control sequence that appears only in the first output is
-forged.
+If the origins of the output can't be traced, only the template's own control sequences are trusted. To find the
+template's control sequences, the chat is rendered again with each untrusted character replaced by another character. A
+control sequence at the same index in both renderings was written by the template. A control sequence that appears only
+in the rendering with the original characters is forged.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Traces(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted parts.
         origins: The origin of each part.
-        note: The reason why origins are lost; empty if all origins are traced. If origins are lost, only the template's
-            own control sequences are trusted.
+        note: The reason why the origins of the rendered text can't be traced; empty if they are traced. Without traced
+            origins, only the template's own control sequences are trusted.
     """
 
     parts: Sequence[str]
@@ -231,7 +231,7 @@ class _Compared(NamedTuple):
     """The control sequences in two renderings of a chat: the original, and one with replaced untrusted characters.
 
     Attributes:
-        own: The indexes and texts of the control sequences that both renderings contain.
+        own: The index and text of each control sequence that appears in both renderings of the chat.
         forged: The control sequences that only the original rendering contains.
         settled: True if the original rendering contains a control sequence wherever the other rendering contains one.
     """
@@ -285,7 +285,7 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
 
 
 def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences in a rendered chat with those in ``calm``, the chat with replaced characters."""
+    """Compare the control sequences in ``text`` with those in ``calm``, the rendering with replaced characters."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)
