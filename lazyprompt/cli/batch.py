@@ -181,7 +181,7 @@ def _note_unused(job: BatchJob) -> None:
 
 
 def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
-    """Return the function that runs the job."""
+    """Return the function that runs the batch: with model calls, on Ray, or in local processes."""
     if options["run"]:
         for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
             if value != default:
@@ -202,7 +202,7 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
 
 
 def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
-    """Call a model for each row; with ``options`` bound, this function is called like ``run_batch``."""
+    """Call a model for each row; the parameters after ``options`` are those of ``run_batch``."""
     from lazyprompt.batch.calls import CallJob, call_batch
     from lazyprompt.batch.rates import Rates
     from lazyprompt.cli.models import open_model

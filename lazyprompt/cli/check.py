@@ -131,9 +131,9 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     r"""Report what a model's chat template supports.
 
     PATH is a .jinja file, a tokenizer's directory or a GGUF file. The command renders short sample chats with the
-    template. The report states whether the template supports a system text, tools and arguments as JSON, and whether
-    earlier text stays the same as a chat grows. Further lines state whether training teaches the model to stop, whether
-    a chat can continue from token ids, and whether markers can replace the template.
+    template. The report states whether the template supports system messages, tools, and tool-call arguments as JSON
+    text. It also states whether earlier text stays the same as a chat grows. Further lines state whether training
+    teaches the model to stop, whether a chat can continue from token ids, and whether markers can replace the template.
 
     \b
     Examples:

@@ -79,12 +79,12 @@ def command(
 ) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
-    The command also shows warnings. PROMPT_FILE can be a prompt file, as in lazyprompt render. PROMPT_FILE can also be
-    a prompter in Python, as module:name or path/to/file.py:name; that module's code is run. A saved payload can be a
-    .json file, the first line of a .jsonl file, or - for standard input.
+    The command also shows warnings. PROMPT_FILE is a .prompty or YAML prompt file, a prompter in Python or a saved
+    payload. A prompter is named as module:name or path/to/file.py:name; that module's code is run. A saved payload can
+    be a .json file, the first line of a .jsonl file, or - for standard input.
 
-    On a terminal, slots are coloured and untrusted text is underlined; in a pipe, each line begins with its slot.
-    Control characters and invisible characters are escaped.
+    On a terminal, slots are coloured and untrusted text is underlined; in piped output, each line begins with its
+    slot's name. Control characters and invisible characters are escaped.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ def _open(options: Options) -> PromptRequest | None:
 
 
 class _SampleOptions(TypedDict, total=False):
-    """The options for a training sample: its tokenizer and its mask."""
+    """The options for a training sample: its tokenizer, and patterns for text to exclude from the loss."""
 
     tokenizer: TokenizerLike
     mask: tuple[str, ...]

@@ -45,8 +45,9 @@ def families(*, as_json: bool) -> None:
 def providers(*, as_json: bool) -> None:
     """List the providers that --format accepts.
 
-    The columns list the content that a provider supports: media by URL (url), as base64 (data), inside tool results
-    or in a turn after them; the reasoning that it expects back; and its rules for message order.
+    The media columns state whether a provider accepts media by URL (url) or as base64 (data), and inside tool results
+    or only in a turn after them. The thinking column states which reasoning the provider expects back in later
+    requests. The turns column states the rules for message order.
     """
     found = rows()
     if as_json:

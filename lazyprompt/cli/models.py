@@ -129,7 +129,7 @@ class FileModel(NamedTuple):
     """The model that the options and a prompt file select.
 
     Attributes:
-        source: The name of the source; None for a local model.
+        source: The name of the model source, such as ``openai``; None for a local model.
         model: The model's name.
         params: The parameters for each call.
         unused: The prompt file's options that the client does not support, named as in the front matter.

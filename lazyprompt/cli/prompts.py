@@ -110,7 +110,7 @@ class PromptRequest:
         """Read the values that are set with ``--set``.
 
         Args:
-            given: The text of each value.
+            given: The text given for each slot or input, keyed by name.
             stdin: The reader for standard input.
 
         Raises:
@@ -119,7 +119,7 @@ class PromptRequest:
         return {name: self.read_value("--set", name, text, stdin) for name, text in given.items()}
 
     def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
-        """Return a value, or the text of the file that ``@`` refers to; for a media input, return the media block."""
+        """Convert an option's text to a value; ``@path`` means the file's text or, for a media input, a media block."""
         kind = self._kind(name)
         is_file = text.startswith("@") and not text.startswith("@@")
         medium = _media_kinds().get(kind) if is_file and kind != "string" else None
@@ -148,7 +148,7 @@ class PromptRequest:
         """Return a copy of the values that also contains the user's text.
 
         Args:
-            values: The values of the other slots or inputs, keyed by name.
+            values: The values of the slots or inputs that don't contain the user's text, keyed by name.
             name: The slot or input for the user's text, as returned by ``prompter.name_of_text``.
             value: The value that contains the user's text.
 

@@ -29,7 +29,7 @@ def command(*, output: str | None, as_json: bool, color: Color, **options: Unpac
     r"""Render a prompt from a prompt file or from options.
 
     PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the types of its inputs: write texts and
-    URLs unchanged, and all other values as JSON. For an image, a sound or a file, use @FILE.
+    URLs unchanged, and all other values as JSON. For an image, an audio clip or another file, use @FILE.
 
     In --set and --input, @FILE is the text of a file, @- is standard input, and @@x is @x. Without these options, piped
     text is the input: a JSON object contains slot values, and any other text is treated as --input.

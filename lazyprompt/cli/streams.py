@@ -115,7 +115,7 @@ class Stdin:
         return self._text
 
     def read_if_piped(self) -> str:
-        """Read all of standard input, or return an empty text if it is a terminal."""
+        """Read all of standard input; return an empty string if standard input is a terminal."""
         stdin: TextIO | None = sys.stdin
         return "" if stdin is None or stdin.isatty() else self.read("stdin")
 
