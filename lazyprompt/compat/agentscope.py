@@ -334,11 +334,11 @@ class FormatterBase(ABC):
         whereas lazyprompt only names the media type in the text.
 
         Args:
-            output: The text, or a list of text and media blocks.
+            output: The tool's output, as text or as a list of text and media blocks.
 
         Returns:
-            The text, and a list of ``(URL, media block)`` pairs, one for each media block. For base64 data, a
-            description replaces the URL.
+            The text of the output, and a list of ``(URL, media block)`` pairs, one for each media block. For base64
+            data, a description replaces the URL.
         """
         if output is None or isinstance(output, str):
             return output or "", []
@@ -408,7 +408,7 @@ class TruncatedFormatterBase(FormatterBase):
         raise NotImplementedError(f"{type(self).__name__} can't format tool calls; override _format_tool_sequence")
 
     async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
-        """Format consecutive messages without tool calls and results; ``is_first`` is True for the first such run."""
+        """Format consecutive messages that contain no tool calls or results; ``is_first`` marks the first group."""
         raise NotImplementedError(f"{type(self).__name__} can't format messages; override _format_agent_message")
 
     async def _count(self, msgs: MessageList) -> int | None:

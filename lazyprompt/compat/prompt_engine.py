@@ -1,7 +1,8 @@
 """PromptEngine, which joins texts and messages into a string or a list of messages within a length limit.
 
-The developer's texts are trusted, but the conversation is not. Only the developer's texts may contain slots. If the
-prompt is too long, only messages are dropped. No message can forge the start of another message.
+Text written by the application's developer is trusted, but the conversation is not. Only text written by the developer
+may contain slots. If the prompt is too long, only messages are dropped. No message can forge the start of another
+message.
 """
 
 from __future__ import annotations
@@ -73,16 +74,16 @@ class PromptEngine:
     Args:
         model_or_provider: The provider's name or Profile, or an object whose ``provider`` attribute is one of these.
         prompt_type: The type of prompt to return, ``string`` or ``list``. The default is ``string`` for a provider
-            without turns, and ``list`` for any other provider.
-        max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
-            newest message and system messages are never dropped.
+            whose API accepts text instead of messages, and ``list`` for any other provider.
+        max_length: The maximum length of the prompt, measured by ``length``; the oldest messages are dropped first. The
+            developer's texts, the newest message and system messages are never dropped.
         shrink_policy: The way to shorten a prompt that exceeds ``max_length``. ``truncate`` drops the oldest messages,
             and ``summarize`` replaces them with a summary. If summarizing fails, a warning is issued and the messages
             are dropped.
         length: A function that measures text, such as ``len`` or a token counter's ``count_text``. A string prompt is
             measured as a whole; the length of a list prompt is the total length of its message contents.
         summarize_model: A function that summarizes message dicts with ``role``, ``name`` and ``content``, oldest first.
-        max_summary_length: The maximum length of a summary; longer summaries are truncated.
+        max_summary_length: The maximum length of a summary, measured by ``length``; longer summaries are truncated.
         safety: The policy for control sequences in values, names and messages, which is ``neutralize``, ``raise`` or
             ``off``. The default is ``off`` for hosted providers, and ``neutralize`` for all others.
 
@@ -135,15 +136,15 @@ class PromptEngine:
         Args:
             parts: The parts in order: strings are the developer's trusted texts; messages (Msg objects or dicts) and
                 lists of messages are untrusted. ``None`` is skipped.
-            format_map: The values for the slots ``{name}`` in the developer's texts. A slot without a value is left
+            format_map: The values for the slots ``{name}`` in the trusted strings. A slot without a value is left
                 unchanged, and ``{{name}}`` becomes ``{name}``. Braces in messages and values are not slots.
 
         Returns:
             If ``prompt_type`` is ``string``, a string in which each text and each message begins a new line. A message
             begins with ``name:``, and its further lines are indented. If ``prompt_type`` is ``list``, a list of dicts
             with ``role``, ``content`` and optionally ``name``. In a list, text at the very beginning becomes a system
-            message, and any other text becomes a user message. A message without a role gets its name as the role if
-            the name is a valid role, or else the role ``user``.
+            message, and any other text becomes a user message. A message without a role takes its name as the role if
+            the name is a valid role; otherwise, the role is ``user``.
 
         Raises:
             FormatError: A part has the wrong type, a message has no content, or a message's content is not text.
@@ -318,7 +319,7 @@ def _message(given: MessageLike, where: str) -> _Piece:
 
 
 def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
-    """Return a piece with the control sequences in its name and text neutralised."""
+    """Return a copy of a prompt piece, with the control sequences in its name and text neutralised."""
     if guard is None:
         return piece
     message = guard.message(message_of(piece.name, piece.text, piece.role), where)
@@ -366,5 +367,5 @@ class _Measure:
         self.count_text = length
 
     def count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:  # noqa: ARG002 - there are none
-        """Return the total length of the message contents."""
+        """Return the total length of the message contents, measured by the engine's ``length`` function."""
         return sum(self.count_text(str(message["content"])) for message in messages)
