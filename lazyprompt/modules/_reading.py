@@ -123,7 +123,7 @@ def _json_in(text: str, opens: str) -> str:
         opens: The required first character of the value, or an empty string to allow any character.
 
     Raises:
-        ValueError: The response contains no matching JSON value.
+        ValueError: The response contains no valid JSON value that begins with ``opens``.
     """
     whole = text.strip()
     fenced = (match[1].strip() for match in _FENCED.finditer(text))
@@ -313,11 +313,11 @@ class Exchange(NamedTuple):
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
-        """Return a complete or partial response as a reply without validating it."""
+        """Create the reply for a complete or partial response, without validation."""
         return Reply(message, raw, parsed, self.user_text, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
-        """Return a complete response as a reply.
+        """Create and validate the reply for a complete response.
 
         Raises:
             ModuleError: The response is a refusal, was filtered, is empty, contains an incomplete or malformed tool
@@ -413,7 +413,7 @@ class ReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the text in pieces."""
+        """Yield the response's text in chunks, as it arrives."""
         return (delta.text for delta in self._deltas if delta.kind == "text")
 
     def deltas(self) -> Iterator[Delta]:
@@ -443,7 +443,7 @@ class AsyncReplyStream(_Stream):
         self._deltas = deltas(self._end)
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield the text in pieces."""
+        """Yield the response's text in chunks, as it arrives."""
         async for delta in self._deltas:
             if delta.kind == "text":
                 yield delta.text

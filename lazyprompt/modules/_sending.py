@@ -55,7 +55,7 @@ class _Loop(NamedTuple):
 
     Attributes:
         places: The semaphore that limits concurrent calls, or None without a limit.
-        turn: The lock that lets calls prepare their requests one at a time.
+        turn: The lock that allows only one call at a time to prepare its request.
     """
 
     places: asyncio.Semaphore | None
@@ -170,12 +170,12 @@ class Sender:
     async def _make_in_turn(self, make: Callable[[], Exchange]) -> Exchange:
         """Create requests one at a time in each event loop.
 
-        Tasks that are created together all start in the same iteration of their event loop. Without this method, 500
-        tasks blocked the event loop for 0.4 to 1 s while prompts and requests were created, and again when responses
-        arrived together. With this method, 500 tasks blocked the event loop for 15 to 50 ms, or 120 ms when responses
-        arrived together. With ``concurrency=200``, 500 tasks blocked the event loop for at most 25 ms, because httpcore
-        searches all open connections for each request. The first request imports the client in a thread, because the
-        import takes up to two seconds.
+        Tasks that are created together all start in the same iteration of their event loop. When 500 tasks created
+        their requests in one iteration, they blocked the event loop for 0.4 to 1 s, and again when responses arrived
+        together. When each task created its request in a separate iteration, 500 tasks blocked the event loop for 15 to
+        50 ms, or 120 ms when responses arrived together. With ``concurrency=200``, 500 tasks blocked the event loop for
+        at most 25 ms, because httpcore searches all open connections for each request. The first request imports the
+        client in a thread, because the import takes up to two seconds.
         """
         async with self._loop().turn:
             if not self._loaded:

@@ -63,7 +63,7 @@ class CallOptions(NamedTuple):
         history: The earlier messages.
         tools: The tools that the model may call.
         response_format: A pydantic model or JSON schema for structured output.
-        params: Other parameters for this call.
+        params: Additional request parameters for this call, such as ``temperature``.
     """
 
     input: object
@@ -102,7 +102,10 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Prepare a connection. Each copy of the module prepares a separate connection."""
+        """Prepare a connection.
+
+        This method is also called for each copy of the module, so copies don't share connections.
+        """
 
     def close(self) -> None:
         """Close the connections used by threads; later calls open new ones.
@@ -144,12 +147,12 @@ class ChatModule(ABC):
     def share(self, prompt: PrompterLike = None, history: HistoryLike | None = None) -> Self:
         """Return a new module that shares this module's client or running engine, but has its own prompter.
 
-        Both modules share connections and limits, and either module can start and stop the engine.
+        This module and the new module share connections and limits, and either of them can start and stop the engine.
 
         Args:
             prompt: A prompter, as in :meth:`prompt`; None keeps this module's prompter.
-            history: Messages that begin every conversation with the new module. If both arguments are None, the new
-                module keeps this module's history.
+            history: Messages that begin every conversation with the returned module. If both arguments are None, the
+                returned module keeps this module's history.
 
         Returns:
             The new module.
@@ -188,7 +191,7 @@ class ChatModule(ABC):
                 contains the model's tool calls.
             response_format: A pydantic model or JSON schema for structured output. The parsed output is in
                 ``reply.parsed``.
-            params: Other parameters for this call.
+            params: Additional request parameters for this call, such as ``temperature``.
 
         Returns:
             The model's reply.
@@ -240,7 +243,7 @@ class ChatModule(ABC):
             history: The earlier messages.
             tools: The tools that the model may call.
             response_format: A pydantic model or JSON schema for structured output.
-            params: Other parameters for this call.
+            params: Additional request parameters for this call, such as ``temperature``.
 
         Returns:
             An iterator over pieces of text. The request is sent when the iteration starts. At the end, the iterator's
@@ -280,7 +283,7 @@ class ChatModule(ABC):
             history: The earlier messages.
             tools: The tools that the model may call.
             response_format: A pydantic model or JSON schema for structured output.
-            params: Other parameters for this call.
+            params: Additional request parameters for this call, such as ``temperature``.
 
         Returns:
             The arguments for the official client, with the formatter's report. ``payload.report.raise_for_losses()``
@@ -329,7 +332,7 @@ class ChatModule(ABC):
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
     def _past(self, history: PastLike) -> PastLike:
-        """Return the module's history followed by the call's history."""
+        """Return the module's history followed by the history passed to the call."""
         return self._history + History.of(history) if self._history else history
 
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
@@ -400,7 +403,7 @@ class Chat:
             input: The input, as in :meth:`ChatModule.__call__`. Pass None if the history already awaits a reply, for
                 example after tool results.
             response_format: A pydantic model or JSON schema for structured output.
-            params: Other parameters for this call.
+            params: Additional request parameters for this call, such as ``temperature``.
 
         Raises:
             ModuleError: The call failed. A failed call leaves the history unchanged.
@@ -511,7 +514,7 @@ class Chat:
         return self._asteps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
-        """Add the result of a tool call. After the last result, ``chat()`` continues the conversation.
+        """Add the result of a tool call. When every tool call has a result, ``chat()`` continues the conversation.
 
         Args:
             call: The tool call, from ``reply.tool_calls``.

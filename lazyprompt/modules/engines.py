@@ -59,7 +59,7 @@ class Engine(NamedTuple):
             the arguments of :meth:`command`, and ``{host}`` is :data:`HOST`.
         install: The installation command for an engine that no lazyprompt extra installs.
         extra: The lazyprompt extra that installs the engine.
-        package: The Python package that the program requires.
+        package: The Python package that must be installed to run ``program``.
         server: The details of the engine's completions API (``/v1/completions``), or None for Ollama's ``generate``.
         takes_ids: True if the engine accepts a prompt of token ids and adds no BOS token to it.
         body: The fields to add to every request, such as the field that keeps special tokens in responses.
@@ -129,7 +129,8 @@ class Engine(NamedTuple):
         """Return the arguments for the client's completion method, except the model and the prompt.
 
         Args:
-            further: The dicts from the client's ``params`` and ``structured``. Their ``extra_body`` dicts are merged.
+            further: The argument dicts that the client's ``params`` and ``structured`` methods return. The
+                ``extra_body`` fields of these dicts are merged.
             own_bos: True if the prompt is text that begins with a BOS token.
         """
         known = {key: value for more in further for key, value in more.items() if key != "extra_body"}

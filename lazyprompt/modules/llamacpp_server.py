@@ -121,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _model_fault(name: str) -> str:
-    """Return the reason why a file is not a readable GGUF model, or an empty string if it is."""
+    """Return the reason why a file is not a readable GGUF model, or an empty string for a readable model."""
     try:
         with os.fdopen(open_regular(name), "rb") as file:
             magic = file.read(len(_MAGIC))

@@ -51,11 +51,11 @@ class OnlineChatModule(ChatModule):
             limit for a whole stream is four times ``max_answer_bytes``.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection. The delay is the server's
             ``Retry-After`` or an exponential back-off.
-        concurrency: The maximum number of concurrent calls; None for no limit. All threads share one limit, and each
-            event loop has a separate limit.
+        concurrency: The maximum number of concurrent calls; None for no limit. Synchronous calls in all threads share
+            one limit. The asynchronous calls in each event loop have a separate limit.
         budget: The token budget for each prompt.
-        context: The size of the model's context window in tokens. By default, the size is looked up by the model's
-            name.
+        context: The size of the model's context window in tokens. By default, the size of the context window is looked
+            up by the model's name.
         counter: The token counter for prompts. If a counter is set, a prompt that exceeds the context window raises an
             error and is not sent.
         hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the
@@ -65,7 +65,7 @@ class OnlineChatModule(ChatModule):
             parameters of the client, whose values are JSON or the client's own objects.
 
     Raises:
-        ModuleError: The source is unknown, no model is set, or a setting is invalid. A missing API key raises an
+        ModuleError: The provider is unknown, no model is set, or a setting is invalid. A missing API key raises an
             error only in the first call, because :meth:`payload` needs no key.
     """
 

@@ -49,7 +49,7 @@ class _Run:
     """One run of an engine. A forked process can check whether the engine is running, but can't stop the engine.
 
     Attributes:
-        guard: The guard process. The engine runs in the guard's session.
+        guard: The guard process. The engine runs in the guard's POSIX session.
         port: The engine's port.
         log: The log file with the engine's output.
         offset: The byte offset in the log at which this run starts.
@@ -237,7 +237,7 @@ class EngineProcess:
 
         Raises:
             EngineError: The engine is not installed, died, was stopped, or was not ready in time, or the port is in
-                use. If the engine was started, the message includes advice, the command and the last log lines.
+                use. If the engine was started, the error message includes advice, the command and the last log lines.
         """
         if os.name != "posix":
             raise EngineError(

@@ -26,7 +26,7 @@ class Source(NamedTuple):
     """A model provider, or a server with a provider's API.
 
     Attributes:
-        name: The name of the source.
+        name: The name of the provider.
         provider: The payload format, as a provider name for ``ChatFormatter`` or a profile.
         model: The default model, or an empty string if the caller must choose a model.
         connect: A function that creates a client from settings, or its name as ``module:function`` in ``clients/``. The
@@ -34,7 +34,7 @@ class Source(NamedTuple):
         keys: The environment variables for the API key. The first variable that is set is used.
         base_url: The server's URL, None for the client's default URL, or an empty string if the caller must pass a URL.
         needs_key: True if the server rejects calls without an API key.
-        aliases: Other names for the source.
+        aliases: Alternative names for the provider.
     """
 
     name: str
@@ -74,11 +74,11 @@ class Source(NamedTuple):
         """Return the API key, or None if the source needs no key.
 
         Args:
-            given: The caller's key; if None or blank, the key is read from the environment.
+            given: The caller's API key; if None or blank, the API key is read from the environment.
 
         Raises:
-            ModuleError: The source needs a key, but no key is set.
-            TypeError: The key is not a string.
+            ModuleError: The provider requires an API key, but none is set.
+            TypeError: The API key is not a string.
         """
         secret = Secret(given) if given is not None and not isinstance(given, Secret) else given
         if secret is not None and secret.reveal().strip():

@@ -42,11 +42,11 @@ class CallRecord(NamedTuple):
     """The record of a finished model call.
 
     Attributes:
-        source: The name of the source or engine.
+        source: The name of the provider or inference engine.
         model: The requested model.
         payload: The read-only payload: the messages and tools for a provider, or the prompt for an engine.
-        params: The read-only dict of other arguments for the official client.
-        reply: The reply, the part received before a failure, or None if nothing was received.
+        params: The read-only dict of the call arguments that are not in the payload, such as ``temperature``.
+        reply: The reply, or the partial reply to a failed call; None if nothing was received.
         error: The exception from a failed or cancelled call, or None.
         seconds: The duration in seconds, including retries and the time spent waiting for other calls.
         streamed: True if the response was streamed.
@@ -116,7 +116,7 @@ def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None
     """Open a span for a model call, without making it the current span.
 
     Args:
-        source: The name of the source or engine.
+        source: The name of the provider or inference engine.
         request: The request.
 
     Yields:

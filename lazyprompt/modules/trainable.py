@@ -87,7 +87,7 @@ class TrainableModule(ChatModule):
             model's special tokens.
         markers: The markers, or the name of a model family, in place of a chat template.
         answers: The format of the model's responses, as a name or value that :class:`~lazyprompt.ResponseParser`
-            accepts. By default, the format is derived from the chat template or the model's name.
+            accepts. By default, the response format is derived from the chat template or the model's name.
         tokenizer: The model's tokenizer, or a shared :class:`~lazyprompt.TokenCache`. With a tokenizer, conversations
             continue from token ids (see :meth:`continued`). If token ids are sent, the default tokenizer is the
             ``tokenizer.json`` file in the model directory.
@@ -156,7 +156,6 @@ class TrainableModule(ChatModule):
             raise EngineError(f"{self.engine.name} does not accept token ids; remove safe_tokens=")
 
     def _open(self) -> None:
-        """Prepare a connection. Each copy of the module prepares a separate connection."""
         self._connection = self._running = _Running()
         # This client only lists the names of call parameters, so any URL works.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
@@ -179,7 +178,8 @@ class TrainableModule(ChatModule):
             The module itself.
 
         Raises:
-            EngineError: The engine did not start. The message includes advice, the command and the last log lines.
+            EngineError: The engine did not start. The error message includes advice, the command and the last log
+                lines.
         """
         if self._url is not None:
             _LOG.info("start() has no effect: the engine at %r is managed elsewhere", self._url)
@@ -380,10 +380,10 @@ class Bridged(ChatModule):
     """A local model for one conversation, in which each prompt extends the earlier token ids.
 
     Rendering and encoding a response again seldom reproduces the generated ids, so the engine's cache would no longer
-    match. The next prompt therefore consists of the earlier ids, followed by the text that the chat template adds (see
-    :meth:`ChatTemplate.bridge`). These ids are sent only if they decode to the text of the complete prompt, ignoring
-    white space. The decoded text differs from the prompt's text if a budget trims messages, the instruction changes, or
-    the template renders earlier turns differently. The class is not thread-safe.
+    match. The next prompt therefore consists of the earlier token ids, followed by the text that the chat template adds
+    (see :meth:`ChatTemplate.bridge`). The combined token ids are sent only if they decode to the text of the complete
+    prompt, ignoring white space. The decoded text differs from the prompt's text if a budget trims messages, the
+    instruction changes, or the template renders earlier turns differently. The class is not thread-safe.
 
     Args:
         sender: A function that returns the :class:`Sender` of the model's requests.

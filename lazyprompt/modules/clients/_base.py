@@ -88,7 +88,7 @@ class Request(NamedTuple):
     Attributes:
         model: The model's name, as the server expects it.
         payload: The formatter's payload, or ``{"prompt": ...}`` with text or token ids for an engine.
-        params: The other arguments of the call, as returned by :meth:`OfficialClient.params`.
+        params: The call arguments in addition to the payload and model, as returned by :meth:`OfficialClient.params`.
         origin: The name and version of the prompt, if it comes from a file or library.
         secrets: The values in the prompt that come from environment variables; logs must mask them.
     """
@@ -106,8 +106,8 @@ class Collector(Protocol):
     def feed(self, event: object) -> list[Delta]:
         """Return the deltas in an event from the client's stream. Unknown events and fields are ignored.
 
-        The delta of a tool call contains the call's index in the message. The id
-        and the name of a tool call each appear in only one delta, when they first arrive.
+        The delta of a tool call contains the call's index in the message. The id of a tool call appears in only one of
+        the call's deltas, and so does the name.
         """
         ...
 
@@ -149,7 +149,7 @@ def import_extra(module: str, package: str, *beside: str) -> Any:
     """Import a module from an optional package.
 
     Args:
-        module: The name of the module.
+        module: The name of the Python module to import.
         package: The name of the package and of the lazyprompt extra that installs it.
         beside: Modules to import first, because the package looks them up in ``sys.modules`` during requests.
 
@@ -196,7 +196,7 @@ class OfficialClient(ABC):
         retries_itself: True if the official client performs the retries, and False if lazyprompt does.
         package: The arguments with which :func:`import_extra` imports the official package.
         method: The method that sends requests, as ``package:Class.method``.
-        called: The method's name in error messages.
+        called: The name of the client's method in error messages.
         advice: The advice to add to error messages about unknown parameters; ``{name}`` stands for the parameter.
         names: The client's names for common parameters, keyed by lazyprompt's names.
         kinds: The kinds of failure that the client's exceptions indicate, keyed by ``package.Name``, with subclasses
@@ -295,7 +295,7 @@ class OfficialClient(ABC):
         return {self.names.get(name, name): value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters that request a JSON schema, or None if not every model of the API supports schemas."""
+        """Return the parameters that request a JSON schema, or None if some models of the API don't support schemas."""
         return None
 
     def send(self, request: Request) -> object:

@@ -148,11 +148,11 @@ class ErrorResponse(NamedTuple):
 def fault_of(
     kind: FaultKind, error: Exception, refusal: ErrorResponse, words: Mapping[str, FaultKind], key: Secret | None
 ) -> Fault:
-    """Create the fault for an exception.
+    """Convert an exception from a model call to a :class:`Fault`.
 
     Args:
-        kind: The kind of failure that the exception's class indicates. The kinds "request" and "server" are refined by
-            the status and message.
+        kind: The kind of failure that the exception's class indicates. For "request" and "server", the HTTP status and
+            the error message may determine a more specific kind.
         error: The exception.
         refusal: The server's response; if the server sent no response, all fields of ``refusal`` are None.
         words: The kinds of failure, keyed by phrases in the server's error messages.
@@ -180,7 +180,7 @@ def kind_of_refusal(
 
 
 def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
-    """Return the kind of failure for the first lower-case phrase that occurs in a text, or None."""
+    """Return the kind of failure for the first key of ``words`` that an error message contains, or None."""
     lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 

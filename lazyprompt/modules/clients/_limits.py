@@ -41,9 +41,9 @@ class _Meter:
     """Decompresses the body of one response and counts its bytes.
 
     Args:
-        response: The response. Its ``content-encoding`` header is removed, so that the HTTP client doesn't also
-            decompress the body.
-        limits: The limits.
+        response: The HTTP response. The response's ``content-encoding`` header is removed, so that the HTTP client
+            doesn't also decompress the body.
+        limits: The size and time limits for the response.
         library: The HTTP library that defines the exceptions to raise.
         oversize: The exception class for oversize responses.
     """
@@ -160,7 +160,7 @@ def limit_hooks(
 
     Args:
         library: The client's HTTP library, httpx or httpx2.
-        limits: The limits.
+        limits: The size and time limits for the response.
         hooks: The client's other event hooks.
         in_loop: True for an async client.
         oversize: The exception class for oversize responses.

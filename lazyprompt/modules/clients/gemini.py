@@ -228,7 +228,7 @@ class _OnHttp(NamedTuple):
     http: Any
 
     def close(self) -> Any:
-        """Close the HTTP client. An async client returns an awaitable."""
+        """Close the HTTP client. For an async client, this method returns an awaitable."""
         return self.http.aclose() if hasattr(self.http, "aclose") else self.http.close()
 
 
@@ -297,7 +297,7 @@ class _ClosingStream:
 
 
 async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
-    """Begin a stream, and close its HTTP responses on cancellation. The official client leaves them open."""
+    """Begin a stream. On cancellation, close the stream's HTTP responses, which the official client leaves open."""
     responses: list[Any] = []
     try:
         with _collect_responses(responses):

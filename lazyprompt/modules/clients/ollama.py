@@ -130,9 +130,9 @@ class OllamaClient(OfficialClient):
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for a call, with common parameters in ``options``.
+        """Return the arguments for a call, with the parameters listed in ``COMMON`` moved into ``options``.
 
-        Options that the caller passes in ``options`` take precedence over common parameters.
+        Options that the caller passes in ``options`` take precedence over the moved parameters.
 
         Raises:
             ModuleError: The method does not accept one of the parameters.

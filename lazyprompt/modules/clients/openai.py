@@ -172,7 +172,7 @@ class ChatCollector(_ChoiceCollector):
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
-        """Return the tool call for a piece, matched by index or id, or the last call if the piece has neither."""
+        """Return a delta's tool call, matched by index or id, or the last call if the delta has neither."""
         if isinstance(index, int):
             return self._slots.get(index)
         if own_id:
@@ -251,7 +251,7 @@ def _thoughts(content: object) -> str:
 
 
 def _arguments(value: object) -> str:
-    """Return tool call arguments as JSON text. Some servers send an object instead."""
+    """Return tool call arguments as JSON text. Some servers send the arguments as a JSON object instead of text."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -305,8 +305,8 @@ class Server(NamedTuple):
         hosts: The suffixes of the server's host names.
         limit: The server's name for ``max_tokens``.
         seed: The server's name for ``seed``.
-        usage: True to request token usage in streams with ``stream_options``. Some servers reject this field, and
-            others don't need it.
+        usage: True to request token usage in streams with ``stream_options``. Some servers reject ``stream_options``,
+            and other servers don't need the field.
         structured: A function that returns the parameters for a JSON schema, or None if the server supports no schemas.
     """
 
