@@ -67,7 +67,7 @@ class PromptOrigin(NamedTuple):
 
 
 class PromptDefinition:
-    """The base class of ``Prompter``, which fills prompts with :meth:`fill` and renders them with a :meth:`target`."""
+    """The base class of ``Prompter``: :meth:`fill` fills a prompt, and :meth:`target` returns its renderer."""
 
     _default_safety: ClassVar[Policy] = NEUTRALIZE
     origin: PromptOrigin | None = None
@@ -105,7 +105,7 @@ class PromptDefinition:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names of the slots that the input fills."""
+        """The names of the instruction's slots that the ``input`` argument fills."""
         return self._instruction.slots
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
@@ -221,7 +221,8 @@ class PromptDefinition:
             format: See :meth:`generate_prompt`.
             model: See :meth:`generate_prompt`.
             chat_template: See :meth:`generate_prompt`.
-            server: The server that receives a payload. By default, the provider's profile describes the server.
+            server: The server that receives a payload. By default, the provider's profile determines whether the server
+                tokenizes messages.
 
         Raises:
             FormatError: The format is unknown.
@@ -327,7 +328,7 @@ class PromptDefinition:
         """Return a copy with a paragraph appended to the system text.
 
         Args:
-            text: The paragraph, which is also appended to a model family's own system text.
+            text: The paragraph to append to the prompter's system text, or to the model family's default system text.
 
         Returns:
             The copy.
@@ -402,7 +403,7 @@ class PromptDefinition:
         return args
 
     def _past(self, history: PastLike) -> History:
-        """Return the prompter's own history, followed by the history of a call."""
+        """Return the prompter's history, followed by the history passed to a call."""
         return self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:

@@ -122,7 +122,8 @@ class _PromptParts(NamedTuple):
         items: The messages, the slot texts after truncation to slot limits, and the items of list values.
         limited: The outcome and the reason for each item that a slot limit truncated or dropped, by item index.
         of_lists: A flag for each message that a prompt file renders from list items, by message index; True if the
-            message is rendered from a single item. These messages are dropped only together with their list items.
+            message is rendered from a single item. A message rendered from a single item is dropped only together with
+            that item.
     """
 
     budget: Budget
@@ -210,7 +211,7 @@ class _PromptParts(NamedTuple):
         return turns
 
     def gone_with_items(self, sent: Prompt) -> dict[int, tuple[Outcome, str]]:
-        """Return the messages that were dropped along with their list items."""
+        """Return the outcome, by message index, for each message that was dropped together with its list item."""
         left = sent.history.messages
         turns = (at for at, is_of_item in self.of_lists.items() if is_of_item and self.messages[at] not in left)
         return dict.fromkeys(turns, ("dropped", "its item of a list went"))
@@ -246,7 +247,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Map the index of each message that depends on list items to True if the message exists only for one item."""
+    """Map the index of each message that depends on list items to True if a single item renders the message."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)
@@ -257,7 +258,7 @@ def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[i
 
 
 def _text_of(values: Sequence[str]) -> str:
-    """Return the text of a slot: its only value, or all values concatenated if they differ."""
+    """Return a slot's text: its value, or all values concatenated if the slot has different values."""
     return values[0] if len({*values}) == 1 else "".join(values)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSource:
-    """An instruction with its values, which implements :class:`lazyprompt.messages.prompt.PromptFiller`.
+    """An instruction together with its values; implements :class:`lazyprompt.messages.prompt.PromptFiller`.
 
     Args:
         instruction: The instruction template.
@@ -37,7 +37,7 @@ class InstructionSource:
 
     @property
     def fills_turns(self) -> bool:
-        """False, because the values fill only the instruction."""
+        """Always False, because the values fill only the instruction and not the turns of the history."""
         return False
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:

@@ -155,7 +155,7 @@ class Prompter(PromptDefinition):
         Args:
             input: A dict with a value for each slot. The key ``input`` contains the user's text, unless a slot has that
                 name. A string fills the only slot if that slot is named ``input``, is in the user part, or is in an
-                Alpaca prompt. Any other string is the user's text.
+                Alpaca prompt. A string that fills no slot is the user's text.
             history: The earlier messages: any mixture of (user, assistant) pairs, OpenAI dicts and Msg.
             tools: The tools that the model may call: dicts or Python functions.
             label: The expected response, for training data.
@@ -328,7 +328,7 @@ class Prompter(PromptDefinition):
             train: ``last`` or ``all`` to train on the last response or on all responses, or a function
                 ``train(index, message)`` that returns True for each response to include.
             mask: Text inside the responses to exclude from training; see :meth:`TrainingSample.with_mask`.
-            model: The model whose markers are used in the text.
+            model: The model whose markers are used in the flat text.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:
@@ -336,7 +336,7 @@ class Prompter(PromptDefinition):
 
         Raises:
             SlotError: No response was passed, and the history doesn't end with an assistant message.
-            LazyPromptError: Rendering would change a turn to train on. For other causes, see
+            LazyPromptError: Rendering would change a turn to train on. For other causes of this error, see
                 :meth:`generate_prompt`.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
@@ -373,7 +373,7 @@ class Prompter(PromptDefinition):
             history: The earlier messages.
             tools: The tools that the model may call.
             mask: See :meth:`training_sample`.
-            model: The model whose markers are used in the text.
+            model: The model whose markers are used in the flat text.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:

@@ -40,7 +40,7 @@ class TargetSpec:
         markers: The markers for flat text.
         chat_template: The chat template that is used instead of markers to render flat text.
         added_system: A paragraph appended to the system text.
-        instruction: The instruction template, whose own text is trusted.
+        instruction: The instruction template, whose literal text is trusted.
         tools: The default tools for every prompt.
         safety: The policy for control sequences in untrusted text.
     """
@@ -106,7 +106,8 @@ def target_for(
         model: A model family, its markers or its chat template. For a format outside ``OWN_FORMS``, also the provider's
             name for the model; markers and templates then only determine the control sequences.
         chat_template: The chat template that renders flat text in place of the prompter's markers.
-        server: The server that receives a payload. By default, the provider's profile describes the server.
+        server: The server that receives a payload. By default, the provider's profile determines whether the server
+            tokenizes messages.
 
     Raises:
         FormatError: The format is unknown.

@@ -44,7 +44,7 @@ class System(NamedTuple):
     """The system text for all prompts of a target.
 
     Attributes:
-        default: The system text for prompts that have no system text.
+        default: The default system text, which is used if a prompt's ``system`` is None.
         added: A paragraph appended to every system text.
     """
 
