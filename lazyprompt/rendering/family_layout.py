@@ -124,9 +124,9 @@ class FamilyLayout:
     def _leading(self, prompt: Prompt) -> Sequence[Msg]:
         """Return the system messages at the beginning of the history that become part of the system turn.
 
-        All system messages are returned if the family writes system text into a user turn or without a start marker,
-        because no marker would separate the messages. Otherwise, the method follows the family's chat template: it
-        returns only the first message, and only if the prompter has no system text.
+        If the family writes system text into a user turn or without a start marker, the method returns all leading
+        system messages, because no marker would separate the messages. For other families, the method follows the chat
+        template: it returns only the first message, and only if the prompter has no system text.
         """
         if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
             return ()

@@ -1,8 +1,8 @@
 """Shared code for layouts, which determine the order and spacing of a prompt's fields in flat text.
 
-Two kinds of layout share this code. The layout in ``template_layout.py`` fills a prompt template, whose spacing is
-fixed. The layout in ``family_layout.py`` reproduces a model family's own chat template with markers that contain all
-the spacing.
+The layouts for prompt templates and for model families share this code. The layout in ``template_layout.py`` fills a
+prompt template, whose spacing is fixed. The layout in ``family_layout.py`` reproduces a model family's own chat
+template with markers that contain all the spacing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
 class Said(str):  # don't rename this class, because pickled segments contain the class name
-    """The slot of a part in an assistant turn.
+    """The slot name of a part in an assistant turn.
 
     A ``Said`` compares equal to the plain slot name, so only the code for training samples depends on this class.
     """
@@ -38,7 +38,7 @@ class Said(str):  # don't rename this class, because pickled segments contain th
 
 
 class End(Said):
-    """The slot of the part that begins with the end marker of an assistant turn."""
+    """The slot name of the trusted part after an assistant turn, which begins with the turn's end marker."""
 
     __slots__ = ()
 
@@ -78,7 +78,7 @@ class PartList:
         return slots
 
     def extend(self, parts: Iterable[str], slots: Sequence[str]) -> None:
-        """Add parts that begin with an untrusted part and end with a trusted part."""
+        """Append a list of parts whose first part is untrusted and whose last part is trusted."""
         self.parts += parts
         self.runs.append(slots)
 
@@ -162,7 +162,7 @@ def turn_literals(markers: Markers) -> tuple[str, ...]:
 
 
 def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Render the tools block of a prompt as parts with their slots.
+    """Return the trusted and untrusted parts of a prompt's tools block, and the slot name of each part.
 
     Args:
         tools: The tools.

@@ -47,12 +47,12 @@ class Markers:
         tool_join: The text between two tools; ``None`` writes all tools as one JSON list.
         result_join: The text between two consecutive tool results; ``None`` writes each result as a separate turn.
         exact: True if the markers contain all the spacing of the model's own template, so that no spacing is added.
-        system_place: The turn that contains the system text in an exact layout: a system turn, or the first or last
+        system_place: The turn that contains the system text if ``exact`` is True: a system turn, or the first or last
             user turn.
         trim: The roles whose text the model's template strips; any of ``system``, ``user``, ``assistant`` and ``tool``.
-        preamble: The text before the first system text in an exact layout. An exact layout writes the preamble even
-            without system text.
-        empty_system: True if an exact layout writes a system turn even without system text.
+        preamble: The text before the first system text if ``exact`` is True. The preamble is written even if a prompt
+            has no system text.
+        empty_system: True to write a system turn even for a prompt without system text, if ``exact`` is True.
         controls: Additional control sequences of the model.
         family: The name of the family.
         tool_form: The features of the model's tool format that the other markers cannot express.
@@ -119,8 +119,8 @@ class Markers:
             The markers of the model's family.
 
         Raises:
-            TemplateError: The name matches no known model family. The message suggests the most similar family, and
-                explains how to pass custom markers.
+            TemplateError: The name matches no known model family. The error message suggests the most similar family,
+                and explains how to pass custom markers.
         """
         return name if isinstance(name, Markers) else _of_model(_checked_name(name))
 
@@ -204,7 +204,7 @@ def check_breakable(markers: Markers) -> None:
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """Return the tokens in each marker; for a marker without tokens, return the lines that can be neutralised."""
+    """Return each marker's special tokens, or its lines that can be neutralised if it contains no special tokens."""
     return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
 
 

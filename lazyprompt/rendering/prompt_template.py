@@ -82,8 +82,8 @@ class PromptTemplate:
         """Return the part of an output after the prompt, or the whole output if it does not contain the prompt.
 
         If the template contains a history, each turn contains the separator ``split``, so the output is split at the
-        last separator. Otherwise, the output is split at the first separator, because the response may also contain
-        separators.
+        last separator. If the template contains no history, the output is split at the first separator, because the
+        response may also contain separators.
         """
         mark = self.layout(markers).mark(self.split or "")
         if not mark or mark not in output:
@@ -136,7 +136,7 @@ class TextWriter(Protocol):
     """A writer that renders prompts as neutralised flat text, with a prompt template or a model's own chat template."""
 
     def write(self, prompt: Prompt) -> PartList:
-        """Render a prompt to parts with their slots."""
+        """Render a prompt to trusted and untrusted parts, each with its slot name."""
         ...
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
@@ -220,7 +220,8 @@ class PromptWriter:
         """Precompute the fields that are the same in every prompt of this writer.
 
         Args:
-            prompt: Any of this writer's prompts, including the system text.
+            prompt: A prompt to render with this writer, including the system text. The constant fields are taken from
+                this prompt.
             constant: The names of the constant fields.
 
         Returns:
@@ -238,7 +239,7 @@ class PromptWriter:
             prompt: The prompt. The prompt's system text is ignored after :meth:`keep`.
 
         Returns:
-            The neutralised parts with their slots.
+            The prompt's trusted and untrusted parts after neutralising, each with its slot name.
 
         Raises:
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
@@ -265,8 +266,8 @@ class PromptWriter:
             The neutralised parts, which begin with the parts that :meth:`write` returns.
 
         Raises:
-            SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a turn to
-                train on contains text that a prompt neutralises.
+            SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a turn to train on
+                contains text that would be neutralised in a prompt.
             FormatError: The response contains media, which flat text can't represent.
         """
         from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
@@ -372,7 +373,7 @@ def neutralize(text: str, model: str | Markers | HasControls | None = None) -> s
     unchanged. Prompters, chat templates and formatters neutralise untrusted text automatically.
 
     Args:
-        text: The untrusted text.
+        text: The untrusted text to neutralise.
         model: The model that reads the text, as a name, Markers or ChatTemplate; None for any model.
 
     Raises:

@@ -146,7 +146,7 @@ class TemplateLayout:
         return out
 
     def mark(self, split: str) -> str:
-        """Return the split text with the model's markers filled in."""
+        """Return the separator ``split`` with marker placeholders replaced by the model's markers."""
         return _with_markers(split, self._markers)
 
 
@@ -186,7 +186,7 @@ def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
 
 
 def _with_markers(text: str, markers: Markers) -> str:
-    """Replace the markers' placeholders in a template's text, and keep the placeholders for fields."""
+    """Replace each marker placeholder in a template with the model's marker, and keep the placeholders for fields."""
     known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
@@ -211,7 +211,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return a function that tests whether a prompt contains a field; even an empty input counts as a field."""
+    """Return a function that tests whether a prompt contains the field ``name``; an empty input also counts."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
@@ -221,7 +221,7 @@ class _Field:
 
     Args:
         put: A function that adds the field to a part list.
-        has_text: A function that returns a true value if the field is not empty.
+        has_text: A function that returns a truthy value if a prompt's field is not empty.
         no_place: The exception class to raise if a template contains no placeholder for the field; None to raise
             nothing.
     """

@@ -49,9 +49,9 @@ class ToolForm:
         argument: The pattern for a tool argument, with ``{key}`` and ``{value}``. If empty, all arguments are written
             as a JSON object.
         argument_join: The separator between two tool arguments.
-        argument_format: The format for argument values other than text: JSON, Python, or JSON for lists and objects and
-            Python for other values. The formats ``quoted`` and ``raw_quoted`` also put text in single quotes:
-            ``quoted`` with escapes, ``raw_quoted`` without.
+        argument_format: The notation of argument values other than text: JSON, Python, or ``mixed`` (JSON for lists and
+            objects, Python for other values). The formats ``quoted`` and ``raw_quoted`` also put text in single quotes;
+            ``quoted`` escapes special characters in the text, and ``raw_quoted`` doesn't.
         result: The pattern for a tool result, with ``{content}`` and ``{id}``.
         json_results: True if the content of a tool result is written as a JSON string.
         opens_turn: True if an assistant turn with only tool calls begins with the start marker of the assistant turn.
@@ -151,7 +151,7 @@ def fill_pattern(pattern: str, values: Mapping[str, Sequence[str]]) -> list[str]
 
 
 def join_parts(runs: Sequence[Sequence[str]], separator: str) -> list[str]:
-    """Join runs of parts, each of which begins and ends with a trusted part."""
+    """Join lists of parts with a separator; the first and last part of each list are trusted."""
     parts = [""]
     for at, run in enumerate(runs):
         parts[-1] += separator if at else ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part in an assistant turn whose text was filled from a template."""
+    """The slot name of a part in an assistant turn, if the turn's text was filled from a template."""
 
     __slots__ = ()
 
@@ -233,7 +233,7 @@ def turns_in(slots: Sequence[str]) -> list[range]:
 
 
 def _unsaid(slot: str) -> str:
-    """Return the slot without the class that marks parts to train on."""
+    """Return a slot name without the class that marks parts to train on."""
     return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
 
 
@@ -247,18 +247,18 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
     """Split a sample's parts so that each part is either trained on entirely or not at all.
 
-    Text to train on may also contain reasoning and tool calls. Their tags become trusted parts, because the model
-    itself generates these tags.
+    Text to train on may also contain reasoning and tool calls. The tags of reasoning and tool calls become trusted
+    parts, because the model itself generates these tags.
 
     Args:
-        out: The parts.
+        out: The sample's parts.
         wanted: A flag for each assistant turn, True if the turn is trained on.
         markers: The model's markers.
         opening: The last part of the assistant marker, which the model itself generates. The prompt part before each
             assistant turn ends with this text.
 
     Returns:
-        The split parts. Only the parts that are trained on have slots of the class :class:`Said`.
+        The split parts. Only the parts that are trained on have slot names of the class :class:`Said`.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
     parts: list[str] = []
@@ -292,8 +292,8 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
     """Return the parts of a training sample, with the message index of each part of the history.
 
     Args:
-        out: The parts. Parts to train on have slots of the class :class:`Said`.
-        history: The history, which the text may contain more than once.
+        out: The sample's parts. Parts to train on have slot names of the class :class:`Said`.
+        history: The history, which a template may render more than once.
         order: The message indices, in the order in which the messages appear in the text; see :class:`PartList`.
         markers: The model's markers.
     """
