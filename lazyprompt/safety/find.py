@@ -45,7 +45,7 @@ class ControlMatch(NamedTuple):
         part: The index of the first untrusted part that contains any character of the sequence.
         start: The index in that part where the sequence begins; negative if it begins in an earlier part.
         into: The start of the sequence in the folded form of ``text[0]``; 0 unless that form has several characters.
-        text: The sequence as it appears in the original text.
+        text: The control sequence as it appears in the original text.
     """
 
     part: int
@@ -71,7 +71,7 @@ class _Found(NamedTuple):
     """A control sequence that begins at a given position.
 
     Attributes:
-        text: The sequence as it appears in the original text.
+        text: The control sequence as it appears in the original text.
         into: The start of the sequence in the folded form of ``text[0]``; 0 unless that form has several characters.
         last: The index of the part that contains the sequence's last character.
         stop: The index after the sequence's last character in the part ``last``.
@@ -93,11 +93,13 @@ class Controls:
 
     Args:
         sequences: The control sequences.
-        headers: The headers, such as ``### Response:``, which only match at the start of a line and ignore case.
+        headers: The headers, such as ``### Response:``, which are matched case-insensitively and only at the start of a
+            line.
         reserved: True to treat any text of the form ``<|name|>`` as a control sequence.
 
     Attributes:
-        texts: The folded sequences, followed by the folded headers, both sorted by decreasing length.
+        texts: The control sequences after Unicode folding, followed by the folded headers. Both groups are sorted from
+            longest to shortest.
         reserved: True if any text of the form ``<|name|>`` is a control sequence.
     """
 
@@ -173,7 +175,7 @@ class Controls:
         return begin
 
     def _places(self, text: str) -> list[int]:
-        """Return the indices in a text where a sequence may begin, judging by its first two characters."""
+        """Return the indices in a text where a control sequence may begin, based on the first two characters."""
         places: list[int] = []
         for first, harmless in self._firsts_in(text).items():
             at = text.find(first) if first in text else -1
@@ -193,9 +195,9 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the control sequences that begin at a position.
+        """Yield the control sequences that begin at index ``at`` of the part with index ``part``.
 
-        If the character at the position folds to several characters, a sequence may begin at each of them.
+        If the character at ``at`` folds to several characters, a control sequence may begin at each folded character.
         """
         size = self._longest
         while True:
@@ -256,7 +258,8 @@ class Controls:
         """Restore the neutralised control sequences in a text that is not JSON.
 
         Args:
-            text: The text. A backslash that the author put into a control sequence is removed, too.
+            text: The neutralised text. A backslash in a control sequence is removed even if the original text contained
+                it.
         """
         # A control sequence can be longer before folding, so compare up to eight times the length of the longest folded
         # sequence.
@@ -333,7 +336,7 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
     Only ASCII characters can rule out a sequence, because a normalizer may drop any other character.
 
     Args:
-        pairs: The first two characters of each sequence, in lower case if the sequence is case-insensitive.
+        pairs: The first two characters of each control sequence, in lower case if the sequence is case-insensitive.
     """
     begun: dict[str, frozenset[str]] = {}
     for pair in pairs:
@@ -348,7 +351,7 @@ def _character_behind(parts: Sequence[str], at: int) -> str:
 
 
 def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) -> dict[str, str]:
-    """Map the first two characters of reserved tokens, headers and sequences with blanks to regular expressions."""
+    """Return patterns for reserved tokens, headers and sequences with blanks, keyed by their first two characters."""
     patterns: dict[str, list[str]] = {}
     for pair, same in _by_pair(spaced).items():
         patterns[pair] = [_pattern(text) if text[0].isalnum() else f"(?i:{_pattern(text)})" for text in same]
@@ -361,7 +364,7 @@ def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) 
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern for a text; one or more blanks in the text match one or more blanks."""
+    """Return a regular expression for a control sequence; one or more blanks match one or more blanks."""
     return f"{_BLANK}+".join(map(re.escape, _BLANKS.split(text)))
 
 

@@ -1,7 +1,7 @@
 """Folding text to the form that a normalizing tokenizer sees, with a mapping back to the original indices.
 
-A tokenizer may normalize text before it searches for its tokens. A character that a common normalizer drops or replaces
-can disguise a control sequence, so this module follows the rules of the common normalizers.
+A tokenizer may normalize text before it searches the text for special tokens. A character that a common normalizer
+drops or replaces can disguise a control sequence, so this module follows the rules of the common normalizers.
 
 - NFKC and NFKD (``nmt_nfkc`` in SentencePiece; NFKC and NFKD in Hugging Face's tokenizers) replace compatibility
   characters, such as the full-width ``＜``, with plain characters. This module decomposes text without composing it,
@@ -122,7 +122,7 @@ def origins(text: str, places: Iterable[int], folds: Folds = FOLDS) -> Iterator[
 
     Args:
         text: The original text.
-        places: The indices in the folded text to convert, in increasing order.
+        places: The indices in the folded text, in increasing order.
         folds: The table that was used to fold the text.
     """
     at = folded = 0

@@ -32,16 +32,16 @@ class Neutralised(str):
     """Text in which control sequences were neutralised.
 
     Args:
-        text: The text.
-        marks: A function that returns the position and the original text of each neutralised sequence. It is called
-            lazily, because most prompts never need this information.
+        text: The text after neutralising.
+        marks: A function that returns the position and the original text of each neutralised sequence. This function is
+            called only when :attr:`marks` is read.
     """
 
     __slots__ = ("_find_marks",)
     _find_marks: Callable[[], Iterable[TextMark]]
 
     def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
-        """Create the text without calling ``marks``."""
+        """Create a neutralised text without calling ``marks``."""
         made = super().__new__(cls, text)
         made._find_marks = marks
         return made
@@ -64,9 +64,10 @@ class NeutralisedJson(Neutralised, JsonText):
 def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
     r"""Break up each control sequence in the first untrusted part that contains any of its characters.
 
-    A backslash after the first character breaks up a sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``. No
-    tokenizer contains the escaped sequence as a token, no normalizer drops the backslash, and the sequence stays
-    readable. In JSON, the first character is written as an escape (``\u003c``), so that the JSON value stays the same.
+    A backslash after the first character breaks up a control sequence, so that ``<|im_end|>`` becomes ``<\|im_end|>``.
+    No tokenizer contains the escaped sequence as a token, no normalizer drops the backslash, and the sequence stays
+    readable. In JSON, the first character of a control sequence is written as an escape (``\u003c``), so that the JSON
+    value stays the same.
 
     Args:
         parts: The parts of a prompt.
@@ -92,12 +93,12 @@ def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
 
 
 def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks of a text after neutralising; overlapping sequences share one mark.
+    """Yield the position and original text of each neutralised sequence; overlapping sequences share one mark.
 
     Args:
         text: The text before neutralising.
         sequences: The neutralised control sequences, in the order in which they appear in the text.
-        edits: The edits that neutralised the sequences, in the same order.
+        edits: The edit that neutralised each control sequence, in the order of ``sequences``.
     """
     # The start and end of each control sequence, and the number of characters that neutralising added to the sequence.
     spans = [
@@ -143,9 +144,9 @@ def _edit(_: str, sequence: ControlMatch) -> _Edit:
 def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
     r"""Return a function that breaks up a control sequence in JSON text without changing the JSON value.
 
-    The function escapes one character of the sequence inside a JSON string. If all these characters are already
-    escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside JSON strings is broken up by
-    inserting a space, which JSON allows there.
+    The returned function escapes one character of a control sequence inside a JSON string. If all characters of the
+    sequence are already escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside JSON
+    strings is broken up by inserting a space, which JSON allows there.
     """
     # The alternating start and end indices of all JSON strings, and those of all escape sequences inside the JSON
     # strings.

@@ -84,13 +84,14 @@ def guard(
         parts: The text as alternating trusted and untrusted parts.
         slots: The slot name of each part.
         policy: The policy for control sequences.
-        where: The name of each part in error messages; None to use the slot names.
+        where: The names that error messages use for the entries of ``parts``; None to use the slot names.
 
     Returns:
         A list with a new text for each part.
 
     Raises:
-        SafetyError: The policy is ``raise`` and a sequence was found, or a sequence can't be neutralised.
+        SafetyError: The policy is ``raise`` and a control sequence was found, or a control sequence can't be
+            neutralised.
     """
     guarded, names = parts, where or slots
     matches: list[ControlMatch] = []
