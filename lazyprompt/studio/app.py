@@ -1,8 +1,8 @@
 """The studio's server, which accepts requests only from its own page and rejects others before reading their bodies.
 
 Any website can make a browser send requests to this machine. A request must therefore contain the server's own host
-name, which DNS rebinding cannot fake, and the token, which no other page can read. If the request has an origin, it
-must be the server's own.
+name, which DNS rebinding cannot fake, and the secret token, which no other page can read. If a request has an
+``Origin`` header, the header must contain the server's origin.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PageTokens(NamedTuple):
     """The secrets that give the page access to the server.
 
     Attributes:
-        token: The token that each request must contain.
+        token: The secret token that each request must contain to be authorized.
         ticket: A one-time code that the browser exchanges for the token. The browser is started with this code
             instead of the token, because other users of this machine can see the URL.
     """
@@ -84,7 +84,7 @@ class Guard:
 
     Args:
         app: The wrapped ASGI application.
-        tokens: The tokens that requests must contain.
+        tokens: The secret tokens that authorize requests.
         port: The server's port.
     """
 
@@ -168,7 +168,7 @@ def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
 
     Args:
         looking: The object that returns the views of the workspace's files.
-        tokens: The tokens that requests must contain.
+        tokens: The secret tokens that authorize requests.
         port: The server's port.
     """
     gets: dict[str, Callable[[str], JsonObject]] = {

@@ -47,7 +47,7 @@ class NotSavedError(Exception):
     """An error for a file that was not saved.
 
     Attributes:
-        now: The current ``text`` and ``hash`` of a file that has changed on disk; None if the file cannot be written.
+        now: The current ``text`` and ``hash`` of the file if it has changed on disk; None if writing the file failed.
     """
 
     def __init__(self, why: str, now: JsonObject | None = None) -> None:
@@ -161,10 +161,10 @@ class Looking:
         }
 
     def look(self, asked: LookRequest) -> JsonObject:
-        """Render the text of a prompt file, and return the view.
+        """Render the text of a prompt file, and return the data that the page displays.
 
         Args:
-            asked: The request, which contains the text, the inputs and the format.
+            asked: The request, which contains the prompt file's text, the inputs and the format.
 
         Returns:
             A dict with the keys ``look``, ``inputs`` and ``attacked``. If the prompt cannot be rendered, the dict
@@ -200,7 +200,7 @@ class Looking:
         """Check the text of a prompt file with the rules of ``lazyprompt check``.
 
         Args:
-            asked: The request, which contains the text.
+            asked: The request, which contains the path and text of the prompt file.
 
         Returns:
             A dict with the key ``findings``, which contains a list of dicts with ``code``, ``severity``, ``message``,
@@ -219,16 +219,17 @@ class Looking:
         """Compare a saved prompt file with the edited text of a prompt file.
 
         Args:
-            asked: The request, which contains the text, the path of the file, and the inputs for both prompts.
+            asked: The request, which contains the edited text, the paths of both prompt files, and the inputs for both
+                prompts.
 
         Returns:
             A dict. The key ``changes`` contains the differences between the two files, and ``slots`` contains the
             differences by slot. The key ``shared`` describes the common prefix of the two prompts, and ``prefix``
             describes the first difference between two payloads. If one of the prompts cannot be filled, ``slots`` is
-            None. If one of them cannot be parsed, the dict contains only ``error``.
+            None. If one of the prompt files cannot be parsed, the dict contains only ``error``.
 
         Raises:
-            PromptFileError: The other file cannot be read.
+            PromptFileError: The saved prompt file cannot be read.
         """
         self.workspace.place(asked.path)
         content = self.workspace.read(asked.other)
@@ -308,9 +309,9 @@ def error_json(error: Exception, path: str) -> JsonObject:
 def _without_negative_counts(seen: Look) -> Look:
     """Return a Look in which no slot has a negative token count and the total is unchanged.
 
-    Slots are counted in OpenAI's format. Another provider's format can need fewer tokens, especially for tools and
-    history; the count for ``framing`` is then negative. The absolute value of a negative count is subtracted from the
-    counts of the tools and the history first, and then from the largest counts.
+    The tokens of each slot are counted in OpenAI's format. Another provider's format can need fewer tokens, especially
+    for tools and history; the count for ``framing`` is then negative. The excess tokens are subtracted from the counts
+    of the tools and the history first, and then from the slots with the largest counts.
     """
     excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
     if not excess:
@@ -330,7 +331,7 @@ def _look_json(seen: Look) -> JsonObject:
 
 
 def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> CallArguments:
-    """Return the call arguments, leaving out the values of inputs that are no longer in the text."""
+    """Return the call arguments, without the values of inputs that the edited prompt file no longer declares."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
     return CallArguments(given or None, cast("HistoryLike | None", history))

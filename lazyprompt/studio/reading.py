@@ -130,8 +130,9 @@ def as_kind(value: str, kind: str) -> Json:
         kind: The input's type.
 
     Returns:
-        A list, an object or a chat that contains the value. For other input types, the unchanged value; the page then
-        shows, for example, that a number input rejects the value.
+        For the types ``array``, ``object`` and ``thread``, a value of this type that contains the hostile value. For
+        other input types, the unchanged hostile value; the page then shows, for example, that a number input rejects
+        the value.
     """
     wrapped: dict[str, Json] = {
         "array": [value],
@@ -299,9 +300,9 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
     Args:
         place: The full path of the file; the file's content on disk may differ from the text.
         path: The file's path in the workspace, for error messages.
-        text: The text.
-        references: The directories and values that the text may refer to.
-        trace: A record that collects the files that the text includes.
+        text: The text of the prompt file.
+        references: The directories and values that the prompt file may refer to.
+        trace: A record that collects the files that the prompt file includes.
 
     Raises:
         PromptFileError: The text is not a valid prompt file.
@@ -353,7 +354,8 @@ def first_values(inputs: tuple[Property, ...]) -> JsonObject:
         inputs: The inputs.
 
     Returns:
-        The values by name. Values from the environment are omitted, because the inputs use them by default.
+        The initial values by input name. Values from the environment are omitted, because the inputs use them by
+        default.
     """
     values: JsonObject = {}
     for each in inputs:

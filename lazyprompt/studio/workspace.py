@@ -89,7 +89,7 @@ class Workspace:
         """Open a directory or a prompt file as a workspace.
 
         Args:
-            place: The directory or file.
+            place: The prompt file, or the directory that contains the prompt files.
 
         Raises:
             PromptFileMissingError: The directory or file does not exist.
