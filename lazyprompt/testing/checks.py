@@ -62,10 +62,10 @@ class Failure(NamedTuple):
 
     Attributes:
         check: The check's name.
-        message: The message, which includes the expected and the actual value.
+        message: The error message, which includes the expected and the actual value.
         slot: The slot that caused the failure, ``instruction`` if the prompt's own text caused it, or ``""`` if neither
             did.
-        text: The part of the text to display.
+        text: The excerpt of the prompt or response to display.
     """
 
     check: str
@@ -148,7 +148,7 @@ def _function(value: Json) -> str:
 
 
 def _shown(text: str) -> str:
-    """Quote and truncate text for a message."""
+    """Quote and truncate text for an error message."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
 
 
@@ -238,7 +238,7 @@ def _counter(name: str) -> TokenCounter:
 
 
 def counter_of(case: RenderedCase, check: Check) -> tuple[str, TokenCounter]:
-    """Return the token counter for a check, with its name."""
+    """Return the name of a check's token counter, and the counter itself."""
     return case.source.counter if check.counter is None else (check.counter, _counter(check.counter))
 
 

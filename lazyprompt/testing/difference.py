@@ -44,8 +44,9 @@ class CaseChange(NamedTuple):
             ``new`` that the file exists only in the tested version.
         tokens: The approximate number of added tokens.
         size: The number of differing characters, by which reports sort the changes.
-        before: The prompt rendered with the baseline version, or the error message if rendering failed.
-        after: The prompt rendered with the tested version, or the error message if rendering failed.
+        before: The prompt rendered with the baseline version of the prompt file, or the error message if rendering
+            failed.
+        after: The prompt rendered with the tested version of the prompt file, or the error message if rendering failed.
     """
 
     kinds: tuple[str, ...]
@@ -83,8 +84,10 @@ class Comparison:
         """Compare the prompts that the baseline version and the tested version render for a test case.
 
         Args:
-            before: The prompt rendered with the baseline version, or the error message if rendering failed.
-            after: The prompt rendered with the tested version, or the error message if rendering failed.
+            before: The prompt rendered with the baseline version of the prompt file, or the error message if rendering
+                failed.
+            after: The prompt rendered with the tested version of the prompt file, or the error message if rendering
+                failed.
 
         Returns:
             The change, or None if no request differs.
@@ -134,7 +137,7 @@ def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
 
 
 def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> bool:
-    """Return True if the requests to any provider differ, even if only in the order of their fields."""
+    """Return True if the requests for at least one provider differ, even if only in the order of their fields."""
     first, *others = PROVIDERS
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
@@ -187,7 +190,7 @@ def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[
 
 
 def _own_text(turn: TurnText, mark: str = "") -> str:
-    """Return a turn's text without slot values; with a mark, each value becomes its slot name between two marks."""
+    """Return a turn's text without slot values; if ``mark`` is set, write slot names between marks in their place."""
     return "".join(f"{mark}{slot}{mark}" * bool(mark) if slot else text for slot, text in turn.pieces)
 
 

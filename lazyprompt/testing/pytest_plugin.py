@@ -1,7 +1,7 @@
 """A pytest plugin that collects ``*.test.yaml`` files.
 
-pytest imports this module at every start, before coverage measurement begins. The module therefore imports the rest of
-the package only when a test file is collected.
+pytest imports this module at every start, before coverage measurement begins. To include the rest of lazyprompt in
+coverage measurement, this module imports it only when a test file is collected.
 """
 
 # pytest's type annotations are incomplete.
