@@ -1,4 +1,4 @@
-"""Estimation of token counts for OpenAI's o200k_base encoding, without its vocabulary.
+"""Estimates token counts for OpenAI's o200k_base encoding, without the vocabulary file.
 
 Each character is replaced with a letter that represents its class, such as vowel, digit or Cyrillic. The result is
 split into pieces (words, numbers, punctuation, spaces) as in o200k_base, and most pieces count as one token. Token cost
@@ -11,10 +11,10 @@ JSON, and 4 % for code and Markdown. The mean error is 5 % for Chinese, Japanese
 languages. Estimates for Finnish, Italian and Indonesian are 25 % too low. In English, Chinese, Japanese, Korean and
 code, the error is below 12 % for 95 % of the samples. In all other languages, this limit is 22 %.
 
-For English, code and JSON, the errors are the same with the older cl100k_base encoding as with o200k_base. For
-non-Latin scripts, cl100k_base needs more tokens than estimated. Chinese and Japanese need 25 % more tokens than
-estimated; Korean and Russian need 50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as
-estimated; Hindi needs three times as many.
+For English, code and JSON, the estimates are equally accurate for the older cl100k_base encoding. For non-Latin
+scripts, cl100k_base needs more tokens than estimated. Chinese and Japanese need 25 % more tokens than estimated; Korean
+and Russian need 50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as estimated; Hindi needs
+three times as many.
 """
 
 from __future__ import annotations

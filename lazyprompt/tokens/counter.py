@@ -39,7 +39,7 @@ class CountsMessages(Protocol):
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """Return the number of tokens in messages in a provider's format, including the tools sent with them."""
+        """Return the token count of message dicts in a provider's format, including the tools sent with them."""
         ...
 
 
@@ -69,7 +69,7 @@ class CharTokenCounter:
             tools: The tools, in any provider's format.
 
         Returns:
-            The total length of all texts.
+            The total length of all texts in characters.
 
         Raises:
             FormatError: A tool call or a tool is not JSON-serializable.

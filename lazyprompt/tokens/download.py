@@ -39,8 +39,8 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
         The path of the vocabulary file; for gpt2, the first of two files.
 
     Raises:
-        TokenizerError: The name is unknown, the download fails or has the wrong content, or the file can't be written.
-            A failed download leaves no partial file.
+        TokenizerError: The encoding or model is unknown, the download fails, the downloaded file is not the vocabulary,
+            or the file can't be written. A failed download leaves no partial file.
     """
     name = encoding_name(encoding_or_model)
     folder, variable = cache_folder()

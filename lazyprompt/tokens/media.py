@@ -1,4 +1,4 @@
-"""Estimation of token counts for images, audio, video and documents, without network access.
+"""Estimates token counts for images, audio, video and documents, without network access.
 
 For images, OpenAI publishes rules for calculating the token count. The estimates for audio, video and documents use
 high token rates from the documentation of Gemini and Anthropic.
@@ -8,8 +8,8 @@ length of audio, video and documents is estimated from the number of bytes. An i
 maximum under the model's rule; other media at a URL are assumed to have a typical length.
 
 Source of the rules: the sections "Model sizing behavior" and "Calculating costs" in OpenAI's guide "Images and vision"
-(developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. For models that the guide no
-longer lists, the rules are from older versions of the guide. The GPT-6 rule is based on measurements
+(developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. For models that OpenAI's guide
+no longer lists, the rules are from older versions of the guide. The GPT-6 rule is based on measurements
 (huggingface.co/datasets/JOHNISKING/image-token-cost).
 """
 
@@ -37,8 +37,8 @@ class _Rate(NamedTuple):
     """The assumed token rate of a kind of media.
 
     Attributes:
-        tokens: The number of tokens per second or page.
-        size: The assumed number of bytes per second or page.
+        tokens: The number of tokens per second of audio or video, or per page of a document.
+        size: The assumed number of bytes per second of audio or video, or per page of a document.
         usual: The assumed length of a file at a URL, in seconds or pages.
     """
 
@@ -162,8 +162,8 @@ def tiles(width: int, height: int) -> int:
     """Return the number of 512 x 512 px tiles in an image at high detail.
 
     The image is scaled down to fit 2048x2048 px, and then until its shorter side is 768 px. Images are never enlarged.
-    The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Billed
-    token counts confirm the rounding: an image of 2049x513 px costs 8 tiles, and an image of 2050x513 px costs 4
+    According to OpenAI's guide, scaling to 2048x2048 px rounds to the nearest pixel, and scaling to 768 px rounds down.
+    Billed token counts confirm the rounding: an image of 2049x513 px costs 8 tiles, and an image of 2050x513 px costs 4
     (community.openai.com/t/1281361).
 
     Args:
@@ -250,7 +250,7 @@ _KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is
 
 
 def rule_for(model: str) -> Tiles | Patches | None:
-    """Return the image rule for a model.
+    """Return the rule that determines how many tokens an image costs for a model.
 
     Args:
         model: The name of an encoding or model. The model may be fine-tuned, and the name may contain a date.
@@ -432,7 +432,7 @@ def _text(value: object) -> str:
 
 
 def _size(data: str | bytes) -> int:
-    """Return the size of binary data or base64 data, in bytes."""
+    """Return the size in bytes of binary data, or of base64 data after decoding."""
     return len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
 
 

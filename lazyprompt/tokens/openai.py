@@ -65,8 +65,8 @@ class TiktokenCounter:
     vocabulary.
 
     Args:
-        encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. For
-            encodings and unknown models, images are counted at the highest cost of any known model.
+        encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. If the
+            name is an encoding or an unknown model, images are counted at the highest cost of any known model.
         bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
         missing: ``error`` to raise an error if the vocabulary is not on this machine, or ``approximate`` for
             approximate counts with a warning. An invalid ``bpe_file`` always raises an error.
@@ -126,7 +126,7 @@ class TiktokenCounter:
         return counted + self._tools(tools) if tools else counted
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens in a text, without framing.
+        """Return the number of tokens in a text, without the tokens that frame a message.
 
         Raises:
             TokenizerError: The vocabulary file changed after this counter was created.
@@ -168,7 +168,10 @@ class TiktokenCounter:
         return _FUNCTIONS_END + sum(self._tool(function) for tool in plain for function in _functions(tool))
 
     def _tool(self, tool: Form) -> int:
-        """Return a function's token count by the formula in OpenAI's cookbook. Any other tool is counted as JSON."""
+        """Return a function's token count by the formula in OpenAI's cookbook.
+
+        A tool is counted as JSON if it has no name or its parameters are not a dict.
+        """
         name = tool.get("name")
         parameters = next((tool[key] for key in _PARAMETERS if tool.get(key)), _NO_PARAMETERS)
         if not isinstance(name, str) or not is_dict(parameters):
@@ -177,7 +180,7 @@ class TiktokenCounter:
         return self._function + self.count_text(line) + self._properties(parameters)
 
     def _properties(self, schema: Form) -> int:
-        """Return the token count of a schema's properties and of nested properties, which OpenAI's cookbook omits."""
+        """Return the token count of a schema's properties; unlike OpenAI's cookbook, also count nested properties."""
         # Count the schema keys that the cookbook's formula omits, such as alternatives, definitions and limits.
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0

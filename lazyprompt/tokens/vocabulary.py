@@ -1,4 +1,4 @@
-"""Loading of tiktoken's vocabularies from local files; :mod:`lazyprompt.tokens.download` downloads the files.
+"""Loads tiktoken's vocabularies from local files; :mod:`lazyprompt.tokens.download` downloads the files.
 
 tiktoken downloads any missing vocabulary without a time limit, and deletes a damaged file to download it again.
 Therefore, this module calls tiktoken's encoding constructors (in ``tiktoken_ext.openai_public``) with a different file
@@ -88,7 +88,7 @@ def cache_folder() -> tuple[Path | None, str]:
 
     Returns:
         The folder, and the name of the environment variable that sets the folder. The folder is None if caching is
-        disabled. The name is ``""`` if no environment variable is set.
+        disabled. The variable's name is ``""`` if neither environment variable is set.
     """
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:

@@ -1,4 +1,4 @@
-"""The documented context windows of well-known models. The windows of other models are never guessed."""
+"""The documented context windows of well-known models. The windows of unlisted models are never guessed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def context_of(model: str) -> int | None:
             ends with a slash is ignored, as in ``models/gemini-2.5-pro``.
 
     Returns:
-        The size in tokens, or None if it is unknown.
+        The size of the context window in tokens, or None if the model is unknown.
     """
     name = model.rpartition("/")[2].lower()
     known = (each for each in _WINDOWS if name.startswith(each) and _VERSION.fullmatch(name, len(each)))
