@@ -33,7 +33,7 @@ def find_masked(text: str, answers: Sequence[Span], mask: Mask) -> Masked:
 
     Args:
         text: The sample's text.
-        answers: The ranges of the responses in the text; the mask is applied to each range separately.
+        answers: The character ranges of the responses in ``text``; the mask is applied to each range separately.
         mask: The mask.
 
     Raises:

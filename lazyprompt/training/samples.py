@@ -1,7 +1,7 @@
 """Fine-tuning samples, which contain a conversation's flat text and the parts to train on, and their exports.
 
-The text to train on consists of the assistant's text and the markers that end each assistant turn. Rendering records
-these parts, so the flat text is never searched for them.
+The text to train on consists of the assistant's text and the markers that end each assistant turn. The renderer marks
+the trained parts, so this module never searches the flat text for responses or end markers.
 
 Sources of the export formats:
 
