@@ -84,7 +84,7 @@ class Meter:
     """A counter for the cost of one rendering.
 
     Args:
-        most: The maximum number of steps.
+        most: The maximum number of template steps.
         numbers: The maximum number of values that ``range()`` may return in total.
     """
 
@@ -195,7 +195,7 @@ def size_of(value: object, most: int = MAX_OUTPUT) -> int:
         most: The maximum length.
 
     Returns:
-        The estimated length in characters.
+        The estimated length of the value's text, in characters.
 
     Raises:
         SecurityError: The length exceeds the maximum.
@@ -292,8 +292,8 @@ def check_method(
     Args:
         name: The name of the method.
         subject: The object that the method is called on.
-        args: The positional arguments.
-        named: The values of the keyword arguments.
+        args: The method's positional arguments.
+        named: The values of the method's keyword arguments.
 
     Returns:
         The positional arguments to pass to the method. Iterators are converted to lists.

@@ -31,7 +31,7 @@ NAMED: Final = " named"
 
 
 class _Generator(BoundedGenerator):
-    """A Jinja compiler that treats the output of filter blocks, call blocks and recursive loops as values.
+    """A Jinja compiler that marks the output of filter blocks, call blocks and recursive loops as untrusted values.
 
     Jinja's own compiler doesn't distinguish this output from the template's literal text.
     """
@@ -64,13 +64,13 @@ class _Generator(BoundedGenerator):
         self.write(")")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Generate the code before an output expression; only a constant expression is output as literal text."""
+        """Begin the call that converts an expression to literal text if it is constant, or else to a value."""
         if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
             finalize = finalize._replace(src="environment.own_text(")
         super()._output_child_pre(node, frame, finalize)
 
     def start_write(self, frame: Frame, node: nodes.Node | None = None) -> None:
-        """Generate the code before the output of a call block, a filter block or a recursive loop."""
+        """Begin the call that converts the output of a call block, a filter block or a recursive loop to a value."""
         super().start_write(frame, node)
         self.write("environment.finalize(" if frame.buffer is None else "meter.kept(environment.finalize(")
 
@@ -160,7 +160,7 @@ class _PortableEnvironment(ValueEnvironment):
 
 
 def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
-    """Wrap a text filter so that it converts its subject with :func:`portable`."""
+    """Wrap a text filter so that it first converts its input value with :func:`portable`."""
     at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)

@@ -53,11 +53,12 @@ class ExampleOffer:
 
     Attributes:
         values: The values passed to this rendering.
-        examples: The examples, including values that fill no slot. Dicts and lists for slots are copied as JSON.
+        examples: The examples, including values that fill no slot. Slot values that are dicts or lists are copied and
+            contain only JSON.
         texts: The rendered text of each example.
         before: The filled prefix.
         after: The filled suffix.
-        separator: The text between prefix, examples and suffix.
+        separator: The separator between prefix, examples and suffix.
     """
 
     values: Mapping[str, object]
@@ -68,7 +69,7 @@ class ExampleOffer:
     separator: str
 
     def whole(self, chosen: Iterable[int]) -> str:
-        """Return the whole text with only the chosen examples, as :meth:`FewShotTemplate.render` does.
+        """Return the complete few-shot text with only the chosen examples, as :meth:`FewShotTemplate.render` does.
 
         Args:
             chosen: The indices of the chosen examples, in order.
@@ -170,11 +171,11 @@ class MostSimilar:
 class LengthBudget:
     """A selector that chooses as many examples as fit a token limit.
 
-    The limit applies to the whole text, including the prefix, the suffix and the separators. The first example that
-    doesn't fit and all examples after it are dropped.
+    The limit applies to the complete few-shot text, including the prefix, the suffix and the separators. The first
+    example that exceeds the limit and all examples after it are dropped.
 
     Args:
-        max_tokens: The maximum number of tokens in the whole text.
+        max_tokens: The maximum number of tokens in the complete few-shot text.
         count: A token counter, or a function that returns the number of tokens in a text. The number must not decrease
             when text is added.
         among: A selector that first chooses and orders the examples; None for all examples in their original order. The
@@ -365,7 +366,7 @@ class FewShotTemplate:
             contain additional values for the selector, such as a label or a vector, which are not copied.
         example_template: The template that renders each example.
         suffix: The text after the examples, with slots for the question.
-        separator: The text between prefix, examples and suffix.
+        separator: The separator between prefix, examples and suffix.
         select: The selector that chooses and orders the examples for each rendering; None for all examples.
 
     Raises:
@@ -409,7 +410,8 @@ class FewShotTemplate:
         """Return a copy with fixed values for some slots. Values passed to :meth:`render` take precedence.
 
         Args:
-            **values: The values by slot name. A function without arguments is called once for each rendering.
+            **values: The values by slot name. A value that is a function without arguments is called once for each
+                rendering.
 
         Raises:
             SlotError: A name is not a slot, or a value is None or can't be converted to text.

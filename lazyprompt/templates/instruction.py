@@ -51,9 +51,9 @@ class Filled:
     """A filled instruction.
 
     Args:
-        system_text: The system-level part.
-        user_text: The user-level part.
-        input: The user's text that fills no slot, or None if the call passed no such text.
+        system_text: The system-level part of the instruction.
+        user_text: The user-level part of the instruction.
+        input: The user's text if it filled no slot of the instruction, or None if there is no such text.
     """
 
     system_text: Text
@@ -132,13 +132,13 @@ class InstructionTemplate:
     def constant(self) -> frozenset[str]:
         """The names of the parts that are the same in every prompt.
 
-        A user-level part with text is not constant, because a tool loop may drop it.
+        A user-level part with text is excluded, because it may be omitted from the prompts of a tool loop.
         """
         parts = {"instruction": self._system.slots, "user": self._user.text}
         return frozenset(name for name, varies in parts.items() if not varies)
 
     def frame(self, instruction: str, extra: str) -> str:
-        """Add the text around a string instruction, and return the template's source.
+        """Return the template source of a string instruction, with the format's fixed text and the extra text.
 
         Args:
             instruction: The source of the instruction.
@@ -190,8 +190,9 @@ class InstructionTemplate:
 
         Args:
             input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has this name.
-                A string fills the template's only slot if that slot is named ``input`` or is in the user-level part. In
-                the Alpaca format, a string always fills the only slot. Otherwise, a string is the user's text.
+                If the input is a string, it fills the template's only slot if that slot is named ``input`` or is in the
+                user-level part. In the Alpaca format, a string always fills the only slot. A string that fills no slot
+                is the user's text.
 
         Returns:
             The filled instruction.
@@ -277,7 +278,7 @@ class InstructionTemplate:
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Convert a fixed value as the syntax requires; only copy a list, because a budget may drop items."""
+        """Convert a slot's fixed value as the syntax requires; only copy a list, so that a budget can drop items."""
         if is_sequence(value):
             return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)
@@ -543,9 +544,9 @@ def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
 def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     """Return the name of the slot that a plain string fills, or ``input`` for the user's text.
 
-    The string fills the only slot without a value if that slot is named ``input`` or is in the user-level part. If
-    ``form.takes_text`` is False, the string always fills the only slot without a value. Otherwise, the string is the
-    user's text.
+    A plain string fills the only slot without a value if that slot is named ``input`` or is in the user-level part. If
+    ``form.takes_text`` is False, the string always fills the only slot without a value. A string that fills no slot is
+    the user's text.
 
     Args:
         form: The keys that the input may contain.

@@ -115,8 +115,8 @@ class CompiledTemplate(ABC):
         The template must contain only names and literal text.
 
         Args:
-            literals: The literal texts before, between and after the values.
-            shows: For each value, a function that looks up and converts the value.
+            literals: The literal texts before, between and after the names.
+            shows: For each name in the template, a function that looks up the name's value and converts it to text.
         """
         first, pairs = literals[0], tuple(zip(shows, literals[1:], strict=True))
 

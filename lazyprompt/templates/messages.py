@@ -37,7 +37,7 @@ class TurnTemplate(NamedTuple):
     Attributes:
         message: The message with unfilled slots.
         texts: The template of the message's text, or the template of each block; None for a block without text.
-        constant: The filled message if it contains no slots, or None otherwise.
+        constant: The finished message if its template contains no slots; otherwise None.
     """
 
     message: Msg
@@ -87,11 +87,13 @@ class MessagesTemplate(InstructionTemplate):
     """A prompt template that consists of messages with slots, in order.
 
     A leading system message before the history becomes the prompt's system-level instruction, and a final user message
-    becomes the prompt's user-level instruction. All other messages keep their place before or after the history.
+    becomes the prompt's user-level instruction. All messages that are not part of the instruction keep their place
+    before or after the history.
 
     Args:
         messages: A list of pairs of role and text, message dicts, ``Msg`` objects, and the string ``"history"`` as a
-            placeholder for the history. Without this placeholder, the history follows the last system message.
+            placeholder for the history. Without the placeholder ``"history"``, the history follows the last system
+            message.
         syntax: ``slots`` for ``{name}`` or ``jinja2`` for sandboxed Jinja.
 
     Raises:

@@ -365,7 +365,7 @@ def _only_shown(
 
 
 def _written(value: object, source: str) -> Value:
-    """Convert a value to text that records its name. None becomes empty text."""
+    """Convert a variable's value to text that records the variable's name. None becomes empty text."""
     return finalize(_ABSENT if value is None else value, source)
 
 

@@ -4,8 +4,9 @@ Jinja's own sandbox prevents a template from accessing Python internals. Operato
 and methods could still exhaust memory (``'x'|center(10**9)``) or run forever (nested loops), so this module limits
 them. The modules that use this sandbox define the Jinja dialect.
 
-The checks in Jinja's sandbox are slower than plain data requires. :class:`BoundedGenerator` and
-:class:`BoundedEnvironment` therefore implement fast paths for the most frequent operations on plain data.
+Jinja's sandbox runs slow checks that are unnecessary for plain data, such as strings and dicts.
+:class:`BoundedGenerator` and :class:`BoundedEnvironment` therefore implement fast paths for the most frequent
+operations on plain data.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ class _BoundedTokens(Extension):
 class BoundedGenerator(CodeGenerator):
     """A Jinja compiler with limits on ``~`` and ``+``, and with fast paths for plain data.
 
-    A fast path applies only to values whose type is exactly ``dict`` or ``str``. Values of other types, including
-    subclasses of ``str``, are passed to the environment as usual. The generated code stores a value in the variable
-    ``t_0``, and reads the variable before evaluating anything else.
+    A fast path applies only to values whose type is exactly ``dict`` or ``str``. For a value of any other type,
+    including a subclass of ``str``, the generated code calls Jinja's environment as usual. The generated code stores a
+    value in the variable ``t_0``, and reads the variable before evaluating anything else.
     """
 
     _body: Iterable[nodes.Node] | None = None
@@ -129,7 +130,7 @@ class BoundedGenerator(CodeGenerator):
     _code = 0
 
     def write(self, x: str) -> None:
-        """Write generated code, and check the total length of the code."""
+        """Append generated Python code, and check the total length of the generated code."""
         self._code += len(x)
         if self._code > MAX_CODE:
             raise TemplateSyntaxError(f"the template compiles to more than {MAX_CODE} characters of code", 1)
@@ -169,8 +170,9 @@ class BoundedGenerator(CodeGenerator):
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         """Compile ``a + b + c`` to ``environment.summed(a + b + c)``, which checks the length of the result.
 
-        The check is omitted if an operand is a number literal, because the result is then also a number. The check is
-        also omitted if the result is output directly, because the length of all output is checked.
+        The length check is omitted if an operand is a number literal, because the result is then also a number. The
+        length check is also omitted if the result is output directly, because the total length of the output is
+        checked.
         """
         first, others = node.left, [node.right]
         while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:

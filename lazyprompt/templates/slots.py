@@ -3,8 +3,8 @@
 A slot is written as ``{name}``, where the name is an identifier. ``{{name}}`` renders the literal text ``{name}``. Any
 other brace is literal text, so JSON, LaTeX and regular expressions need no escaping.
 
-A filled template is a list of parts, in which literal texts and values alternate. In other syntaxes, a value is a
-:class:`Value`, a subclass of ``str``. An object without text (such as an image) is represented by an empty
+A filled template is a list of parts, in which literal texts and values alternate. In Jinja and Mustache templates, a
+value is a :class:`Value`, a subclass of ``str``. An object without text (such as an image) is represented by an empty
 :class:`Value` that references an :class:`Opaque`.
 """
 
@@ -78,7 +78,7 @@ class SlotTemplate:
 
     Args:
         text: The source of the template.
-        own: The slot name to record for the developer's literal text.
+        own: The slot name to record for the template's literal text.
 
     Raises:
         TemplateError: The template is not a string, or contains a lone surrogate.
@@ -131,7 +131,7 @@ class SlotTemplate:
         return [*self.filled(values).parts]
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - the slots are always the same
-        """Return the slot name of each part."""
+        """Return the slot name of each part of the filled template."""
         return self._origins
 
     def filled(self, values: Mapping[str, str]) -> Text:
@@ -172,7 +172,7 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
         takes: Additional names that may have a value.
 
     Returns:
-        The description, or an empty string if the values match the slots.
+        A description of the mismatch, or an empty string if the values match the slots.
     """
     given = list(values)
     missing = [name for name in slots if name not in given]
@@ -208,8 +208,8 @@ def value_text(value: object, slot: str) -> str:
         The text. JSON is returned as :class:`~lazyprompt._base.json.JsonText`.
 
     Raises:
-        SlotError: The value is bytes, a set, an object without its own text, an integer that is too large, a text with
-            a lone surrogate, or a dict or list with values that are not JSON.
+        SlotError: The value is bytes, a set, an object without its own ``__str__``, an integer that is too large, a
+            text with a lone surrogate, or a dict or list with values that are not JSON.
     """
     where = f"the value of slot {slot!r}"
     if isinstance(value, str):
@@ -241,7 +241,7 @@ class Value(str):
 
     Attributes:
         source: The expression if it is a name such as ``question`` or ``user.name``; otherwise an empty string.
-        held: The object itself if the value can't be converted to text, or None. The text is then empty.
+        held: The object if it can't be converted to text; otherwise None. The text of such an object is empty.
     """
 
     __slots__ = ("held", "source")
@@ -249,12 +249,12 @@ class Value(str):
     held: Opaque | None
 
     def __new__(cls, text: str, source: str = "", held: Opaque | None = None) -> Self:
-        """Create a value from its text.
+        """Create the value of an expression from the value's text.
 
         Args:
-            text: The text of the value.
-            source: The name of the value, or an empty string.
-            held: The object itself if it can't be converted to text, or None.
+            text: The text of the expression's value.
+            source: The expression if it is a name; otherwise an empty string.
+            held: The object if it can't be converted to text; otherwise None.
         """
         made = super().__new__(cls, text)
         made.source, made.held = source, held
