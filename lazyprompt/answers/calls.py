@@ -209,7 +209,7 @@ class CallReader:
         self._builder = builder
 
     def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
-        """Read the arguments of a call; if they are a JSON object, add each piece to the message as it arrives.
+        """Read a tool call's arguments; if they are a JSON object, add its text to the message chunk by chunk.
 
         Args:
             name: The name of the tool.
@@ -263,8 +263,9 @@ class CallReader:
         """Read one JSON object; return True if the object is a tool call.
 
         Args:
-            raw: A list that receives the object's text, for use if the object is not a call.
-            bare: True if no marker precedes the call.
+            raw: A list to which the JSON object's text is appended; the caller keeps it as plain text if the object is
+                not a tool call.
+            bare: True if no tool-call marker precedes the object.
         """
         source, builder = self._source, self._builder
         fields: dict[str, str] = {}

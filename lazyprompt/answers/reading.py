@@ -211,7 +211,7 @@ class MarkerReading(CallReader):
         yield from self._left_over(calls)
 
     def _bare_call(self) -> Waiting[None]:
-        """Read a call without a marker, or else the text that can't be part of such a call."""
+        """Read a tool call without a start marker; text that isn't part of such a call becomes message text."""
         source, builder, forms = self._source, self._builder, self._form.bare
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()

@@ -59,11 +59,11 @@ def cuts_of(markers: frozenset[str]) -> Cuts:
 
 
 class StreamedText:
-    """Text that arrives in chunks.
+    """A model's response, which arrives in chunks.
 
     Attributes:
-        text: The buffered text: any text that was already read, followed by the unread text.
-        at: The index of the first unread character.
+        text: The buffered part of the response: characters that were already read, followed by unread characters.
+        at: The index in ``text`` of the first unread character.
         final: The markers that end the response, even inside quotes.
         cuts: The markers to search for at the current position.
     """

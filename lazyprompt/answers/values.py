@@ -1,4 +1,4 @@
-"""Parsers for argument values in formats other than JSON, such as Python literals and untyped parameters."""
+"""Parsers for tool call arguments in formats other than JSON, such as Python literals and plain text."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class Tools:
 
     @property
     def known(self) -> bool:
-        """True if the tools are known."""
+        """True if the caller passed the tools that the model may call."""
         return self._types is not None
 
     def may_be(self, name: str) -> bool:
