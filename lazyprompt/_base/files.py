@@ -111,7 +111,7 @@ def open_nofollow(root: str, path: str) -> int:
 def names_other_machine(path: str, roots: Iterable[str]) -> bool:
     r"""Return True if a Windows path such as ``\\host\share\name`` is on a share that contains none of the roots.
 
-    Resolving a path on another machine sends the user's name and password hash to that machine.
+    On Windows, resolving a network path sends the user's name and password hash to the remote host.
 
     Args:
         path: The unresolved path.

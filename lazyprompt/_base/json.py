@@ -70,7 +70,7 @@ def to_json(value: Json) -> str:
 
 
 def dump(value: Json) -> JsonText:
-    """Serialize a checked value with :func:`to_json` and return it as :class:`JsonText`."""
+    """Serialize a value returned by :func:`checked`, and return the JSON as :class:`JsonText`."""
     return JsonText(to_json(value))
 
 
