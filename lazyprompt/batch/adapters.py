@@ -98,8 +98,8 @@ def ray_map(plan: RowPlan) -> RayMap:
         plan: The plan that renders the rows.
 
     Returns:
-        The class that renders tables, its constructor arguments and the batch format. Add other arguments yourself,
-        such as ``compute=ray.data.ActorPoolStrategy(size=8)``.
+        The class that renders tables, its constructor arguments and the batch format. You can pass more arguments to
+        ``map_batches``, such as ``compute=ray.data.ActorPoolStrategy(size=8)``.
     """
     return {"fn": ArrowLines, "fn_constructor_args": (plan,), "batch_format": "pyarrow"}
 

@@ -134,7 +134,8 @@ class Cells:
     def missing_in(self, columns: Row) -> str | None:
         """Return the reason why no row of a table can be rendered, or None if the columns suffice.
 
-        Either a needed column is missing, or no column provides the user's text although some columns are unused.
+        The reason is that a column needed by the prompt is missing, or that no column contains the user's text although
+        some columns are unused.
 
         Args:
             columns: A mapping with the table's column names as keys; its values are ignored.

@@ -63,7 +63,7 @@ class State:
         tokens: The number of tokens in the lines, or 0 if tokens are not counted.
         files: The size of each output file, in bytes.
         lines: The number of lines in the last output file.
-        done: True if all rows are finished and only the files remain to be renamed.
+        done: True if all rows are finished and the only remaining step is to rename the run's files.
     """
 
     settings: JsonObject = field(default_factory=dict[str, "Json"])

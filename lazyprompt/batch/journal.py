@@ -79,7 +79,7 @@ class Journal:
     Args:
         files: The paths of the run's files.
         settings: The run's settings, keyed by their names in error messages.
-        limits: The limits for one output file.
+        limits: The maximum number of lines and bytes in one output file.
         restart: True to discard an unfinished run.
         seconds: The minimum time between saves, in seconds; a killed run loses the work since its last save.
 
@@ -126,8 +126,8 @@ class Journal:
 
         Args:
             number: The number of the last row.
-            lines: The lines for the output.
-            rejects: The lines for the rejects file.
+            lines: The lines to append to the output files.
+            rejects: The lines to append to the rejects file.
             tokens: The number of tokens in the lines.
 
         Raises:

@@ -48,9 +48,10 @@ class PlainLine(NamedTuple):
         head: The bytes of the line before the value from the id column.
         start: The bytes between the value from the id column and the first other value.
         values: For each value, its column and the bytes that follow the value.
-        bare: For each text that contains only values and whitespace, the columns of the values.
+        bare: For each system or user text that consists only of row values and white space, the columns of these
+            values.
         controls: The control sequences that values must not contain; None for no restriction.
-        texts: For each text, its parts as pairs: a template text and False, or a column name and True.
+        texts: For each system or user text, its parts as pairs: a template string and False, or a column name and True.
     """
 
     checked_id: Callable[[str], str]
@@ -199,7 +200,8 @@ def _write_json(value: Json, holes: Mapping[int, Sequence[bytes | str]]) -> Iter
 
     Args:
         value: The JSON value.
-        holes: The pieces of each text that contains values, keyed by the text's ``id()``.
+        holes: For each string that contains row values, its serialized template text and column names, keyed by the
+            string's ``id()``.
     """
     if id(value) in holes:
         yield from (b'"', *holes[id(value)], b'"')

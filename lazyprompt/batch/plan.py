@@ -119,7 +119,7 @@ class RowPlan:
         return self.rendered_line(number, row) if line is None else line
 
     def rendered_line(self, number: int, row: Row) -> bytes:
-        """Render a row's prompt and return the output line, without the faster method for plain rows."""
+        """Render a row's prompt and return the output line, without the shortcut for rows that contain only strings."""
         # In the flat format, an output line contains only strings, which orjson and json serialize identically.
         write = text_bytes if self.form.provider == "flat" else json_bytes
         return write(self.line_object(number, row)) + b"\n"

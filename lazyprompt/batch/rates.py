@@ -49,7 +49,7 @@ class Bucket:
     :meth:`take` call.
 
     Args:
-        limit: The number of requests or tokens per minute.
+        limit: The maximum number of requests or tokens per minute.
     """
 
     __slots__ = ("_free", "_per_unit")

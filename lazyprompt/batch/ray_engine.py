@@ -96,6 +96,6 @@ def _connected() -> Generator[Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an error's reason as one line; Ray puts it below the tracebacks from all processes involved."""
+    """Return an error as one line, because Ray's error messages contain the tracebacks of several processes."""
     endings = [line for line in str(error).splitlines() if _ENDS.match(line)]
     return endings[-1] if endings else f"{type(error).__name__}: {error}".splitlines()[0]

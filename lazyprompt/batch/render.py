@@ -108,7 +108,7 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
 def render_columns(
     plan: RowPlan, columns: Mapping[str, Sequence[object]], *, first: int = 1
 ) -> dict[str, list[str | None]]:
-    """Render one block of a table as two columns, one with lines and one with errors.
+    """Render one block of table rows as two columns: the output lines and the error messages.
 
     Args:
         plan: The plan that renders the rows.

@@ -96,10 +96,10 @@ def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: P
     Args:
         path: The file's path.
         kind: The kind of file; overrides the extension.
-        resolved: A checked path that is opened without following links.
+        resolved: A validated path that is opened without following symlinks; None to open ``path`` and follow symlinks.
 
     Raises:
-        BatchError: The extension or the kind is unknown.
+        BatchError: The file's extension or the value of ``kind`` is unknown.
     """
     found = Path(path)
     if kind is None:
@@ -232,8 +232,8 @@ class Choice:
 def _draw_sample(total: int, sample: int, seed: int) -> Iterator[int]:
     """Yield random row numbers in ascending order, in constant memory.
 
-    Each number is chosen with probability wanted / remaining (Knuth's Algorithm S). Python guarantees that a seed
-    produces the same numbers in all versions.
+    Each row number is chosen with the probability (rows still needed) / (rows remaining), as in Knuth's Algorithm S.
+    Python guarantees that a seed produces the same numbers in all versions.
     """
     random = Random(seed).random  # noqa: S311 - not used for security
     wanted = min(sample, total)
