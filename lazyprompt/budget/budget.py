@@ -217,13 +217,15 @@ class Budget:
             items: Messages and slot values.
             cost: A function that returns the total cost of the kept items, given their indices and any replacements.
             keep_newest: True if the items include the newest user turn.
-            together: Additional groups of item indices to drop together, besides calls and their results.
+            together: Additional groups of item indices; like tool calls and their results, the items of a group are
+                kept or dropped together.
             fixed: The indices of additional items to keep.
             past: A function like ``cost`` that omits the latest input, as earlier requests did; by default, ``cost``
                 itself.
 
         Returns:
-            A :class:`Fitted` with the indices of the kept items, the replaced items and the report.
+            A :class:`Fitted` with the indices of the kept items, the truncated items and summaries that replace items,
+            and the report.
 
         Raises:
             BudgetError: See :meth:`fit`.

@@ -187,7 +187,7 @@ class MessageMeter:
         items: All items.
         fixed: The indices of the items that are never dropped.
         order: The droppable units (groups of items), in the order in which they are dropped.
-        counts: The cached token counts.
+        counts: The cache of token counts.
         tools: The tools that are sent with the messages.
     """
 

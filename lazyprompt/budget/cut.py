@@ -134,7 +134,7 @@ def _between_letters(text: str) -> Iterator[int]:
 
 
 def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
-    """Drop as few pieces as possible and return the remaining text; None if no text fits."""
+    """Drop as few pieces of a text as possible, and return the rest; return None if even ``[…]`` exceeds the limit."""
     count = len(pieces)
     middle = count // 2
     order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
@@ -181,7 +181,7 @@ def cuttable_texts(item: Item) -> list[str]:
 
 
 def with_text(item: Item, old: str, new: str) -> Item:
-    """Return a copy of an item, with one text replaced by another."""
+    """Return a copy of a message or slot value, in which ``new`` replaces each text that equals ``old``."""
     return _map_texts(item, lambda text: new if text == old else text)
 
 

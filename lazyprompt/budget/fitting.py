@@ -45,7 +45,7 @@ class Fitted(NamedTuple):
         kept: The indices of the kept items, in order.
         replaced: The replacement items by index: truncated items, or a summary.
         fates: The outcome, with its reason, for each item that was dropped or changed.
-        report: The report on all changes.
+        report: The report on all dropped, truncated and summarized items.
     """
 
     kept: list[int]
@@ -69,8 +69,8 @@ class FitPlan(NamedTuple):
         grid: The step size, in tokens; the amount to drop is rounded up to a multiple of it, so that summaries can be
             reused.
         summary: The maximum number of tokens in a summary; 0 for no summaries.
-        counts: The cached token counts.
-        summaries: The cached summaries.
+        counts: The cache of token counts.
+        summaries: The cache of summaries.
         start_on: The required role of the first remaining turn; None for any role.
     """
 
@@ -107,7 +107,7 @@ def fit_steps(
         cost: A function that returns the cost of items in the format in which they are sent. If None, the items are
             counted in OpenAI's format, and tool results without a call are dropped.
         keep_newest: True if the items include the newest user turn.
-        together: Additional groups of item indices to drop together.
+        together: Additional groups of item indices; the items of a group are kept or dropped together.
         past: A function like ``cost`` that omits the latest input, as earlier requests did; by default, ``cost``
             itself.
 
@@ -334,7 +334,7 @@ class _Work:
         raise BudgetError(f"a summary of at most {plan.summary} tokens does not fit")
 
     def start_on(self, role: str, *, follows: bool) -> None:
-        """Drop all units before the first turn with the given role, except system text and protected items.
+        """Drop all units (groups of items) before the first turn with a role, except system text and protected items.
 
         Args:
             role: The required role of the first turn.

@@ -30,7 +30,7 @@ class BudgetInput(NamedTuple):
             items.
         counted: The messages in the format in which they are sent, at the same indices as in ``messages``.
         sources: For each message, the indices of the items that it was parsed from; None if each item is a message.
-        together: The groups of messages that were parsed from the same item.
+        together: For each item that was parsed into several messages, the indices of these messages.
     """
 
     items: Sequence[object]

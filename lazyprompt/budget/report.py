@@ -49,7 +49,7 @@ class Trimmed:
         reason: The reason for the outcome; empty for a kept message.
         before: The token count before trimming.
         after: The token count after trimming.
-        item: The index of the item in its list; None for a message or a whole value.
+        item: For an item of a list value, its index in the list; None for a message or a complete slot value.
     """
 
     index: int
@@ -218,7 +218,7 @@ class ItemTokens(NamedTuple):
         slot: The part of the prompt; see :class:`Trimmed`.
         before: The token count before trimming.
         after: The token count after trimming; 0 if the item was dropped.
-        item: The index of the item in its list; None for a message or a whole value.
+        item: For an item of a list value, its index in the list; None for a message or a complete slot value.
     """
 
     role: str

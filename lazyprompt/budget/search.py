@@ -13,9 +13,9 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
     """Find the minimum number of pieces to drop to reach a target cost, by binary search.
 
     Args:
-        count: The number of pieces.
-        cost: A function that receives the number of dropped pieces and returns the cost of the remaining pieces.
-            Dropping more pieces should never increase the cost.
+        count: The number of pieces of the text or conversation.
+        cost: A function that receives the number of dropped pieces and returns the cost of the remaining pieces. The
+            search assumes that dropping more pieces of the text or conversation never increases the cost.
         target: The maximum cost.
 
     Returns:

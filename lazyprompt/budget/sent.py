@@ -1,8 +1,8 @@
 """Conversion of messages to the format that ``ChatFormatter("openai")`` sends, for budgets without a formatter.
 
 Each message is counted separately. The formatter's changes are applied first: names and ids are made valid, media from
-tool results move to a user message, and calls without a result get a placeholder. Content that the formatter adds is
-always counted; content that the formatter omits may be counted.
+tool results move to a user message, and calls without a result get a placeholder. The token count includes all content
+that the formatter adds, and may include content that the formatter omits.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _SENT = replace(COUNTED, named_results=False)
 
 
 def _turns(message: Msg) -> list[Turn]:
-    """Return the turns in a message: its tool results, their media, and its other blocks with valid names."""
+    """Split a message into turns: its tool results, their media, and its other blocks; invalid names are made valid."""
     speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
     turns: list[Turn] = []
     blocks: list[Block] = []

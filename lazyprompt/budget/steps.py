@@ -47,8 +47,8 @@ def last_step(
     Args:
         units: The droppable units, oldest first.
         tokens: The token count of each message.
-        roles: The role of each message. Each assistant message is the response to an earlier request; the latest
-            request follows all messages.
+        roles: The role of each message. An assistant message answers the request that was sent after the preceding
+            messages; the latest request is sent after all messages.
         beside: The token count of the request without its messages.
         newer: The token count of the latest request's input, which is not included in ``tokens``.
         limit: The maximum number of tokens in a request.

@@ -77,7 +77,7 @@ def checked_summary(made: object) -> str:
     """Return a summarizer's result after checking that it is a non-empty string.
 
     Raises:
-        BudgetError: The result is not a string, or it is empty.
+        BudgetError: The summarizer's result is not a string, or is an empty string.
     """
     if not isinstance(made, str):
         raise BudgetError(f"the summarizer returned a {type(made).__name__}; it must return the summary as a string")

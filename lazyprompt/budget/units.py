@@ -52,7 +52,7 @@ class ConversationUnits(NamedTuple):
         units: The droppable units, each as a tuple of item indices, sorted by their first item.
         fixed: The indices of the items that are never dropped.
         orphans: The indices of tool results without a call; providers reject such results.
-        newest: The indices of the newest user turn, or of the last unit if there is no user turn.
+        newest: The indices of the items in the newest user turn, or in the last unit if there is no user turn.
     """
 
     units: list[Unit]
@@ -148,7 +148,7 @@ def _root(at: int, first_of: dict[int, int]) -> int:
 
 
 def _find_call(result: str, waiting: dict[str, deque[int]]) -> int | None:
-    """Return the index of the message with the call of a tool result, or None if there is no such call.
+    """Return the index of the message that contains the tool call for a tool result, or None if there is no such call.
 
     A result without an id is matched to the oldest call without a result.
     """
