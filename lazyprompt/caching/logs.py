@@ -87,7 +87,7 @@ def _values(text: str, where: str) -> Iterator[object]:
 
 
 def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
-    """Yield the calls in a JSON value."""
+    """Yield the logged model calls that a JSON value contains."""
     if is_list(value):
         for at, each in enumerate(value):
             yield from _calls_in(each, f"{where}[{at}]")

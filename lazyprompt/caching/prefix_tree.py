@@ -1,4 +1,4 @@
-"""Prefix tree of the texts of earlier calls, with the token count at the end of each part."""
+"""Prefix tree of earlier calls' texts, with the token count up to the end of each message, content block or tool."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Edge:
         self.children: dict[str, Edge] = {}
 
     def split(self, at: int, index: int) -> None:
-        """Split the edge in two.
+        """Split the edge at an index; this edge keeps the text before the index, and a new child edge gets the rest.
 
         Args:
             at: The index in the edge's text where the edge is split.
@@ -70,7 +70,7 @@ class PrefixMatch(NamedTuple):
     behind: str
 
     def tokens_at(self, index: int) -> int | None:
-        """Return the token count up to an index, or None if no earlier call was counted up to this index."""
+        """Return the token count up to a character index, or None if no earlier call was counted up to this index."""
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:

@@ -66,7 +66,7 @@ class CallPart(NamedTuple):
         end: The index in the call's text after the part's last character.
         message: The message index, or None if the part is outside the messages.
         slot: The slot that the part's whole text comes from, or None if unknown.
-        tokens: A function that counts the part's tokens, including framing.
+        tokens: A function that counts the part's tokens, including its framing (role and delimiters).
         is_framed: True if framing adds tokens to the part's content.
         is_signed: True for a reasoning block whose signature covers all preceding content.
     """
@@ -157,7 +157,7 @@ class CallText:
     Attributes:
         parts: The parts of the call's text, in text order.
         slots: The (start index, slot) pairs, in text order; empty if the slots are unknown.
-        past: The index after the last response or tool result in the conversation.
+        past: The index in the call's text after the last response or tool result.
         messages: The number of messages.
         overhead: The number of tokens in a call without messages.
     """
@@ -246,7 +246,7 @@ class CallText:
         self._at = stop
 
     def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
-        """Add a message's text or content blocks, followed by its other fields."""
+        """Append a message's text or content blocks, and then its other fields, to the call's text."""
         key = "parts" if "parts" in message else "content"
         content: object = message.get(key)
         role = str(message.get("role") or message.get("type") or "")

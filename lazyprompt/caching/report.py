@@ -101,7 +101,10 @@ class CacheReport:
 
     @property
     def slots(self) -> dict[str, int]:
-        """The number of lost tokens, keyed by slot, or by ``message N`` if the slot is unknown; largest first."""
+        """The number of cached tokens lost through changes in each slot, keyed by slot name; largest number first.
+
+        Lost tokens must be computed again. If the slot is unknown, the key is ``message N``.
+        """
         lost: dict[str, int] = {}
         for each in self.breaks:
             lost[each.where] = lost.get(each.where, 0) + each.lost

@@ -46,8 +46,8 @@ def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCou
 
     Each call is compared with an earlier call: of the calls that are still cached, the one that shares the longest
     prefix. If calls have conversation ids, only calls in the same conversation are compared. The first call in a
-    conversation never counts as a break. Without conversation ids, a call is treated as a first call if everything up
-    to its last response is shared with the earlier call.
+    conversation never counts as a break. Without conversation ids, a call counts as a conversation's first call if the
+    compared call has the same text up to the last response.
 
     Args:
         calls: Payloads, :class:`~lazyprompt.Rendered` prompts, module records, or :class:`PromptCall` objects for
@@ -89,7 +89,7 @@ class _Simulation:
         return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
-        """Add notes about unpublished rules for a model."""
+        """Add notes about caching rules that the provider hasn't published for a model."""
         self._notes |= dict.fromkeys(rules.unknown)
         if not rules.knows(model):
             least = f"{rules.least_for(model):,} are assumed"
@@ -171,11 +171,11 @@ class _Tokens:
         self._known: dict[tuple[int, int | None], int] = {}
 
     def until(self, match: PrefixMatch) -> int:
-        """Return the number of tokens shared with an earlier call."""
+        """Return the number of tokens in the prefix that the call shares with an earlier call."""
         return self.until_index(match.length, match)
 
     def until_index(self, index: int, match: PrefixMatch) -> int:
-        """Return the number of tokens up to an index inside a shared prefix."""
+        """Return the number of tokens up to a character index inside the shared prefix."""
         if index in self.ends:
             return self.ends[index]
         key = index, match.call
@@ -220,7 +220,7 @@ def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
 
 
 def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
-    """Return the lines of the earlier and the current text around the first difference, with secrets masked."""
+    """Return the lines around the first difference between the earlier and the current prompt, with secrets masked."""
     begin = max(part.begin, own.length - _SEARCHED, 0)
     key = text.rfind(_PRIVATE_KEY, part.begin, begin)
     begin = begin if key < 0 else key
