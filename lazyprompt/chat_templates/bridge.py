@@ -59,7 +59,7 @@ class _TurnEnd(NamedTuple):
     """The text that ends an assistant turn.
 
     Attributes:
-        common: The text directly after the response that the template writes both with and without new messages.
+        common: The text that the template writes directly after the response, whether or not new messages follow.
         shared: The longest suffix of ``common`` that is the same for all matching sample responses.
         calls: True if the response calls tools.
         strict: True if the completion must contain the end of the turn, because other text could follow the
@@ -130,7 +130,7 @@ def _bridge_by_rendering(
     sampled: list[int],
     tokenizer: TokenizerLike,
 ) -> Bridge:
-    """Build the ids of the next prompt, and check them against a rendering of the chat itself."""
+    """Build the ids of the next prompt, after checking that the rendered messages match the previous prompt."""
     answer = _decode(sampled, tokenizer)
     results = [message for message in new if message["role"] == "tool"]
     calls_only = False

@@ -148,7 +148,7 @@ class RenderedAnswer(NamedTuple):
 
     @property
     def prompt_end(self) -> str:
-        """The text that the template itself writes at the end of the prompt, without white space."""
+        """The text that the template itself writes at the end of the prompt, with all white space removed."""
         last = max((word.end() for word in _IN_HISTORY.finditer(self.prompt)), default=0)
         return without_space(self.prompt[last:].lstrip(_CLOSERS))
 
@@ -300,7 +300,7 @@ class Trial(NamedTuple):
     Attributes:
         history: The kinds of the messages before the response, as one letter for each message.
         answer: The letter that denotes the kind of response, such as ``a`` for text.
-        prompt: The text that the template itself writes at the end of the prompt, without white space.
+        prompt: The text that the template itself writes at the end of the prompt, with all white space removed.
         earlier: The kind of reasoning in earlier turns.
         thought: The kind of reasoning in the response.
         reason: The reason why the template changes the response; empty if the response stays unchanged.
@@ -340,7 +340,7 @@ class Proof(NamedTuple):
         """Return a rendered sample chat that matches a prompt and a response.
 
         Args:
-            prompt: The text that the template itself writes at the end of the prompt, without white space.
+            prompt: The text that the template itself writes at the end of the prompt, with all white space removed.
             earlier: The kind of reasoning in earlier turns.
             thought: The kind of reasoning in the response.
             calls_only: True if the response contains tool calls and no text.

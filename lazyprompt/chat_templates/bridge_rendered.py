@@ -48,7 +48,7 @@ class Behind(NamedTuple):
     Attributes:
         prompt: The prompt as alternating trusted and untrusted parts.
         parts: The text after the response as alternating trusted and untrusted parts.
-        common: The text directly after the response that the template writes both with and without new messages.
+        common: The text that the template writes directly after the response, whether or not new messages follow.
         shared: The longest suffix of ``common`` that the template writes after every placeholder response.
     """
 

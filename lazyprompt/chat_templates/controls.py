@@ -152,8 +152,8 @@ class _Risk(NamedTuple):
     Attributes:
         always: True if the template could build a control sequence from almost any text, so the rendered text must
             always be checked for control sequences.
-        moves: True if the template may drop or reorder the characters of a text.
-        between: True if a text between two pieces of the template's own text could complete a control sequence.
+        moves: True if the template may drop or reorder characters of a value from the chat.
+        between: True if a value between two literal texts of the template could complete a control sequence.
         any_case: True if the template changes the case of letters.
         own: The texts that the template may write directly before or after a value. ``own`` is None if the template
             texts next to a value are unknown, or if the template may join parts of values.
@@ -273,7 +273,7 @@ def _unpacks_arguments(node: nodes.Node) -> bool:
 
 
 def _unpacks(node: nodes.Node) -> bool:
-    """Return True if an assignment may unpack a string, or assign a string to a name that suggests a list."""
+    """Return True if an assignment may unpack a string, or assign a string to a name such as ``tools`` or ``items``."""
     if not isinstance(node, nodes.Assign | nodes.AssignBlock):
         return False
     given = node.node if isinstance(node, nodes.Assign) else None

@@ -134,7 +134,7 @@ def tag_last_message(chat: Sequence[dict[str, Any]], field: str) -> list[dict[st
 
     Args:
         chat: The messages.
-        field: The field of the last message that the model should continue.
+        field: The message field, such as ``content``, whose text the model should continue.
 
     Returns:
         The chat with a tagged copy of the last message.

@@ -391,7 +391,7 @@ class ChatJinja:
 
 @lru_cache(maxsize=128)
 def _find_call_form(template: ChatJinja) -> CallForm:
-    """Find the tool-call variant that a template accepts by rendering tool calls in all variants."""
+    """Render tool calls in all variants to find the variant that a template accepts."""
     user, called, result = CALLING
 
     def render(message: dict[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ _WIDE = 8
 
 @lru_cache(maxsize=1_000)
 def may_cross(controls: Controls, literal: str) -> bool:
-    """Return True if this trusted text and an adjoining value could form a control sequence together."""
+    """Return True if this trusted text and an adjacent value could form a control sequence together."""
     folded, edges = fold(literal), _edges_of(controls)
     whole = plain(literal)
     if not whole or edges.is_inside(whole) or edges.is_inside_reserved(whole):
@@ -57,14 +57,14 @@ def _first(text: str, longest: int) -> str:
 
 
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
-    """Return True if one of ``texts`` could form a control sequence together with an adjoining text.
+    """Return True if one of ``texts`` could form a control sequence together with an adjacent text.
 
     The function looks for texts that begin or end with a piece of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences to search for.
-        texts: The texts, which may adjoin each other.
-        own: All other texts that may adjoin ``texts``; None if any text may adjoin ``texts``.
+        texts: The texts to examine, any two of which may be adjacent in the output.
+        own: Other texts that may be adjacent to the examined texts in the output; None if any text may be adjacent.
     """
     edges = _edges_of(controls)
     found = [(side, side.at_end(texts)) for side in (edges.begun, edges.ended)]
@@ -177,7 +177,7 @@ class _Beginnings:
 
         Args:
             texts: The texts.
-            outermost: The characters that a piece can end with, or begin with if ``ends`` is False.
+            outermost: The characters with which a piece of a control sequence can end, or begin if ``ends`` is False.
             within: The characters to look for. A text whose end (or beginning) contains none of these characters is
                 skipped.
             width: The maximum length of each yielded text, in characters.

@@ -94,8 +94,8 @@ class HuggingFaceTokenCounter:
         """Count the tokens of messages, tools and the generation prompt.
 
         Args:
-            messages: ``Msg`` objects or messages in OpenAI's format. For a message in any other format, only its texts
-                are counted.
+            messages: ``Msg`` objects or messages in OpenAI's format. For a message in another provider's format, only
+                its text strings are counted.
             tools: The tools in OpenAI's format.
 
         Returns:
@@ -133,7 +133,7 @@ class HuggingFaceTokenCounter:
     def _count_one_by_one(
         self, chat: ChatJinja, given: Sequence[Form], shown: Sequence[Form], tools: Sequence[Form] | None
     ) -> int:
-        """Count the tokens of each message rendered alone, and count the text before all messages only once."""
+        """Count the tokens of each message rendered alone, and count the text before the first message only once."""
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)

@@ -1,4 +1,4 @@
-"""Strings that record the origin of each character and keep this record in a template's string operations.
+"""Strings that record the origin of each character, and keep this record when a template transforms them.
 
 A chat template may, for example, strip a text, split it at a tag, and join the pieces with its own text. A
 :class:`Traced` text behaves like plain text, but each of its characters keeps its origin, which is a message or the
@@ -137,7 +137,7 @@ class Traced(str):
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
-        """Remove a suffix like ``str.removesuffix``, and keep the origins of the characters."""
+        """Remove a suffix, as ``str.removesuffix`` does, and keep the origin of each remaining character."""
         return self._from(0, len(str.removesuffix(self, suffix)))
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
@@ -224,7 +224,7 @@ def runs_of(text: str) -> tuple[Run, ...]:
 
 
 def cut_runs(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
-    """Return the runs between two character indexes, and truncate the first and last run to these indexes."""
+    """Return the runs (spans of one origin) between two character indexes, with the first and last run truncated."""
     found: list[Run] = []
     at = 0
     for length, origin in runs:
@@ -372,7 +372,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         text: The text.
 
     Returns:
-        The parts of the text, and the origin of each part. Adjoining text with the same origin becomes one part.
+        The parts of the text, and the origin of each part. Adjacent characters with the same origin are in one part.
     """
     parts, origins = [""], [OWN]
     at = 0

@@ -90,10 +90,10 @@ class Rendering(NamedTuple):
         return self._replace(given={**self.given, **given})
 
     def traced(self, chat: Chat) -> Traces:
-        """Render a chat, trace the origin of each part, and neutralise control sequences in untrusted text.
+        """Render a chat, trace each part of the output to its origin, and neutralise untrusted control sequences.
 
-        Contents are neutralised before rendering, so that forged tags don't mislead the template. Text that the
-        template composes, such as arguments and tools, is checked after rendering.
+        Message contents are neutralised before rendering, so that forged tags in them don't mislead the template. Text
+        that the template composes, such as arguments and tools, is checked after rendering.
 
         Args:
             chat: The messages as plain data. Traced texts keep their origins.

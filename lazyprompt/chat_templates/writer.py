@@ -1,4 +1,4 @@
-"""Rendering of prompts as flat text with a chat template instead of a prompt template and markers."""
+"""Rendering of prompts as flat text with a model's chat template, which replaces the prompt template and markers."""
 
 from __future__ import annotations
 
