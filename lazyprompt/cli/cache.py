@@ -52,7 +52,7 @@ def command(
 
     FILE contains one JSON object per line: a line from lazyprompt's CallLog, a payload, a line of a batch file, or a
     span in OpenTelemetry's GenAI conventions. Use - for standard input. The most expensive slots are listed first. The
-    exit status is 1 if the hit rate is below --min-hit-rate, so that CI can reject a prompt that breaks its cache.
+    exit status is 1 if the hit rate is below --min-hit-rate, so that CI can reject a change that lowers the hit rate.
 
     \b
     Examples:

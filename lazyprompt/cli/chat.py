@@ -48,7 +48,7 @@ class _Turns(NamedTuple):
     tools: ToolsLike
 
     def input(self, text: str) -> dict[str, object]:
-        """Return the input for a turn with the user's text."""
+        """Return the prompt's input for a new user turn: the given text and the other values."""
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:

@@ -239,7 +239,7 @@ def prompter_at(reference: str) -> PromptRequest:
             The name refers to a prompter, a Prompty, or a function without arguments that returns one.
 
     Returns:
-        The request with the prompter and its prompt file, if any.
+        The request, which contains the prompter and, if there is one, its prompt file.
 
     Raises:
         WrongUseError: The name does not exist, it does not refer to a prompter, or the user's code raised an error.

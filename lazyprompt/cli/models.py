@@ -195,7 +195,7 @@ def _source(options: Options, provider: str | None, name: str | None) -> str | N
 
 
 def _source_name(provider: str) -> str | None:
-    """Return the name of the source for a provider, or None if the provider is unknown."""
+    """Return the name of the model source for a provider's name, or None if no source has this name."""
     try:
         return source_named(_SOURCES.get(provider, provider)).name
     except ModuleError:

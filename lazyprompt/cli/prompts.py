@@ -59,12 +59,12 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 class PromptRequest:
     """A prompter and the arguments for a call.
 
-    Values for a prompter's slots are texts, but values for a ``.prompty`` file's inputs have their declared types.
+    The slots of a prompter take strings; the inputs of a ``.prompty`` file take values of their declared types.
 
     Args:
         prompter: The prompter.
         file: The ``.prompty`` file that the prompter was loaded from, if any.
-        call: The input, history, tools and label.
+        call: The prompter's arguments: input, history, tools and label.
         form: The format of the prompt.
         model: The model name for a provider's format; None in formats for which ``--model`` selects the markers.
         where: The option that set the input.
@@ -153,12 +153,12 @@ class PromptRequest:
             value: The value that contains the user's text.
 
         Raises:
-            SlotError: The file's input cannot be used for the user's text.
+            SlotError: No user turn of the prompt file uses the input, and the input isn't named ``input``.
         """
         return {**values, name: value} if self.file is None else self.file.with_text(values, name, value)
 
     def check(self, given: Mapping[str, object], *, history: bool = False) -> None:
-        """Validate the inputs of a ``.prompty`` file; without a file, the prompter validates its slots itself.
+        """Validate the inputs of a ``.prompty`` file; a prompter without a file validates its slots when it is filled.
 
         Args:
             given: The values by name.
@@ -239,7 +239,7 @@ def read_prompt(
 def read_words(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read a prompt without its format options; see :func:`read_prompt` for the arguments and errors."""
+    """Read a prompt and its arguments without the format options, such as ``--format``; see :func:`read_prompt`."""
     request = opened or open_prompter(options)
     where, values, text = _read_input(options, request, stdin or Stdin())
     history, tools = read_history(options), read_tools(options)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
     r"""Render a prompt from a prompt file or from options.
 
-    PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the types of its inputs: write texts and
-    URLs unchanged, and all other values as JSON. For an image, an audio clip or another file, use @FILE.
+    PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the type of each input. Pass text and URLs
+    unchanged, and values of all other types as JSON. For an image, an audio clip or another file, use @FILE.
 
     In --set and --input, @FILE is the text of a file, @- is standard input, and @@x is @x. Without these options, piped
     text is the input: a JSON object contains slot values, and any other text is treated as --input.

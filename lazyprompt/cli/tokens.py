@@ -66,8 +66,8 @@ def command(
 ) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
-    Specify the prompt as in lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
-    text, the messages listed are those in the history.
+    Specify the prompt as in lazyprompt render. The counts of the slots, of the tools and of the framing around them
+    (such as roles and markers) add up to the total. For flat text, the messages listed are those in the history.
 
     \b
     Examples:
