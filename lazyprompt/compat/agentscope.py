@@ -145,11 +145,11 @@ class Wrapper(Generic[_Sent]):
     """A model wrapper with AgentScope 0.x's interface; it only supports ``format`` and sends no requests.
 
     Args:
-        config_name: The name of the configuration; it has no effect.
+        config_name: The name of the model configuration; the name is stored but has no effect.
         model_name: The model.
         api_key: The API key, which is ignored.
         media: The loader for local files that messages refer to.
-        anything: AgentScope's other wrapper arguments, which are ignored.
+        anything: Any further arguments of AgentScope's wrapper classes; they are ignored.
     """
 
     provider: ClassVar[str]
@@ -292,7 +292,7 @@ class Counter(Protocol):
 
 
 class _CounterInThread:
-    """A synchronous counter for use in a thread; it runs an async counter on the event loop."""
+    """A synchronous token counter for worker threads, which runs an asynchronous counter on the event loop."""
 
     def __init__(self, count: Callable[[MessageList], Coroutine[Any, Any, int]], loop: AbstractEventLoop) -> None:
         self._count, self._loop = count, loop
@@ -338,7 +338,7 @@ class FormatterBase(ABC):
 
         Returns:
             The text of the output, and a list of ``(URL, media block)`` pairs, one for each media block. For base64
-            data, a description replaces the URL.
+            data, the URL is replaced by a description, such as ``(base64 data of type image/png)``.
         """
         if output is None or isinstance(output, str):
             return output or "", []

@@ -186,7 +186,10 @@ class PromptEngine:
         ]
 
     def _fit(self, pieces: list[_Piece], most: int) -> list[_Piece]:
-        """Return the pieces that fit, plus a summary of the dropped messages if the policy is ``summarize``."""
+        """Drop messages until the prompt's length is at most ``most``.
+
+        If the policy is ``summarize``, a summary replaces the dropped messages.
+        """
         length, is_string = cache(self._length), self.prompt_type == "string"
 
         def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
