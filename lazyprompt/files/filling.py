@@ -59,8 +59,8 @@ class FilledFile:
     Args:
         steps: The conversation's turns and threads; a thread is the list of messages that a thread input inserts.
         tools: The tools defined in the template body.
-        missing: The names of the inputs without a value. Only the last user turn uses these inputs, and the history or
-            a thread input ends with a tool result.
+        missing: The names of the inputs without a value. Inputs may be missing if only the last user turn uses them,
+            and the history or a thread input ends with a tool result.
     """
 
     steps: tuple[Step, ...]
@@ -184,8 +184,8 @@ class Filling:
             history: Earlier messages, which become the value of the first thread input without a value. Without such an
                 input, the messages replace the template's history section. If the template has no history section, the
                 messages are placed before the final user turn.
-            in_loop: True to allow missing inputs that only the last user turn uses, if the history or a thread input
-                ends with a tool result.
+            in_loop: If True and the history or a thread input ends with a tool result, inputs that only the last user
+                turn uses may be missing.
 
         Raises:
             PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
@@ -256,7 +256,7 @@ class Filling:
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
-        """Convert validated inputs to template values; threads and media become placeholders."""
+        """Convert validated inputs to template values; ``thread`` and media inputs become placeholders."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
         is_jinja = self.spec.engine == "jinja2"
         # A declared input without a value renders as empty text, although Jinja's ``is defined`` returns false.
@@ -375,13 +375,13 @@ class FilePrompter(Prompter):
         return self._changed(fixed=fixed)
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the name of the input that unnamed text is assigned to; see :meth:`Filling.open_input`.
+        """Return the name of the input that text without an input name is assigned to; see :meth:`Filling.open_input`.
 
         Args:
             given: The names of the inputs that already have a value.
 
         Raises:
-            SlotError: More than one input accepts the text, or no input does.
+            SlotError: More than one input accepts text without an input name, or no input does.
         """
         return self._filling.open_input({*given, *dict(self._fixed)})
 

@@ -71,7 +71,7 @@ class _Syntax:
         opens: The pattern for the start of any tag.
         tag: The pattern for a tag, comment or raw block, with a group ``what`` that matches only in include tags.
         path: A pattern that matches the argument of an include tag (the group ``what``) if it is a constant path.
-        marks: Jinja's characters for whitespace control, ``-`` and ``+``; empty for Mustache. The first character
+        marks: Jinja's characters for whitespace control, ``-`` and ``+``; empty for Mustache. The first one, ``-``,
             strips white space around the tag.
         indents: True if the indentation of an include tag that is alone on its line is added to every line of the
             included file.
@@ -217,7 +217,11 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return the text with all files inserted, and the text with include tags reduced to their line breaks."""
+        """Replace the include tags in a text.
+
+        Returns:
+            The text with the included files inserted, and the text with each include tag reduced to its line breaks.
+        """
         parts: list[str] = []
         bare: list[str] = []
         end = 0

@@ -180,10 +180,11 @@ class Prompty(LoadedPrompty):
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 hash of the contents, in hexadecimal. In logs, the first 12 characters are enough.
+        """The SHA-256 hash of the prompt file's contents, in hexadecimal.
 
-        The hash is the same in every process. The hash depends on the template, the included files and all fields of
-        the front matter except ``model.connection``. The file's path and modification time don't affect the hash.
+        The first 12 characters of the hash are enough to identify a prompt in logs. The hash is the same in every
+        process. The hash depends on the template, the included files and all fields of the front matter except
+        ``model.connection``. The file's path and modification time don't affect the hash.
         """
         return content_hash(self.dialect, self.to_dict())
 

@@ -159,7 +159,7 @@ class Property:
 
 
 def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
-    """Return the JSON Schema for an object.
+    """Return the JSON Schema for an object with the given properties.
 
     Args:
         properties: The properties of the object.
@@ -306,12 +306,13 @@ _HEAD = 120
 
 
 class Thread(list[dict[str, str]], Opaque):
-    """A thread, as a list that templates can loop over; in the prompt, the thread's messages replace the list.
+    """The value of a ``thread`` input, as a list for templates; in the prompt, the thread's messages replace the list.
 
     Args:
         name: The name of the input.
         messages: The messages of the thread.
-        left_out: The parts of the thread's section that messages can't represent, for the report.
+        left_out: Descriptions of the attributes and texts of a ``thread`` section that messages can't represent; the
+            report lists them.
     """
 
     __slots__ = ("left_out", "messages", "name")

@@ -276,8 +276,9 @@ def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base
 
     Args:
         path: The path of the file.
-        roots: Additional directories that symbolic links may lead to.
-        base: The main directory that symbolic links may lead to. The default is the directory that contains the file.
+        roots: Additional directories in which the targets of symbolic links are allowed.
+        base: The main directory in which the targets of symbolic links are allowed. The default is the directory that
+            contains the file.
 
     Raises:
         PromptFileError: The file is outside the allowed directories or can't be read.

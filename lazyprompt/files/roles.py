@@ -244,7 +244,7 @@ def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """Parse the attributes between two indexes. Only unquoted attribute values can be numbers or booleans."""
+    """Parse the attributes of a role line; only unquoted values can be numbers or booleans."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -378,7 +378,7 @@ def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) 
 
 
 def _roles(text: str) -> list[str]:
-    """Return the roles of the sections that a parser finds in text."""
+    """Return the roles of a text's role lines, in order."""
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 

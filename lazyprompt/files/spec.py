@@ -302,7 +302,7 @@ class Translated(NamedTuple):
     Attributes:
         fields: The fields of the front matter.
         body: The template after the front matter.
-        notes: Notes on the changes.
+        notes: Notes on the changes that the translation made to the file.
     """
 
     fields: dict[str, Node]

@@ -111,7 +111,7 @@ Step: TypeAlias = "Turn | Thread"
 
 
 def steps_of(section: Section) -> Iterator[Step]:
-    """Yield the turns and threads in a section.
+    """Yield a section's turns and threads (inserted message lists).
 
     Args:
         section: The section to convert.
@@ -187,7 +187,9 @@ _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 def steps_with_media(
     section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
 ) -> Iterator[Step]:
-    """Yield the turns and threads in a section, and convert Markdown media links to blocks, except in inserted values.
+    """Yield a section's turns and threads (inserted message lists), with Markdown media links converted to blocks.
+
+    Links in inserted values remain text.
 
     Args:
         section: The section to convert.
@@ -217,7 +219,7 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
-    """Return the index of the history section (a thread without a name), or None if there is no such section."""
+    """Return the index of the step that the history replaces (a thread without a name), or None if there is none."""
     return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
 
 
@@ -384,7 +386,7 @@ def _neutral(turn: Turn) -> JsonObject:
 
 
 def _turn_of(message: Msg) -> Turn:
-    """Convert a message in a thread to the equivalent turn."""
+    """Convert a message from a thread (an inserted message list) to the equivalent turn."""
     attributes: JsonObject = {}
     if message.role != "tool" and message.name not in ("", message.role):
         attributes["name"] = message.name

@@ -155,8 +155,8 @@ class Node(NamedTuple):
 
     Attributes:
         value: The parsed value.
-        at: The index of the value in the file.
-        key_at: The index of the value's key, or of the value itself if it has no key.
+        at: The value's character index in the file.
+        key_at: The character index of the value's key in the file, or of the value itself if it has no key.
         flow: True for a list in brackets or a mapping in braces.
     """
 

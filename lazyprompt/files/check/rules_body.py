@@ -172,7 +172,7 @@ def empty_sections(subject: Subject) -> Iterator[Hit]:
 
 
 def text_before_roles(subject: Subject) -> Iterator[Hit]:
-    """Report text before the first role."""
+    """Report template text before the first role line."""
     own, first = subject.own, next(_lines_of_roles(subject), None)
     # Ignore text from values, because a value may be a thread whose messages have roles.
     found = None if own is None else re.search(rf"[^\s{PLACE}]", own.scanned.text)
@@ -343,7 +343,7 @@ def tokens_of(subject: Subject) -> int:
 
 
 def _filling(declared: Property) -> Json:
-    """Return a value for an input: the default, the example, or an empty value of the input's kind."""
+    """Return a sample value for an input: its default, its example, or an empty value of its kind."""
     if declared.default is not None or declared.example is not None:
         return declared.own_default() if declared.default is not None else declared.example
     return _STAND_IN.get(declared.kind, "" if declared.kind == "string" else None)

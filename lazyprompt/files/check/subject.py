@@ -91,7 +91,7 @@ class OwnText:
         self.scanned = Scanned([*parts, body[end:]])
 
     def _scan(self, match: re.Match[str]) -> str:
-        """Return the replacement for a tag: a value, spaces, or the text of a raw block with spaces around it."""
+        """Return what replaces a template tag: a placeholder value, spaces, or a raw block's text between spaces."""
         groups = match.groupdict()
         if groups.get("raw") is not None:
             begin, end = (at - match.start() for at in match.span("raw"))

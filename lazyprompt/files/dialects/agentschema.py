@@ -36,7 +36,7 @@ AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
 
 
 def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Yield the turns and threads in an agent definition, but no ``tools`` sections.
+    """Yield an agent definition's turns and threads (inserted message lists); skip ``tools`` sections.
 
     Args:
         sections: The sections of the filled template.

@@ -146,7 +146,7 @@ class PromptLibrary:
             version: The version or range of versions.
 
         Raises:
-            PromptFileError: The file doesn't exist, or two files have the same name.
+            PromptFileError: No file matches the arguments, or two files in a layer of the library have the same name.
         """
         wanted = None if version is None else Range.read(version)
         entries = self.entries(key)
@@ -165,7 +165,7 @@ class PromptLibrary:
         """Return all files for a key, sorted by layer, language (default first) and version (oldest first).
 
         Raises:
-            PromptFileError: The key doesn't exist, or two files in a layer have the same name.
+            PromptFileError: The key doesn't exist, or two files in a layer of the library have the same name.
         """
         directory, slash, _ = key.rpartition("/")
         plain = _KEY.fullmatch(key)

@@ -178,7 +178,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
 
 
 def _next(given: list[int], pre: tuple[str, ...] = _LOWEST) -> Version:
-    """Return the lowest version above all versions that begin with these numbers."""
+    """Return the lowest version that is higher than every version with the given leading numbers."""
     return _version([*given[:-1], given[-1] + 1], pre)
 
 

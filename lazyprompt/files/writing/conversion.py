@@ -140,7 +140,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
     """Return the kind and attributes of a Markdown media link, or None if the link stays text.
 
     Args:
-        match: A match of :data:`MEDIUM`.
+        match: A match of the pattern :data:`MEDIUM`, whose groups are the link's label and address.
         dialect: The prompt file's dialect; in Prompty v1 files, every media link is an image.
     """
     if dialect == "v1":

@@ -44,7 +44,7 @@ _FUNCTION: Final = {"name", "description", "parameters", "strict"}
 
 
 class _Part(NamedTuple):
-    """One of an instruction's templates, converted to pieces of a prompt file.
+    """One of an instruction's templates, converted to text and slots for a prompt file.
 
     Attributes:
         pieces: The template's text and slots, in order.

@@ -1,4 +1,4 @@
-"""Field editing for prompt files. All other text is kept as written, including comments and references."""
+"""Functions that edit a prompt file's fields, and keep all other text as written, including comments and references."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def is_input(name: str) -> bool:
-    """Return True if Jinja reads a name as a plain variable, so that an input can have this name."""
+    """Return True if a name is a valid Jinja variable name and can therefore be an input's name."""
     try:
         return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
     except TemplateError:
