@@ -185,7 +185,7 @@ def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: st
     """Return the first value of the type ``kind`` that is stored under one of the keys.
 
     Raises:
-        FormatError: No key has a value of the type ``kind``, or the response reports an error.
+        FormatError: The response contains no value of the type ``kind`` under any of the keys, or it reports an error.
     """
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)

@@ -114,7 +114,7 @@ class _Carrier:
         self.job, self.profile, self.notes = job, job.profile, job.notes
 
     def takes(self, content: Content) -> bool:
-        """Return True if content consists only of text, tool calls and text results that need no change."""
+        """Return True if content consists only of text, tool calls and text results that can be sent unchanged."""
         if isinstance(content, str):
             return bool(content) and not content.isspace()
         return bool(content) and self.profile.calls_tools and all(map(_is_plain, content))

@@ -54,7 +54,7 @@ class MessageGuard(NamedTuple):
 
         Args:
             messages: All messages in the conversation.
-            kept: The indices of the messages that are sent.
+            kept: The indices, in ``messages``, of the messages that are sent.
             notes: The report, which gets an entry for each changed message.
             found: A dict that maps neutralised sequences to their originals; new sequences are added to it.
 

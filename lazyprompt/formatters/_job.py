@@ -56,7 +56,7 @@ class Job(NamedTuple):
         resolver: The loader for media files; None if loading media is not allowed.
         loaded: A mapping from media URLs to the loaded data.
         wanted: The media URLs to load, each with the path of its first use; None once the media are loaded.
-        merging: The settings for merging speakers; None if speakers are not merged.
+        merging: The settings for merging messages of named speakers into one turn; None to keep the messages separate.
         model: The model, or None if it is unknown.
         changed: The indices of the messages whose native content must not be sent.
     """

@@ -40,7 +40,8 @@ class _Frame(NamedTuple):
         heading: The heading before the opening tag.
         opening: The opening tag and a newline; empty for a style without tags.
         closing: A newline and the closing tag; empty for a style without tags.
-        repeats: True if every history gets the heading; False if only the first one does.
+        repeats: True to write the heading before every merged history; False to write the heading only before the first
+            one.
     """
 
     heading: str

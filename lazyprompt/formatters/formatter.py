@@ -138,8 +138,9 @@ class ChatFormatter:
         media: The loader for local files and URLs; without a loader, nothing is loaded.
         strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default,
             the report lists the dropped content; ``payload.report.raise_for_losses()`` raises the same error.
-        cache: The places for cache breakpoints: ``tools``, ``system`` and ``history`` (the last message before the
-            newest user turn). A mapping from places to lifetimes also sets each breakpoint's lifetime.
+        cache: The positions of cache breakpoints: ``tools`` (after all tools), ``system`` (after the system text) and
+            ``history`` (before the newest user turn). A mapping from positions to lifetimes also sets each breakpoint's
+            lifetime.
         safety: The policy for control sequences: ``neutralize``, ``raise`` or ``off``. All messages and tools
             are untrusted. The default is ``neutralize`` for servers that tokenize text with the model's chat template
             (vLLM, Ollama), and ``off`` for hosted providers. If the model is unknown, the policy covers the control
@@ -459,9 +460,10 @@ def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
 
 
 class MultiAgentFormatter(ChatFormatter):
-    """Formatter for conversations between named speakers; it merges consecutive messages into histories in user turns.
+    """Formatter for conversations between named speakers, which merges consecutive messages into one user turn.
 
-    Messages with tool calls or tool results are not merged; they remain separate turns between the histories.
+    The text of a merged turn is called a history; it contains the name of each message's speaker. Messages with tool
+    calls or tool results are not merged; they remain separate turns between the histories.
 
     Args:
         provider: The provider's name, or a custom profile.
@@ -497,7 +499,7 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the speaker names of turns with tool calls; histories omit such turns, so the names are not sent."""
+        """Report speaker names on turns with tool calls, because these turns are not merged and lose their names."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, but {self.profile.name} does not support names for callers"

@@ -81,7 +81,7 @@ class GenerateForm:
         raise FormatError(f"ollama-generate does not support tools, but {len(tools)} were passed; use 'ollama'")
 
     def shape(self, profile: Profile) -> Check:
-        """Return a check for the prompt, the system text and the images."""
+        """Return a check for a payload's prompt, system text and images; other keys are not checked."""
         return check_of({"prompt": "text", "system?": "text", "images?": list_of("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

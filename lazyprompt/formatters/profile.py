@@ -160,12 +160,13 @@ class Profile:
             calls.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
-        turns: True if the provider supports turns; False to send the conversation as a single text.
+        turns: True if the provider accepts a list of messages; False to send the conversation as a single string.
         system: Where system text may be sent: in any turn (``anywhere``), only in the first turn (``first``), or
             outside the list of messages (``apart``).
         late_system: A pattern for the models that accept system text after a user turn; an unknown model is matched
             as ``""``.
-        developer: True if the provider supports the role ``developer``; False to send such messages as system text.
+        developer: True if the provider supports the role ``developer``; False to send developer messages as system
+            text.
         alternate: True if user and assistant turns must alternate.
         user_first: True if the first turn after the system text must be a user turn.
         user_last: True if the last turn must be a user or tool turn.

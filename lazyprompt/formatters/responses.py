@@ -80,7 +80,7 @@ class ResponsesForm:
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the path and name of each function tool."""
+        """Yield each function tool's path in the payload and its name."""
         tools = objects(payload.get("tools"))
         return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 

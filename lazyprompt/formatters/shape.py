@@ -69,7 +69,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def check_of(spec: Spec) -> Check:
-    """Build a check from a shorthand such as ``{"name": "text"}``."""
+    """Build a function that checks JSON values from a shorthand such as ``{"name": "text"}``."""
     if isinstance(spec, str):
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
