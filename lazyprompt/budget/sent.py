@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.roles import Role
     from lazyprompt.messages.msg import Block
-    from lazyprompt.messages.turns import Turn
     from lazyprompt.tokens.counter import Form
+
+    # A part of a message that is sent as a message of its own: the role, the speaker's name and the blocks.
+    _Part: TypeAlias = tuple[Role, str, Sequence[Block]]
 
 
 def link_calls(messages: Sequence[Msg]) -> list[Msg]:
@@ -78,7 +80,7 @@ def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
     found: list[Form] = []
     for message in messages:
         if isinstance(message, Msg):
-            found += _SENT.messages(_turns(message))
+            found += COUNTED.messages((role, speaker, tuple(blocks), 0) for role, speaker, blocks in _parts(message))
         else:
             found.append(message)
     return found
@@ -90,15 +92,15 @@ _SENT = replace(COUNTED, named_results=False)
 def _turns(message: Msg) -> list[Turn]:
     """Split a message into turns: its tool results, their media, and its other blocks; invalid names are made valid."""
     speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
-    turns: list[Turn] = []
+    parts: list[_Part] = []
     blocks: list[Block] = []
     for block in message.blocks:
         match block:
             case ToolResultBlock():
                 if blocks and message.role == "assistant":
-                    turns.append((message.role, speaker, tuple(blocks), 0))
+                    parts.append((message.role, speaker, blocks))
                     blocks = []
-                turns += _result_turns(block)
+                parts += _result_parts(block)
             case ToolUseBlock(id=call_id, name=name):
                 blocks.append(replace(block, id=fitted(call_id, IDS, ID_LENGTH), name=fitted(name, NAMES)))
             case ThinkingBlock():
@@ -107,17 +109,17 @@ def _turns(message: Msg) -> list[Turn]:
                 blocks.append(block)
     blocks += [ImageBlock(source_of(url)) for url in message.urls]
     role: Role = "user" if message.role == "tool" else message.role
-    return [*turns, (role, speaker, tuple(blocks), 0)] if blocks or not turns else turns
+    return [*parts, (role, speaker, blocks)] if blocks or not parts else parts
 
 
-def _result_turns(block: ToolResultBlock) -> list[Turn]:
-    """Return the turn for a tool result and, if the result contains media, a user turn with the media."""
+def _result_parts(block: ToolResultBlock) -> list[_Part]:
+    """Return a tool result without its name and, if it contains media, a part of the user with the media."""
     media = [] if isinstance(block.output, str) else [each for each in block.output if not isinstance(each, TextBlock)]
     text = block.text if block.text or not media else f"({', '.join(each.kind for each in media)}: in the next message)"
     result = ToolResultBlock(fitted(block.id, IDS, ID_LENGTH), output=text)
-    turns: list[Turn] = [("tool", "", (result,), 0)]
+    parts: list[_Part] = [("tool", "", [result])]
     if media:
         tool = fitted(block.name, NAMES)
         shown = [part for each in media for part in (TextBlock(f"({each.kind} from the tool {tool})"), each)]
-        turns.append(("user", "", tuple(shown), 0))
-    return turns
+        parts.append(("user", "", shown))
+    return parts
