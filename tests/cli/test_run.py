@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.slow  # an engine, terminals
-
 KEY = "sk-a-secret-that-never-shows"
 
 
@@ -52,7 +50,9 @@ def failed(ran: Ran) -> str:
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"], ["--no-stream"]])
-@pytest.mark.parametrize("source", sorted(SOURCES))
+@pytest.mark.parametrize(
+    "source", [pytest.param(name, marks=[pytest.mark.slow] * (name != "openai")) for name in sorted(SOURCES)]
+)
 def test_answer_of_each_source_is_written_to_the_byte(
     run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch, source: str, stream: list[str]
 ) -> None:
@@ -120,6 +120,7 @@ def test_what_text_does_not_tell_is_said_beside_it(run: Callable[..., Ran], serv
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"on and", cut)
 
 
+@pytest.mark.slow
 def test_terminal_obeys_nothing_and_gets_the_answer_as_it_is_said(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("\x1b[2Jab\x9b31m\r")
     with OnTerminal("run", *at(server), "--input", "hi", folder=tmp_path) as shown:
@@ -132,6 +133,7 @@ def test_terminal_obeys_nothing_and_gets_the_answer_as_it_is_said(server: ModelS
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
     code = (
         f"import sys; from lazyprompt.cli.main import main; main({['run', *at(server), '--input', 'x']!r}); "
@@ -176,6 +178,7 @@ def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], s
     assert server.answer.text.encode().startswith(ran.out)
 
 
+@pytest.mark.slow
 def test_no_server(run: Callable[..., Ran]) -> None:
     argv = ("run", "--model", "qwen2.5:0.5b", "--url", "http://127.0.0.1:9", "--input", "hi", "--max-tokens", "1")
     assert failed(run(*argv)).startswith("--model: ollama: ")
@@ -188,6 +191,7 @@ def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pyte
     assert told.startswith("--source: the anthropic package is not installed; install it with: pip install")
 
 
+@pytest.mark.slow
 def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     model.write_bytes(model.read_bytes()[:3000])
@@ -273,6 +277,7 @@ def test_help_tells_where_keys_are(run: Callable[..., Ran]) -> None:
 # --- llama.cpp -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_local_model_is_started_asked_and_ended(run: Callable[..., Ran], tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     argv = ("run", "--model", str(model), "--input", "hi", "--max-tokens", "9", "--temperature", "0")
@@ -285,6 +290,7 @@ def test_local_model_is_started_asked_and_ended(run: Callable[..., Ran], tmp_pat
     assert not running(model)
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_no_engine(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     # At a temperature, one answer in sixty was empty, which ends the chat with an error.
