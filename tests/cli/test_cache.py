@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.helpers import Ran
+from lazyprompt.caching import RULES, Break
+from lazyprompt.caching.report import CachedCall, CacheReport
+from lazyprompt.cli.cache import _PROVIDERS, _report_lines  # importing the names of the rules would be slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from cli.helpers import Ran
 
     Run = Callable[..., Ran]
 
@@ -37,15 +40,51 @@ def _log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table(run: Run) -> None:
+    rules = RULES["openai"]
+    same = "s" * 37
+    expected = f"""\
+openai: 4 calls, 12,852 tokens, 3,072 read from the cache, hit rate 23.9%
+
+SLOT     LOST  BREAKS
+system  3,072       1
+
+call 3, message 0, system, line 1: 3,072 tokens lost
+  before: It is 10:05. {same}
+  after:  It is 10:06. {same}
+  Pin the date or time for the whole conversation, or put it after the history.
+
+rules of {rules.date}, from {rules.source}
+"""
+    notes = "".join(f"note: {each}\n" for each in rules.unknown)
     ran = run("cache", "calls.jsonl", "--provider", "openai", "--counter", "chars")
-    assert ran.status == 0
-    lines = ran.out.decode().splitlines()
-    assert lines[0] == "openai: 4 calls, 12,852 tokens, 3,072 read from the cache, hit rate 23.9%"
-    assert "SLOT     LOST  BREAKS" in lines
-    at = lines.index("call 3, message 0, system, line 1: 3,072 tokens lost")
-    assert lines[at + 1].startswith("  before: It is 10:05. sss")
-    assert lines[at + 2].startswith("  after:  It is 10:06. sss")
-    assert lines[at + 3].startswith("  Pin the date or time")
+    assert ran == Ran(0, (expected + notes).encode(), "")
+
+
+@pytest.mark.parametrize(
+    ("number", "rest"),
+    [(1, []), (10, []), (11, ["and 1 more (--json lists all)"]), (1011, ["and 1,001 more (--json lists all)"])],
+)
+def test_the_table_shows_the_ten_breaks_that_lost_most(number: int, rest: list[str]) -> None:
+    breaks = tuple(Break(at, None, None, 2, "a", "b ", at + 1, "Fix it.", at) for at in range(number))
+    lines = _report_lines(CacheReport(RULES["vllm"], (CachedCall(9000, 0),), breaks), "approximate")
+    expected = [
+        line
+        for at in reversed(range(max(0, number - 10), number))
+        for line in (
+            f"call {at}, line 2: {at + 1:,} tokens lost{f', {at:,} signed thinking blocks invalid' if at else ''}",
+            "  before: a",
+            "  after:  b",
+            "  Fix it.",
+        )
+    ]
+    assert lines[0] == "vllm: 1 call, about 9,000 tokens, 0 read from the cache, hit rate 0.0%"
+    assert lines[3].split() == ["message", "None", f"{sum(range(number + 1)):,}", f"{number:,}"]
+    assert lines[5:-2] == [*expected, *rest]
+    assert lines[-2:] == ["", f"rules of {RULES['vllm'].date}, from {RULES['vllm'].source}"]
+
+
+def test_each_provider_with_rules_is_a_choice() -> None:
+    assert [*_PROVIDERS] == [*RULES]
 
 
 def test_the_exit_status_is_1_below_the_limit(run: Run) -> None:
