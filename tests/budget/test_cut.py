@@ -6,13 +6,17 @@ import json
 import re
 import time
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import Budget, CharTokenCounter
-from lazyprompt.budget.cut import CUT_MARK, Cut, shorten
+from budget.helpers import msg
+from lazyprompt import Budget, CharTokenCounter, Msg
+from lazyprompt.budget.cut import CUT_MARK, Cut, cuttable_texts, is_empty, shorten, with_cut_of, with_text
+from lazyprompt.budget.units import SlotValue
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock
 
 ENGLISH = "First of all. Then this! And that? Version 3.14 is out; see below.\nA line\nThe last sentence."
 CHINESE = "第一句。第二句!第三句?最后一句。"
@@ -42,10 +46,90 @@ CHINESE = "第一句。第二句!第三句?最后一句。"
         ('See <img alt="a b c d e f g h"> here', 30, "end", "See […]"),
         ("<a>One. Two. Three.</a>", 20, "end", "[…]"),
         ('{"a": "One. Two. Three."}', 20, "end", "[…]"),
+        ("[1, 2, 3]", 8, "end", "[…]"),
+        ("[1, 2, 3]e\u0301]", 7, "middle", "[ […] ]"),
+        ("e\u0301</b>。", 6, "middle", "[…] 。"),
+        ("</br></br>]", 10, "end", "</br> […]"),
+        ("1</b><b>", 7, "middle", "[…] <b>"),
+        ("</a><b><a>1</b>xA. </a>", 19, "middle", "</a> […]"),
+        ("。x。x\n{", 5, "middle", "。 […]"),
+        ("\u200d</br>1", 6, "end", "[…]"),
+        ("A. bbbb cccc dddd", 12, "end", "A. bbbb […]"),
     ],
 )
 def test_a_text_is_cut_where_it_hurts_least(text: str, room: int, cut: Cut, expected: str) -> None:
     assert shorten(text, room, len, cut) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "cut", "expected"),
+    [
+        ("one two", 1, "end", "[…]"),
+        ("one 。", 1, "middle", "[…]"),
+        (", xA. 。\u200dA. ", 2, "middle", "[…] 。\u200dA. "),
+    ],
+)
+def test_a_text_is_cut_to_a_number_of_words(text: str, room: int, cut: Cut, expected: str) -> None:
+    assert shorten(text, room, lambda text: len(text.split()), cut) == expected
+
+
+@pytest.mark.parametrize(("text", "empty"), [("", True), ("[…]", True), ("x", False), ("x […]", False)])
+def test_a_text_is_empty_where_nothing_is_left_beside_the_mark(*, text: str, empty: bool) -> None:
+    assert is_empty(text) is empty
+
+
+RESULT = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "a"}]}
+CUTTABLE: list[tuple[Any, list[str], Any]] = [
+    (SlotValue("s", "a"), ["a"], SlotValue("s", "z")),
+    (SlotValue("s", "a", 0, 1), [], SlotValue("s", "a", 0, 1)),
+    (Msg("user", "a", "user"), ["a"], Msg("user", "z", "user")),
+    (
+        Msg("u", [TextBlock("a"), ThinkingBlock("a"), TextBlock("b"), ToolResultBlock("1", "f", "a")], "user"),
+        ["a", "b", "a"],
+        Msg("u", [TextBlock("z"), ThinkingBlock("a"), TextBlock("b"), ToolResultBlock("1", "f", "z")], "user"),
+    ),
+    (
+        Msg("tool", [ToolResultBlock("1", "f", [TextBlock("b"), TextBlock("a")])], "tool"),
+        ["b", "a"],
+        Msg("tool", [ToolResultBlock("1", "f", [TextBlock("b"), TextBlock("z")])], "tool"),
+    ),
+    (msg("user", "a", name="a"), ["a"], msg("user", "z", name="a")),
+    (msg("user", None), [], msg("user", None)),
+    ({"role": "model", "parts": [{"text": "a"}]}, [], {"role": "model", "parts": [{"text": "a"}]}),
+    (
+        msg("user", ["a", {"type": "text", "text": "a", "x": "a"}, {"type": "image", "text": "a"}, RESULT]),
+        ["a", "a"],
+        msg(
+            "user",
+            [
+                *("a", {"type": "text", "text": "z", "x": "a"}, {"type": "image", "text": "a"}),
+                RESULT | {"content": [{"type": "text", "text": "z"}]},
+            ],
+        ),
+    ),
+    (
+        msg("tool", [{"type": "tool_result", "id": "a", "output": "a"}]),
+        ["a"],
+        msg("tool", [{"type": "tool_result", "id": "a", "output": "z"}]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "texts", "changed"), CUTTABLE)
+def test_the_texts_of_an_item_can_be_cut_and_replaced(item: Any, texts: list[str], changed: Any) -> None:
+    assert cuttable_texts(item) == texts
+    assert with_text(item, "a", "z") == changed
+    assert with_text(item, "c", "z") == item
+
+
+def test_a_cut_is_repeated_on_the_same_item_in_another_format() -> None:
+    given = Msg("user", [TextBlock("same"), TextBlock("one two")], "user")
+    before, after = (
+        msg("user", [{"type": "text", "text": text} for text in ("same", cut)]) for cut in ("one two", "on")
+    )
+    assert with_cut_of(given, before, after) == Msg("user", [TextBlock("same"), TextBlock("on")], "user")
+    assert with_cut_of(given, before, before) == given
+    assert with_cut_of(Msg("user", "", "user"), before, before) == Msg("user", "", "user")
 
 
 @given(text=st.text("ab .\n你。", max_size=300), room=st.integers(0, 120), cut=st.sampled_from(["end", "middle"]))
