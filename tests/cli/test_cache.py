@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.helpers import Ran
+from cli.helpers import Ran, fault
 from lazyprompt.caching import RULES, Break
 from lazyprompt.caching.report import CachedCall, CacheReport
 from lazyprompt.cli.cache import _PROVIDERS, _report_lines  # importing the names of the rules would be slow
@@ -91,11 +92,21 @@ def test_the_exit_status_is_1_below_the_limit(run: Run) -> None:
     options = ("cache", "calls.jsonl", "--provider", "openai", "--counter", "chars", "--min-hit-rate")
     assert run(*options, "0.2").status == 0
     assert run(*options, "0.3").status == 1
+    Path("once.jsonl").write_text('{"messages": [{"role": "user", "content": "Hi"}]}\n', encoding="utf-8")
+    assert run("cache", "once.jsonl", "--provider", "openai", "--min-hit-rate", "0").status == 0
+
+
+def test_the_model_is_that_of_calls_that_name_none(run: Run) -> None:
+    call = {"messages": [{"role": "user", "content": "Hi"}]}
+    Path("models.jsonl").write_text(f"{json.dumps(call)}\n{json.dumps(call | {'model': 'named'})}\n", encoding="utf-8")
+    ran = run("cache", "models.jsonl", "--provider", "anthropic", "--model", "given", "--json")
+    assert re.findall(r"cached tokens of (\S+) are unknown", str(ran.json["notes"])) == ["given", "named"]
 
 
 def test_the_standard_input(run: Run) -> None:
     ran = run("cache", "-", "--provider", "vllm", stdin=Path("calls.jsonl").read_bytes())
     assert ran.out.decode().startswith("vllm: 4 calls, about ")
+    assert fault(run("cache", "-", "--provider", "vllm", stdin=b"\xff")).startswith("FILE: ")
 
 
 def test_json(run: Run) -> None:
@@ -106,7 +117,7 @@ def test_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "fault"),
+    ("arguments", "message"),
     [
         (("none.jsonl", "--provider", "openai"), "FILE: none.jsonl: No such file"),
         (("calls.jsonl",), "--provider"),
@@ -114,9 +125,9 @@ def test_json(run: Run) -> None:
         (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 must be an object, not str"),
     ],
 )
-def test_wrong_use_names_the_option(run: Run, arguments: tuple[str, ...], fault: str) -> None:
+def test_wrong_use_names_the_option(run: Run, arguments: tuple[str, ...], message: str) -> None:
     Path("empty.jsonl").write_text("\n", encoding="utf-8")
     Path("strings.jsonl").write_text('{"messages": ["Hi"]}\n', encoding="utf-8")
     ran = run("cache", *arguments)
     assert ran.status == 2
-    assert fault in ran.err
+    assert message in ran.err
