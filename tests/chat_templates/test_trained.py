@@ -11,7 +11,7 @@ import pytest
 
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.trained import trained_parts
+from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.policy import NEUTRALIZE, Policy
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.rendering.layout import SampleParts
 
-pytestmark = pytest.mark.slow  # models' own templates
-
+SLOW = pytest.mark.slow  # models' own templates
 # The tests of a share stand beside each other: each of its templates is compiled once for all of them.
 SHARES = 4
 BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
@@ -150,6 +149,7 @@ def judged_chats(name: str) -> dict[str, tuple[list[dict[str, Any]], Any]]:
     return found
 
 
+@SLOW
 @BY_SHARE
 def test_what_a_template_marks_is_trained_as_in_transformers(share: int) -> None:
     assert len(marked_templates()) == 34
@@ -240,6 +240,7 @@ def differences(name: str, special: str) -> tuple[list[str], list[str]]:
     return missing, [text[start:stop] for start, stop in runs(ours - theirs)]
 
 
+@SLOW
 @BY_SHARE
 def test_without_its_marks_the_same_is_trained_white_space_and_the_prompt_aside(share: int) -> None:
     found = {
@@ -285,6 +286,7 @@ def words_of(message: dict[str, Any]) -> set[str]:
     return {word for word in WORDS if word in own}
 
 
+@SLOW
 @BY_SHARE
 def test_each_answer_is_trained_with_its_end_and_nothing_else_where_nothing_is_marked(share: int) -> None:
     compared = 0
@@ -308,6 +310,7 @@ def test_each_answer_is_trained_with_its_end_and_nothing_else_where_nothing_is_m
     assert compared > 60
 
 
+@SLOW
 @BY_SHARE
 def test_all_answers_are_trained_where_each_of_them_is(share: int) -> None:
     for name in share_of(share):
@@ -329,15 +332,100 @@ PLAIN = (
 )
 
 
+def turns(body: str, prompt: str = "<assistant>") -> str:
+    return "{% for m in messages %}" + body + "{% endfor %}{{ '" + prompt + "' if add_generation_prompt }}"
+
+
+YES, NO, EMPTY = (msg("assistant", text) for text in ("ja", "nee", ""))
+REMEMBERED = thought("ja", "hm")
+RAIN = msg("tool", "regen")
+TURNS = [ASKED, YES, ASKED_AGAIN, NO]
+IN_TURN = (
+    "{% for m in messages %}{% if m.role == 'user' %}<user>{{ m.content }}<assistant>{% elif m.role == 'tool' %}"
+    "<tool>{{ m.content }}</tool>{% else %}{{ m.content }}{% if loop.last or loop.nextitem.role == 'user' %}</>"
+    "{% endif %}{% endif %}{% endfor %}"
+)
+MARKED_EMPTY = (
+    "<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}<ja/>{% endgeneration %}{% else %}{{ m.content }}"
+    "{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "chat", "expected"),
+    [
+        (PLAIN, TURNS, ["ja</>", "nee</>"]),
+        (PLAIN, [ASKED, YES, NO], ["ja</>", "nee</>"]),
+        (PLAIN, [ASKED, YES, RAIN, NO], ["ja</>", "nee</>"]),
+        (PLAIN, [ASKED, EMPTY, ASKED_AGAIN, YES], ["</>", "ja</>"]),
+        (PLAIN, [YES, ASKED, NO], ["ja</>", "nee</>"]),
+        # White space after the end is the template's.
+        (turns("<{{ m.role }}>\n{{ m.content }} </>\n", "<assistant>\n"), TURNS, ["ja </>", "nee </>"]),
+        (turns("{{ m.role }}: {{ m.content }}\n", "assistant: "), TURNS, ["ja", "nee"]),
+        # The last turn has no end or another one, or the next turn's beginning ends a turn.
+        (turns("<{{ m.role }}>{{ m.content }}{{ '</>' if not loop.last }}"), TURNS, ["ja</>", "nee"]),
+        (turns("<{{ m.role }}>{{ m.content }}{{ '<eos>' if loop.last else '</>' }}"), TURNS, ["ja</>", "nee<eos>"]),
+        (turns("<{{ m.role }}>{{ m.content }}{{ ' <eos>' if loop.last else ' </>' }}"), [ASKED, EMPTY], []),
+        (turns("<{{ m.role }}>{{ m.content }}"), TURNS, ["ja<user>", "nee"]),
+        (turns("<{{ m.role }}>{{ m.content }}"), [ASKED, YES, NO], ["ja", "nee"]),
+        # What the model writes before its text, and what the prompt has of that already.
+        (turns("<{{ m.role }}><think>{{ m.content }}</>"), TURNS, ["<think>ja</>", "<think>nee</>"]),
+        (turns("<{{ m.role }}><a><b>{{ m.content }}</>", "<assistant><a>"), TURNS, ["<b>ja</>", "<b>nee</>"]),
+        (turns("<{{ m.role }}><a>{{ m.content }}</>", "<assistant><b>"), TURNS, ["<a>ja</>", "<a>nee</>"]),
+        (turns("<{{ m.role }}>{{ m.content }}</>", ""), TURNS, ["<assistant>ja</>", "<assistant>nee</>"]),
+        # A turn with the results of tools in its middle.
+        (IN_TURN, [ASKED, YES, RAIN, NO], ["ja<tool>", "nee</>"]),
+        (IN_TURN, TURNS, ["ja</>", "nee</>"]),
+        (
+            turns(
+                "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
+                "{{ loop.nextitem.content if not loop.last }}]{% endif %}{{ m.content }}</>{% endif %}"
+            ),
+            [ASKED, REMEMBERED, RAIN],
+            ["hm<call>[", "ja</>"],
+        ),
+        # A text that a later turn repeats.
+        (
+            turns("<{{ m.role }}>{{ m.content }}</>{% if loop.index == 3 %}(was {{ messages[1].content }}){% endif %}"),
+            [*TURNS, ASKED, YES],
+            ["ja</>", "nee</>", "ja</>"],
+        ),
+        # What a template marks: the text of a message, or of the next answer where it has none.
+        (turns("<{{ m.role }}>{% generation %}{{ m.content }}</>{% endgeneration %}"), TURNS, ["ja</>", "nee</>"]),
+        (turns("<{{ m.role }}>{%- generation -%}{{ m.content }}{%+ endgeneration +%}</>"), TURNS, ["ja", "nee"]),
+        (turns(MARKED_EMPTY), [*TURNS, ASKED, EMPTY], ["<ja/>", "<ja/>", "<ja/>"]),
+    ],
+)
+def test_each_answer_is_trained_with_its_end(text: str, chat: list[dict[str, Any]], expected: list[str]) -> None:
+    assert texts_of(trained(text, chat, None)) == expected
+    answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
+    assert [each for at in answers for each in texts_of(trained(text, chat, None, {at}))] == expected
+    assert texts_of(trained(text, chat, None, ())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        (PLAIN, "</>"),
+        (turns("<{{ m.role }}>{{ m.content }} </> \n"), "</>"),
+        (turns("<{{ m.role }}>{{ m.content }}"), ""),
+        ("{{ raise_exception('no') }}", ""),
+        (turns("<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}</>"), ""),
+    ],
+)
+def test_the_marker_that_ends_an_answer(text: str, end: str) -> None:
+    assert answer_end(jinja(text), controls_of(jinja(text), frozenset())) == end
+
+
 def test_trained_parts_keep_the_parts_in_turn_and_their_slots() -> None:
     made = trained(PLAIN, [ASKED, ANSWERED], None)
-    known = zip(made.parts, made.slots, made.trained, strict=True)
+    known = zip(made.parts, made.slots, made.trained, made.messages, strict=True)
     assert [one for one in known if one[0]] == [
-        ("<user>", "markers", False),
-        ("Vraag? ", "user", False),
-        ("</><assistant>", "markers", False),
-        (" Antwoord!\n\n", "assistant", True),
-        ("</>", "markers", True),
+        ("<user>", "markers", False, None),
+        ("Vraag? ", "user", False, 0),
+        ("</><assistant>", "markers", False, None),
+        (" Antwoord!\n\n", "assistant", True, 1),
+        ("</>", "markers", True, None),
     ]
     assert len(made.parts) % 2 == 1
 
