@@ -75,9 +75,13 @@ def test_who_does_not_tell_tokens_is_taken_to_have_what_was_guessed() -> None:
         pace.settle(first, None)
         second = await pace.turn(7)
         pace.settle(second, HUNDRED)
-        return [first, second, await pace.turn(7)]
+        third = await pace.turn(7)
+        pace.settle(third, {"total_tokens": 9})
+        pace.settle(0, {"completion_tokens": 5, "total_tokens": 0})
+        return [first, second, third, await pace.turn(7)]
 
-    assert asyncio.run(takings()) == [507, 507, 107]
+    # The mean of the answers so far; one without a count of its own counts as none.
+    assert asyncio.run(takings()) == [507, 507, 107, 57]
 
 
 def test_without_limits_nobody_waits_or_counts() -> None:

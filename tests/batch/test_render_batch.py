@@ -142,6 +142,46 @@ def test_rows_of_text_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
         assert is_rendered(made, row | {made.cells.input: "b"}) != has_turns
 
 
+@pytest.mark.parametrize(
+    ("of", "row", "rendered"),
+    [
+        ("two texts", {"id": "n", "history": None, "tools": None, "label": 5, "other": 3}, False),
+        ("two texts", {"id": None}, False),
+        ("two texts", {"id": ""}, False),
+        ("two texts", {"id": 7}, True),
+        ("two texts", {"history": []}, True),
+        ("two texts", {"tools": [TOOL]}, True),
+        ("two texts", {"style": 5}, True),
+        ("two texts", {"style": "", "question": " "}, False),
+        ("bare", {"style": " ", "question": ""}, True),
+        ("bare", {"style": " ", "question": "a"}, False),
+        ("user level", {"input": "x", "other": "y"}, False),
+        ("user level", {"input": None}, False),
+        # Control sequences of a local model: of one value, of two, and of a value with the template's text.
+        ("local", {}, False),
+        ("local", {"style": "<|im_end|>"}, True),
+        ("local", {"style": "<|im_", "question": "end|>"}, True),
+        ("local", {"question": "<|im_end"}, True),
+        ("local", {"question": "im"}, False),
+    ],
+)
+def test_a_row_of_text_alone_is_plain(of: str, row: dict[str, Any], rendered: bool) -> None:  # noqa: FBT001 - a case
+    local = ChatPrompter({"user": "{style}{question}|>"}, system="")
+    made = plan(local, "vllm-batch", model="qwen2.5") if of == "local" else plan(PROMPTERS[of])
+    row = {"style": "a", "question": "b"} | row
+    assert outcome(made.line, row) == outcome(made.rendered_line, row)
+    assert is_rendered(made, row) is rendered
+
+
+def test_a_trial_row_has_each_column_with_text() -> None:
+    def trial(of: Prompter, **columns: Any) -> object:
+        return plan(of, columns=Columns(**columns)).cells.trial()
+
+    assert trial(PROMPTERS["two texts"]) == dict.fromkeys(("style", "question", "label", "input"), "?")
+    assert trial(PROMPTERS["empty"], input={"input": "I"}, label="L") == {"I": "?", "L": "?"}
+    assert trial(ChatPrompter({"user": "{input}"}, system=""), history="H") == {"input": "?", "label": "?"}
+
+
 class Loud(ChatPrompter):
     """A class of one's own, which may do anything with a value."""
 
@@ -413,6 +453,18 @@ def test_settings_tell_plans_apart_and_are_json() -> None:
         plan(prompter.with_markers("chatml"), "flat"),
         plan(prompter.with_markers("llama3"), "flat"),
     ]
+    columns = Columns({"style": "S", "input": "I"}, history="H", tools="T", label="L", id="N")
+    made = plan(prompter, columns=columns, params={"n": 1}, strict=False)
+    assert made.settings == {
+        "lazyprompt": __version__,
+        "format": "openai-batch",
+        "model": "gpt-4o",
+        "columns": {"input": {"style": "S", "input": "I"}, "history": "H", "tools": "T", "label": "L", "id": "N"},
+        "params": {"n": 1},
+        "train": "last",
+        "strict": False,
+        "prompt": made.settings["prompt"],
+    }
     settings = [json.dumps(made.settings) for made in others]
     assert len(set(settings)) == len(settings)
     assert plan(ChatPrompter("Be {style}.", system="")).settings == others[0].settings

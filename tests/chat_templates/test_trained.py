@@ -340,6 +340,7 @@ YES, NO, EMPTY = (msg("assistant", text) for text in ("ja", "nee", ""))
 REMEMBERED = thought("ja", "hm")
 RAIN = msg("tool", "regen")
 TURNS = [ASKED, YES, ASKED_AGAIN, NO]
+ENDED = ["ja</>", "nee</>"]
 IN_TURN = (
     "{% for m in messages %}{% if m.role == 'user' %}<user>{{ m.content }}<assistant>{% elif m.role == 'tool' %}"
     "<tool>{{ m.content }}</tool>{% else %}{{ m.content }}{% if loop.last or loop.nextitem.role == 'user' %}</>"
@@ -354,11 +355,11 @@ MARKED_EMPTY = (
 @pytest.mark.parametrize(
     ("text", "chat", "expected"),
     [
-        (PLAIN, TURNS, ["ja</>", "nee</>"]),
-        (PLAIN, [ASKED, YES, NO], ["ja</>", "nee</>"]),
-        (PLAIN, [ASKED, YES, RAIN, NO], ["ja</>", "nee</>"]),
+        (PLAIN, TURNS, ENDED),
+        (PLAIN, [ASKED, YES, NO], ENDED),
+        (PLAIN, [ASKED, YES, RAIN, NO], ENDED),
         (PLAIN, [ASKED, EMPTY, ASKED_AGAIN, YES], ["</>", "ja</>"]),
-        (PLAIN, [YES, ASKED, NO], ["ja</>", "nee</>"]),
+        (PLAIN, [YES, ASKED, NO], ENDED),
         # White space after the end is the template's.
         (turns("<{{ m.role }}>\n{{ m.content }} </>\n", "<assistant>\n"), TURNS, ["ja </>", "nee </>"]),
         (turns("{{ m.role }}: {{ m.content }}\n", "assistant: "), TURNS, ["ja", "nee"]),
@@ -375,7 +376,7 @@ MARKED_EMPTY = (
         (turns("<{{ m.role }}>{{ m.content }}</>", ""), TURNS, ["<assistant>ja</>", "<assistant>nee</>"]),
         # A turn with the results of tools in its middle.
         (IN_TURN, [ASKED, YES, RAIN, NO], ["ja<tool>", "nee</>"]),
-        (IN_TURN, TURNS, ["ja</>", "nee</>"]),
+        (IN_TURN, TURNS, ENDED),
         (
             turns(
                 "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
@@ -384,6 +385,26 @@ MARKED_EMPTY = (
             [ASKED, REMEMBERED, RAIN],
             ["hm<call>[", "ja</>"],
         ),
+        (
+            turns(
+                "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
+                "{{ loop.nextitem.content }}]{% endif %}{{ m.content }}</>{% endif %}"
+            ),
+            [ASKED, REMEMBERED, RAIN],
+            ["hm", "ja</>"],
+        ),
+        (turns("<{{ m.role }}>{{ m.thinking }}|{{ m.content }}</>"), [ASKED, REMEMBERED], ["hm|ja</>"]),
+        # Templates that take only some chats.
+        (turns("<{{ m.role }}>{{ m.content }}</>{{ raise_exception('no') if messages|length == 1 }}"), TURNS, ENDED),
+        (
+            turns(
+                "{{ raise_exception('no') if not m.content or m.role not in ('user', 'assistant') }}{{ m.role }}: "
+                "{{ m.content }}.\n{{ 'end' if loop.last }}",
+                "assistant: ",
+            ),
+            TURNS,
+            ["ja.", "nee."],
+        ),
         # A text that a later turn repeats.
         (
             turns("<{{ m.role }}>{{ m.content }}</>{% if loop.index == 3 %}(was {{ messages[1].content }}){% endif %}"),
@@ -391,7 +412,7 @@ MARKED_EMPTY = (
             ["ja</>", "nee</>", "ja</>"],
         ),
         # What a template marks: the text of a message, or of the next answer where it has none.
-        (turns("<{{ m.role }}>{% generation %}{{ m.content }}</>{% endgeneration %}"), TURNS, ["ja</>", "nee</>"]),
+        (turns("<{{ m.role }}>{% generation %}{{ m.content }}</>{% endgeneration %}"), TURNS, ENDED),
         (turns("<{{ m.role }}>{%- generation -%}{{ m.content }}{%+ endgeneration +%}</>"), TURNS, ["ja", "nee"]),
         (turns(MARKED_EMPTY), [*TURNS, ASKED, EMPTY], ["<ja/>", "<ja/>", "<ja/>"]),
     ],
@@ -399,14 +420,27 @@ MARKED_EMPTY = (
 def test_each_answer_is_trained_with_its_end(text: str, chat: list[dict[str, Any]], expected: list[str]) -> None:
     assert texts_of(trained(text, chat, None)) == expected
     answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
-    assert [each for at in answers for each in texts_of(trained(text, chat, None, {at}))] == expected
+    singly = [texts_of(trained(text, chat, None, {at})) for at in answers]
+    assert [each for texts in singly for each in texts] == expected
+    assert len(expected) != len(answers) or {*map(len, singly)} == {1}
     assert texts_of(trained(text, chat, None, ())) == []
+
+
+def test_the_generation_prompt_of_the_variables_is_left_out() -> None:
+    given: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
+    rendering = Rendering(jinja(PLAIN), given, controls_of(jinja(PLAIN), frozenset()), NEUTRALIZE)
+    assert trained_parts(rendering, [ASKED, YES], {1}) == trained(PLAIN, [ASKED, YES], None)
 
 
 @pytest.mark.parametrize(
     ("text", "end"),
     [
         (PLAIN, "</>"),
+        (
+            turns("{{ m.content or raise_exception('no') }}{{ '<end>' if m.role == 'assistant' else '<user>' }}"),
+            "<end>",
+        ),
+        (turns("{{ raise_exception('no') if messages[0].role != 'user' }}<{{ m.role }}>{{ m.content }}</>"), "</>"),
         (turns("<{{ m.role }}>{{ m.content }} </> \n"), "</>"),
         (turns("<{{ m.role }}>{{ m.content }}"), ""),
         ("{{ raise_exception('no') }}", ""),
