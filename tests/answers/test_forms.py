@@ -1,6 +1,7 @@
 """What each form says, and which form is whose."""
 
 import itertools
+import json
 import pickle
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, message_contents, streamed
 from lazyprompt import ChatPrompter, Markers
-from lazyprompt.answers.forms import FORMS, form_of
+from lazyprompt.answers.forms import FORMS, form_of, opens_thought
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolUseBlock
@@ -94,6 +95,119 @@ def test_the_markers_of_a_familys_turns_end_its_answers(family: str) -> None:
     words = {"yi-1.5", "deepseek-v2"}  # what separates their turns is plain words
     assert text.startswith("Hello.")
     assert ("Forged" in text) == (family in words and markers.eoa.strip() == "")
+
+
+STOPS = {
+    "hermes": "<|im_end|> <|im_start|> <|endoftext|>",
+    "llama": "<|eot_id|> <|eom_id|> <|start_header_id|> <|end_of_text|> <|eot|> <|eom|> <|header_start|>",
+    "mistral": "</s> [INST] [TOOL_RESULTS] [AVAILABLE_TOOLS] [SYSTEM_PROMPT]",
+    "deepseek": "<｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <｜tool▁outputs▁begin｜> <｜tool▁output▁begin｜>",
+    "glm-4": "<|observation|> <|user|> <|system|> <|endoftext|>",
+    "glm-4.5": "<|observation|> <|user|> <|assistant|> <|system|> <|endoftext|>",
+    "command-r": "<|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> <EOS_TOKEN>",
+    "phi-4-mini": "<|end|> <|user|> <|system|> <|assistant|> <|tool_response|> <|endoftext|>",
+    "granite": "<|end_of_text|> <|start_of_role|> <|end_of_role|>",
+    "gemma-4": "<turn|> <|turn> <|tool_response> <eos>",
+    "kimi-k2": "<|im_end|> <|im_user|> <|im_system|> <|im_assistant|> [EOS]",
+    "minimax-m2": "[e~[ ]~b]",
+    "seed-oss": "<seed:eos> <seed:bos>",
+    "nemotron-nano-2": "<SPECIAL_12> <SPECIAL_11> <SPECIAL_10>",
+    "exaone-deep": "[|endofturn|] [|user|]",
+}
+STOPS |= dict.fromkeys(("qwen-xml", "lfm2", "internlm"), STOPS["hermes"])
+STOPS |= {"command-r7b": STOPS["command-r"], "pythonic": f"{STOPS['llama']} {STOPS['hermes']}"}
+DROPPED = {
+    "deepseek": "<｜tool▁calls▁begin｜> <｜tool▁calls▁end｜>",
+    "glm-4": "<|assistant|>",
+    "command-r7b": "<|START_RESPONSE|> <|END_RESPONSE|> <|START_TEXT|> <|END_TEXT|>",
+    "granite": "<response> </response>",
+    "kimi-k2": "<|tool_calls_section_begin|> <|tool_calls_section_end|>",
+}
+
+
+@pytest.mark.parametrize("form", STOPS)
+def test_each_stop_marker_of_a_form_ends_its_answers(form: str) -> None:
+    for marker in STOPS[form].split():
+        assert ResponseParser(form, thinking=False).parse(f"a{marker}b").content == "a"
+
+
+@pytest.mark.parametrize("form", DROPPED)
+def test_the_markers_that_a_form_drops_are_no_text(form: str) -> None:
+    for marker in DROPPED[form].split():
+        assert ResponseParser(form, thinking=False).parse(f"{marker}ab").content == "ab"
+
+
+@pytest.mark.parametrize("name", ["directly_answer", "directly-answer"])
+def test_a_call_that_says_to_answer_is_left_out(name: str) -> None:
+    call = json.dumps([{"tool_name": name, "parameters": {}}])
+    for form, text in (
+        ("command-r", f"Action: ```json{call}```"),
+        ("command-r7b", f"<|START_ACTION|>{call}<|END_ACTION|>"),
+    ):
+        assert message_contents(ResponseParser(form).parse(f"{text}So.")) == ["So."]
+
+
+# How answers begin, where not with text.
+BEGINS: dict[str, str] = {
+    **dict.fromkeys(("hermes", "qwen-xml", "deepseek", "qwen3", "glm-4.5"), "either"),
+    **dict.fromkeys(("qwq", "qwen3-thinking-2507", "qwen3.5", "qwen3.6", "glm-4.7"), "thought"),
+    **dict.fromkeys(("deepseek-r1", "deepseek-r1-distill"), "thought"),
+    **dict.fromkeys(("minimax-m2", "nemotron-nano-2", "exaone-deep"), "thought"),
+}
+
+
+@pytest.mark.parametrize("name", [*dict.fromkeys([*FORMS, *FAMILIES])])
+def test_an_answer_begins_as_the_prompt_of_its_family_leaves_it(name: str) -> None:
+    assert form_of(name)[1] == BEGINS.get(name, "answer")
+
+
+def test_a_form_begins_with_thoughts_where_its_template_may_open_them() -> None:
+    either = ["hermes", "qwen-xml", "deepseek", "glm-4.5", "nemotron-nano-2"]
+    assert [name for name, form in FORMS.items() if form.begins == "either"] == either
+    assert [name for name, form in FORMS.items() if form.begins == "thought"] == ["minimax-m2", "exaone-deep"]
+
+
+# Names of models without a family of their own, and of families.
+NAMED = {
+    "qwen-xml": "qwen3-coder-30b qwen3.5-4b qwen-3.6-x qwen3-5 nemotron-3-nano nemotron-3.5-lightning",
+    "llama": "llama-3.1-8b llama3.3 llama-3-2-1b llama-4-scout llama4",
+    "mistral": "mistral-v3 mistral-v11 mistral-nemo mistral-small-24b mistral-medium mistral-large ministral devstral",
+    "deepseek": "deepseek-v3 deepseek-v3.1 deepseek-v3-1 deepseek-r1-0528",
+    "internlm": "internlm2-chat internlm3 internlm-2",
+    "glm-4.5": "glm-4.5-air glm-4.9 glm-5 glm4.6",
+    "glm-4": "glm-4-9b glm4",
+    "command-r7b": "command-r7b-12-2024 command-a",
+    "command-r": "command-r command-r-plus",
+    "phi-4-mini": "phi-4-mini-instruct phi4-mini",
+    "granite": "granite-3 granite-4.0-h granite-3.3-8b",
+    "gemma-4": "gemma-4-31b gemma4",
+    "harmony": "gpt-oss-20b gptoss",
+    "kimi-k2": "kimi-k2-instruct kimi-k2.5",
+    "minimax-m2": "minimax-m2 minimax-m2.5",
+    "seed-oss": "seed-oss-36b",
+    "nemotron-nano-2": "nemotron-nano-2 nemotron-nano-9b-v2 nemotron-nano-12b-v2",
+    "lfm2": "lfm2-1.2b lfm-2 lfm2.5",
+    "exaone-deep": "exaone-deep-7.8b",
+    "hermes": "qwen2.5-7b qwen3-8b llama-3-8b mistral-v1 deepseek-v2 phi-4 gemma-3 exaone-4",
+}
+
+
+@pytest.mark.parametrize(("form", "name"), [(form, name) for form, names in NAMED.items() for name in names.split()])
+def test_a_models_name_tells_its_form(form: str, name: str) -> None:
+    assert FORMS[form].stop == form_of(name)[0].stop
+    assert FORMS[form].calls == form_of(name)[0].calls[: len(FORMS[form].calls)]
+
+
+def test_html_that_is_like_a_marker_is_text() -> None:
+    assert ResponseParser("vicuna").parse("a <s>b</s>c").content == "a <s>b"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "opened"),
+    [("<think>\n", True), ("a<|START_THINKING|>", True), ("[THINK]", True), ("<think></think>", False), ("", False)],
+)
+def test_a_prompt_may_end_within_the_models_thoughts(prompt: str, opened: bool) -> None:  # noqa: FBT001 - a case
+    assert opens_thought(prompt) is opened
 
 
 def test_families_without_a_form_of_their_own_read_hermes() -> None:
