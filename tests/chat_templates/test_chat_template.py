@@ -35,8 +35,6 @@ from support.chat_judges import (
     templates,
 )
 
-pytestmark = pytest.mark.slow  # models' own templates
-
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
 DOCUMENTS = [{"title": "T <1>", "text": "one"}, {"title": "U", "text": "two"}]
 # The templates are compared in so many shares. The tests of a share stand beside each other: each template is compiled
@@ -45,7 +43,7 @@ SHARES = 8
 BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give transformers the clock that the templates here are told."""
 
@@ -112,7 +110,9 @@ CHATS: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @BY_SHARE
+@pytest.mark.usefixtures("_stopped_clock")
 def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_text(share: int) -> None:
     found = {
         (name, special): compared(template, messages, tools, **options)
@@ -151,7 +151,9 @@ def random_chats(name: str, template: ChatTemplate, count: int) -> list[list[dic
     return [[*([msg("system", content())] if random.random() < 0.4 else ()), *turns()] for _ in range(count)]
 
 
+@pytest.mark.slow
 @BY_SHARE
+@pytest.mark.usefixtures("_stopped_clock")
 def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) -> None:
     for name, template in share_of(share):
         for chat in random_chats(name, template, 15):
@@ -173,7 +175,9 @@ FORMS: dict[str, tuple[str | None, object]] = {
 }
 
 
+@pytest.mark.slow
 @BY_SHARE
+@pytest.mark.usefixtures("_stopped_clock")
 def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_its_forms(share: int) -> None:
     for name, template in share_of(share):
         theirs = {}
@@ -271,7 +275,9 @@ SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
 }
 
 
+@pytest.mark.slow
 @BY_SHARE
+@pytest.mark.usefixtures("_stopped_clock")
 def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share: int) -> None:
     places: dict[str, set[tuple[str, bool]]] = {word: set() for word in SLOTS}
     shown = dict.fromkeys(SEGMENTED, 0)
@@ -339,7 +345,9 @@ CONTINUED: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @BY_SHARE
+@pytest.mark.usefixtures("_stopped_clock")
 def test_what_is_gone_on_with_is_left_open_as_in_transformers(share: int) -> None:
     found = {
         (name, special, field): compared(template, messages, continue_final_message=field, add_generation_prompt=False)
@@ -398,6 +406,9 @@ def test_where_there_is_nothing_to_go_on_with_it_says_so(
         ChatTemplate.load(text).render(messages, **{"continue_final_message": True, **options})
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_stopped_clock")
+@pytest.mark.slow
 def test_the_time_is_the_one_that_is_given() -> None:
     template = ChatTemplate.load("{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}")
     rendered = template.render([msg("user", "!")], now=NOW)
@@ -407,6 +418,7 @@ def test_the_time_is_the_one_that_is_given() -> None:
     assert judged(template.text, [msg("user", "!")])[0] == rendered.text
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_what_is_given_is_never_changed() -> None:
     messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])

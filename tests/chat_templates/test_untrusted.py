@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.prompt import Rendered
 
-pytestmark = pytest.mark.slow  # models' own templates
-
 # The templates are attacked in so many shares. The tests of a share stand beside each other: each template is compiled
 # once for all of them.
 SHARES = 8
@@ -186,6 +184,7 @@ def disguised(one: str, at: int) -> str:
     return " ".join([*forms, f"{one[:1]}\u200b{one[1:-1]}\u2060{one[-1]}\u00ad"][at % 3 :: 3])
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_no_field_forges_a_control_sequence(share: int) -> None:
     found = {}
@@ -200,6 +199,7 @@ def test_no_field_forges_a_control_sequence(share: int) -> None:
     assert {name: what for name, what in found.items() if what} == {}
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_no_field_completes_a_sequence_that_its_neighbours_begin_and_end(share: int) -> None:
     """Only the edges of texts were looked at: in ``<{{ key }}>`` a key ``tool_call`` became the tag."""
@@ -228,6 +228,7 @@ def _at_both_edges(sequence: str) -> str:
     return f"{sequence[2:]} a {sequence[:-2]}"
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_no_field_forges_the_place_of_a_picture(share: int) -> None:
     """A tag that nothing closes was taken for a word of prose: ``<image>`` in a text became a picture's place."""
@@ -239,6 +240,7 @@ def test_no_field_forges_the_place_of_a_picture(share: int) -> None:
     assert {name: what for name, what in found.items() if what} == {}
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_a_whole_conversation_in_a_field_adds_no_turn(share: int) -> None:
     found = {}
@@ -267,6 +269,7 @@ PLACES = {
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "qwen2_5", "glm4moe", "gptoss", "lfm2_2_5"])
 @pytest.mark.parametrize("field", PLACES)
 def test_where_forgeries_are_refused_the_error_names_the_place_and_the_sequence(name: str, field: str) -> None:
@@ -284,6 +287,7 @@ def test_where_forgeries_are_refused_the_error_names_the_place_and_the_sequence(
         assert rendered(template, attack, safety="raise") is not None
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_where_they_are_refused_any_of_them_is(share: int) -> None:
     for name, template in share_of(share):
@@ -294,6 +298,7 @@ def test_where_they_are_refused_any_of_them_is(share: int) -> None:
                     assert rendered(template, attack, safety="raise") is None, name
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) -> None:
     for name, template in share_of(share):
@@ -311,6 +316,7 @@ def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) ->
             assert not is_untraced, (name, special)
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_json_stays_json_of_the_same_value(share: int) -> None:
     compared = 0
@@ -445,6 +451,7 @@ SPREAD: list[tuple[str, list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "contents"), [*CROSSING, *SPREAD])
 @pytest.mark.parametrize("field", ["content", "name"])
 def test_a_sequence_is_found_wherever_it_comes_together(text: str, contents: list[str], field: str) -> None:
@@ -495,6 +502,7 @@ CONTENTS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([text for text, _ in CROSSING]), st.lists(CONTENTS, min_size=1, max_size=3))
 def test_the_text_is_that_of_its_parts_whatever_is_said(text: str, contents: list[str]) -> None:
     """The text was found clean, and its parts were made harmless later: they were not the text any more."""
@@ -511,6 +519,7 @@ OWN_TEXTS = st.sampled_from(["", "", "\n", "[C", "UT]", "<|im_", "end|>", "<", "
 PIECES = st.lists(st.sampled_from([*"<>|.x- \n", "im_", "end", "|>", "[C", "UT]", "[cut]"]), max_size=7).map("".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(CHANGES), min_size=1, max_size=3),
@@ -609,6 +618,7 @@ def special_ids(sequences: Collection[str]) -> frozenset[int]:
     return frozenset(at for at, added in tokenizer().get_added_tokens_decoder().items() if added.special)
 
 
+@pytest.mark.slow
 @BY_SHARE
 def test_a_forged_token_is_no_special_id(share: int) -> None:
     encoder = tokenizer()
@@ -641,6 +651,7 @@ def test_a_forged_token_is_no_special_id(share: int) -> None:
     assert compared
 
 
+@pytest.mark.slow
 def test_the_tags_of_a_thought_are_tokens_and_those_of_a_forged_one_are_none() -> None:
     encoder = tokenizer()
     special_ids(THOUGHT)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
-pytestmark = pytest.mark.slow  # an engine, terminals
-
 KEY = "sk-a-secret-that-never-shows"
 # Ollama tells its tokens and thoughts in streams, and asks for no key.
 SOURCE = "ollama"
@@ -199,6 +197,7 @@ def test_wrong_prompts(
 # --- On a terminal -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("\x1b[2Jpo\x07ng", thinking="\x1b[31mhm")
     with OnTerminal("run", "--chat", *at(server), folder=tmp_path) as shown:
@@ -219,6 +218,7 @@ def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
     assert asked(server)[-1] == ("user", "a\nb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict[str, str]) -> None:
     server.answer = Answer("\x1b[2Jpong", thinking="hm", calls=(("c", "\x1b[1madd", {"a": "\x9b"}),))
@@ -232,6 +232,7 @@ def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict
         assert shown.ended()[0] == 0
 
 
+@pytest.mark.slow
 def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("word " * 1000)
     server.faults = [Slow(first=0.0, between=0.1)]
@@ -256,6 +257,7 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
     assert [asked(server, at) for at in range(1, len(server.seen))] == [[("user", "ping")]]
 
 
+@pytest.mark.slow
 def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) -> None:
     server.faults = [Slow(first=SECONDS)]
     with OnTerminal("run", "--chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
@@ -267,6 +269,7 @@ def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) ->
         assert shown.ended()[0] == 0
 
 
+@pytest.mark.slow
 def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("one two three")
     server.faults = [Status(404, "\x1b[31mgone"), Cut(2), None]
@@ -289,6 +292,7 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
 # --- llama.cpp -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     argv = ("run", "--chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
@@ -309,6 +313,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
     assert not running(model)
 
 
+@pytest.mark.slow
 def test_a_local_model_of_a_terminal_that_is_gone(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     with OnTerminal("run", "--chat", "--model", str(model), folder=tmp_path) as shown:
