@@ -6,6 +6,8 @@ import pytest
 
 from lazyprompt import ChatPrompter, Rendered
 from lazyprompt.inspect.terminal import PALETTE, Color, rendered_text
+from support.inspect_views import views
+from support.paths import GOLDEN
 
 pytestmark = pytest.mark.usefixtures("terminal")
 
@@ -101,3 +103,8 @@ def test_real_prompt_keeps_its_text() -> None:
     out = ESCAPE.sub("", rendered_text(prompt, "always", terminal=True))
     assert out.startswith(prompt.text)
     assert out[len(prompt.text) :] == "── markers · system · instruction · question · input · not trusted\n"
+
+
+def test_each_view_is_as_it_was() -> None:
+    """If a change is meant: ``python tests/support/inspect_views.py > tests/golden/views.txt``."""
+    assert views() == (GOLDEN / "views.txt").read_text("utf-8")
