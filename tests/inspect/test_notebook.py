@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from markupsafe import Markup
 
-from lazyprompt import Msg
-from lazyprompt.inspect.notebook import load_ipython_extension, unload_ipython_extension
+from lazyprompt import Msg, Rendered
+from lazyprompt.inspect.notebook import Room, Run, load_ipython_extension, unload_ipython_extension
+from lazyprompt.inspect.notebook import html_of as html_of_value
 from support.paths import EXAMPLES
 
 if TYPE_CHECKING:
@@ -135,3 +138,92 @@ def test_nothing_of_a_notebook_is_imported_by_the_package_nor_ipython_by_the_ext
     )
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)  # noqa: S603 - ours
     assert done.stdout == "[]\nFalse\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "rest"),
+    [
+        ("", 0, 0),
+        ("x" * 4400, 4400, 0),
+        ("x" * 4401, 4000, 401),
+        ("a\n" * 61, 122, 0),
+        ("a\n" * 60 + "b" * 400, 520, 0),
+        ("a\n" * 60 + "b" * 401, 120, 401),
+        ("a\n" * 59 + "b" * 401, 519, 0),
+    ],
+)
+def test_long_texts_are_folded(text: str, head: int, rest: int) -> None:
+    flow = Room().flow([Run(text[:2], "look", "title", 3), Run(text[2:])])
+    assert "".join(run.text for run in (*flow.head, *flow.rest)) == text
+    assert [sum(len(run.text) for run in runs) for runs in (flow.head, flow.rest)] == [head, rest]
+    assert flow[0::3] == (len(text), rest)
+    assert flow.left == 0
+    assert flow.head[:1] == ([Run(text[:2], "look", "title", 3)] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("signs", "texts", "shown", "left"),
+    [
+        (100, ["x" * 50, "y" * 50, "z"], ["x" * 50, "y" * 20], 0),
+        (100, ["x" * 80], ["x" * 80], 5),
+        (15, ["x"], [""], 0),
+        (16, ["x", "y"], ["x"], 0),
+        (0, ["x"], [], 0),
+        # Each hidden character is shown as an element.
+        (100, ["\x1b" * 9], ["\x1b" * 5], -15),
+        (100, ["é\ufdd0é\x1b"], ["é\ufdd0é\x1b"], 43),
+    ],
+)
+def test_a_view_has_room_for_so_many_characters(signs: int, texts: list[str], shown: list[str], left: int) -> None:
+    room = Room(signs=signs)
+    flow = room.flow(map(Run, texts))
+    assert [run.text for run in flow.head] == shown
+    assert (flow.whole, flow.left) == (len("".join(texts)), len("".join(texts)) - len("".join(shown)))
+    assert room.signs == left
+
+
+def test_a_fold_that_has_no_room_is_left_out() -> None:
+    flow = Room(signs=4100).flow([Run("x" * 5000)])
+    assert (flow.whole, len(flow.head[0].text), [run.text for run in flow.rest], flow.left) == (
+        5000,
+        4000,
+        ["x" * 70],
+        930,
+    )
+    flow = Room(signs=3000).flow([Run("x" * 5000)])
+    assert (len(flow.head[0].text), flow.rest, flow.left) == (2985, [], 2015)
+
+
+@pytest.mark.parametrize(
+    ("signs", "fits", "left"), [(-9, 0, -9), (179, 0, 179), (180, 1, 0), (600, 3, 60), (9999, 4, 9279)]
+)
+def test_a_view_has_room_for_so_many_rows(signs: int, fits: int, left: int) -> None:
+    room = Room(signs=signs)
+    assert room.rows("abcd") == "abcd"[:fits]
+    assert room.signs == left
+
+
+@pytest.mark.parametrize(("signs", "fits", "left"), [(0, 0, 0), (5, 1, 0), (6, 2, -4), (99, 4, 79)])
+def test_a_view_has_room_for_so_many_items(signs: int, fits: int, left: int) -> None:
+    room = Room(signs=signs)
+    assert room.fill("abcd", Markup, 5) == [*map(Markup, "abcd"[:fits])]
+    assert room.signs == left
+
+
+def test_segments_have_a_number_a_colour_and_a_title() -> None:
+    slots = ["markers", *(f"s{at}" for at in range(8)), "n" * 81]
+    values = [f"v{at}" for at in range(10)]
+    html = html_of_value(Rendered(["a", "b<|im_end|>c", "d"], ["markers", "q", "markers"]))
+    assert '<bdi class="lp-slot lp-hue0" title="markers">a</bdi>' in html
+    html = html_of_value(
+        Rendered(
+            [part for value in values for part in ("", value)] + [""],
+            [*(each for slot in slots for each in ("markers", slot)), "markers"],
+        )
+    )
+    found = re.findall(r'<bdi class="([^"]*)" title="([^"]*)"(?: data-n="(\d+)")?>(v\d)</bdi>', html)
+    assert found[0] == ("lp-slot lp-hue0 lp-open", "markers, not trusted", "", "v0")
+    assert found[1:9] == [
+        (f"lp-slot lp-hue{at} lp-open", f"s{at - 1}, not trusted", f"{at}", f"v{at}") for at in range(1, 9)
+    ]
+    assert found[9] == ("lp-slot lp-hue1 lp-open", f"{'n' * 80}…, not trusted", "9", "v9")
