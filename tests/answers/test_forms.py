@@ -27,6 +27,52 @@ def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(form: str, text: 
     adds_up(deltas, message)
 
 
+@pytest.mark.parametrize(
+    ("form", "options", "text", "expected"),
+    [
+        # The prompt has opened the model's thoughts, or the model opens them.
+        ("hermes", {"thinking": True}, "<think>", []),
+        ("hermes", {"thinking": True}, "to<think>", [("thinking", "to<think>")]),
+        ("hermes", {"thinking": True}, '<think>"[', [("thinking", '"[')]),
+        ("mistral", {"thinking": False}, "[THINK][THINK]", [("thinking", "[THINK]")]),
+        ("harmony", {"thinking": True}, "hm", [("thinking", "hm")]),
+        ("harmony", {"thinking": True}, "hm<|end|> <|constrain|>", [("thinking", "hm"), "<|constrain|>"]),
+        # What is like a call.
+        ("glm-4.5", {}, ',<tool_call>{"name": "now"}', [',<tool_call>{"name": "now"}']),
+        ("glm-4.5", {"thinking": False}, "<tool_call><|user|>", ["<tool_call>"]),
+        ("glm-4", {}, "{}", ["{}"]),
+        ("glm-4", {}, "now()<|assistant|>Look{}<|observation|>", ["now()", "Look{}"]),
+        ("glm-4", {}, f"{'n' * 128}\n{{}}", [("n" * 128, {})]),
+        ("glm-4", {}, f"{'n' * 129}\n{{}}", [f"{'n' * 129}\n{{}}"]),
+        ("llama", {"tools": TOOLS}, "\n{", ["\n{"]),
+        ("llama", {"tools": TOOLS}, "so<|python_start|>\n{<|python_end|>", ["so{"]),
+        ("llama", {}, "so<|python_start|><|python_end|>on", ["so", "on"]),
+        ("llama", {}, '{"name": "now", "parameters": {}}{}', [("now", {}), "{}"]),
+        ("mistral", {"tools": TOOLS}, "so[TOOL_CALLS]now\n{}[INST]", ["so", ("now", {})]),
+        # A message to a person is none to a tool.
+        ("harmony", {}, "<|channel|>final to=user<|message|>a<|end|>", ["a"]),
+        ("harmony", {}, "<|channel|>final to=all<|message|>a<|end|>", ["a"]),
+        ("harmony", {}, "<|channel|>final to=assistant<|message|>a<|end|>", ["a"]),
+        ("harmony", {}, "<|channel|>c to=now<|message|>{}<|call|><|call|>", [("now", {})]),
+        ("harmony", {}, "<|channel|>c to=now<|message|>{}<|call|> so", [("now", {})]),
+        ("harmony", {}, "<|end|>a<|call|>b<|start|>assistant<|channel|>final<|message|>c", ["a"]),
+        ("harmony", {}, " to=now<|channel|>c<|message|>{}", [("now", {})]),
+        ("harmony", {}, " to be<|end|>", [" to be"]),
+    ],
+)
+def test_an_answer_that_is_like_another(form: str, options: dict[str, Any], text: str, expected: list[object]) -> None:
+    parser = ResponseParser(form, **options)
+    assert message_contents(parser.parse(text)) == expected
+    deltas, message = streamed(parser, text)
+    assert message_contents(message) == expected
+    adds_up(deltas, message)
+
+
+@pytest.mark.parametrize(("form", "text"), [("gemma-4", "["), ("glm-4", "["), ("hermes", "a")])
+def test_text_that_begins_no_call_is_told_at_once(form: str, text: str) -> None:
+    assert [delta.text for delta in ResponseParser(form, thinking=False).stream().feed(text)] == [text]
+
+
 def test_every_form_has_an_example() -> None:
     assert set(EXAMPLES) == set(ResponseParser.forms()) == set(FORMS)
 

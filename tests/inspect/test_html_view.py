@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.slow  # a browser
-
 HOSTILE: Final = (
     "<script>window.__ran = 1; alert(1)</script>",
     "<img src=x onerror='window.__ran=2'>",
@@ -140,6 +138,7 @@ def texts(html: str) -> list[str]:
     return [element_text(each) for each in parsed(html).iter("pre")]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(BROKEN, min_size=1, max_size=4))
 def test_a_rendered_prompt_is_shown_whole(values: list[str]) -> None:
@@ -149,6 +148,7 @@ def test_a_rendered_prompt_is_shown_whole(values: list[str]) -> None:
     assert "".join(texts(rendered._repr_html_())) == rendered.text
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
 def test_a_prompt_is_shown_whole(one: str, other: str) -> None:
@@ -160,6 +160,7 @@ def test_a_prompt_is_shown_whole(one: str, other: str) -> None:
     assert sorted(shown) == sorted(text for text in (one, one, other, other, one, one, other) if text)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
 def test_messages_are_shown_whole(one: str, other: str) -> None:
@@ -188,6 +189,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
         assert name in [element_text(each) for each in parsed(html).iter("bdi")]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(TEXTS, TEXTS)
 def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
@@ -239,6 +241,7 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     assert {f"lp-hue{at}" for at in range(9)} < CLASSES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rendered",
     [
@@ -261,6 +264,7 @@ def test_a_long_prompt_makes_no_huge_notebook(rendered: Rendered) -> None:
     assert 60 <= head <= 4_000
 
 
+@pytest.mark.slow
 def test_long_conversations_and_reports_are_folded_and_cut() -> None:
     html = messages_html([Msg("user", "x" * 100, "user")] * 5_000)
     assert len(html) < 500_000
@@ -293,6 +297,7 @@ def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data
     assert ("not shown" in element_text(root)) is not shown
 
 
+@pytest.mark.slow
 def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     # Bytes behind the end of a picture are nobody's, and count.
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
@@ -322,6 +327,7 @@ def test_secrets_stay_hidden() -> None:
         assert "never" not in html
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
     answer = Answer("At <nine>.", calls=(("c1", "hours", {"day": "Sunday"}),), finish="tool_calls", prompt_tokens=31)
     with ModelServer(answer) as server:
@@ -372,6 +378,7 @@ def test_each_output_of_a_template_goes_through_a_filter_that_escapes() -> None:
     assert [node.name for node in tree.find_all(nodes.Filter) if node.name in {"safe", "forceescape"}] == []
 
 
+@pytest.mark.slow
 def test_jinja_is_imported_when_a_view_is_made() -> None:
     code = (
         "import sys, lazyprompt; r = lazyprompt.Rendered(('a',), ('m',)); assert 'jinja2' not in sys.modules; "
@@ -467,6 +474,7 @@ def opened(page: Page, body: str, attributes: str = "") -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
 
 
+@pytest.mark.slow
 def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -481,6 +489,7 @@ def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
     assert page.evaluate(LOOKS) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_views_are_accessible(page: Page, scheme: Any) -> None:
     # Only where there is a browser; it has no types.
@@ -494,6 +503,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:
     assert len(next(each for each in found["passes"] if each["id"] == "color-contrast")["nodes"]) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "theme", "night"),
     [
