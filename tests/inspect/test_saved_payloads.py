@@ -63,6 +63,7 @@ def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
         ([{"role": "user", "parts": [{"text": "Hi"}]}], "gemini", ["contents[0] (user)"]),
         ({"system": "S", "messages": CHAT[1:]}, "anthropic", ["system", "messages[0] (user)"]),
         ({"input": "Hi", "instructions": "S"}, "openai-responses", ["instructions", "input"]),
+        ({"input": [{"type": "message", "role": "user", "content": "Hi"}]}, "openai-responses", ["input[0] (user)"]),
         ({"prompt": "Hi", "model": "m"}, "ollama-generate", ["prompt"]),
         (
             {"systemInstruction": {"parts": [{"text": "S"}]}, "contents": [{"role": "user", "parts": [{"text": "a"}]}]},
@@ -75,6 +76,7 @@ def test_whose_it_is_is_seen_by_what_it_has(value: object, provider: str, names:
     seen = saved(value)
     assert (seen.form, [slot.name for slot in seen.slots]) == (provider, [*names, "framing"])
     assert all(slot.tokens > 0 for slot in seen.slots)
+    assert all(slot.text in ("Hi", "S", "Be brief.", "") or "parts" in slot.text for slot in seen.slots)
 
 
 REQUEST = {"model": "gpt-4o", "messages": CHAT}
