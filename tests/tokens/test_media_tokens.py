@@ -8,12 +8,14 @@ import sys
 import time
 import zlib
 from base64 import b64encode, urlsafe_b64encode
+from math import ceil
 from typing import Any
 
 import pytest
 
 from lazyprompt.errors import MissingExtraError
 from lazyprompt.tokens.media import (
+    CountedMedia,
     Limit,
     estimate_media_tokens,
     image_size,
@@ -305,3 +307,110 @@ def test_no_picture_counts_more_than_one_of_unknown_size(model: str, detail: str
     rule = rule_for(model)
     sizes = [(1, 1), (1, 99_999), (99_999, 2), (777, 3333), (2048, 2048), (4999, 5001), (9_999, 9_999)]
     assert all(0 < picture_tokens(rule, size, detail) <= picture_tokens(rule, None, detail) for size in sizes)
+
+
+LONG, LARGE = (9000, 500), (3000, 3000)
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        ("gpt-4 gpt-4o chatgpt-4o gpt-4.1 gpt-4.5 cl100k_base gpt-4-turbo", (85, 765, 765, 765, 765, 1445, 85)),
+        ("gpt-4o-mini ft:gpt-4o-mini:a", (2833, 25501, 25501, 25501, 25501, 48169, 2833)),
+        ("gpt-4.1-mini", (415, 415, 6636, 415, 6636, 9954, 9954)),
+        ("gpt-4.1-nano", (630, 630, 3742, 630, 3742, 3779, 3779)),
+        ("o1 o3", (75, 675, 675, 675, 675, 1275, 75)),
+        ("o4-mini", (441, 441, 2617, 441, 2617, 2642, 2642)),
+        ("computer-use-preview", (65, 581, 581, 581, 581, 1097, 65)),
+        ("gpt-5 gpt-5.1", (70, 630, 630, 630, 630, 1190, 70)),
+        ("gpt-5-mini", (308, 308, 1826, 308, 1826, 1844, 1844)),
+        ("gpt-5-nano", (384, 384, 2282, 384, 2282, 2304, 2304)),
+        ("gpt-5-codex-mini gpt-5.1-codex-mini", (415, 415, 2465, 415, 2465, 2489, 2489)),
+        ("gpt-5.2 gpt-5.3", (308, 308, 4916, 308, 4916, 7373, 7373)),
+        ("gpt-5.4", (308, 308, 3000, 2482, 3000, 3000, 7373)),
+        ("gpt-5.5", (20, 308, 3000, 2482, 10604, 12000, 308)),
+        ("gpt-5.6", (20, 308, 3000, 5415, 10604, 12000, 308)),
+        ("gpt-5. gpt-6 gpt-5.7", (20, 2614, 3000, 5415, 10604, 12000, 308)),
+        ("unknown", (630, 2614, 6636, 5415, 10604, 12000, 9954)),
+    ],
+)
+def test_a_picture_counts_by_the_rule_of_its_model(models: str, expected: tuple[int, ...]) -> None:
+    """A long picture at low, high and original, a large one at high and auto, and one of unknown size."""
+    asked = [(LONG, "low"), (LONG, "high"), (LARGE, "high"), (LONG, "original"), (LARGE, "auto"), (None, "auto")]
+    for model in models.split():
+        rule = rule_for(model)
+        assert tuple(picture_tokens(rule, size, detail) for size, detail in [*asked, (None, "low")]) == expected
+    assert (rule_for(models.split()[0]) is None) == (models == "unknown")
+
+
+def test_a_picture_of_gpt_5_6_is_scaled_down_to_65535_pixels() -> None:
+    assert picture_tokens(rule_for("gpt-5.6"), (65_536, 32_769), "original") == ceil(1.2 * 2048 * 1024)
+
+
+PNG = "data:image/png;base64,AAAA"
+LEAST = "A" * 1024
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (
+            {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
+            [CountedMedia("image", "image/png", data="AAAA", detail="low")],
+        ),
+        ({"image_url": "https://a", "detail": "high"}, [CountedMedia("image", detail="high")]),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "AAAA"}},
+            [CountedMedia("image", "image/gif", data="AAAA")],
+        ),
+        (
+            {"inline_data": {"mime_type": "audio/wav", "data": b"abc"}},
+            [CountedMedia("audio", "audio/wav", data=b"abc")],
+        ),
+        (
+            {"file": {"file_data": "data:video/mp4;base64,AAAA", "filename": "a"}},
+            [CountedMedia("video", "video/mp4", data="AAAA")],
+        ),
+        (
+            {"source": {"type": "text", "media_type": "text/plain", "data": "abc"}},
+            [CountedMedia("file", "text/plain", text="abc")],
+        ),
+        (
+            {"source": {"content": [{"type": "text", "text": "a"}, {"image": "a"}, "b", {"type": "image"}]}},
+            [CountedMedia("file", text="a"), CountedMedia("image", data="a"), CountedMedia("image")],
+        ),
+        ({"type": "audio", "audio": LEAST}, [CountedMedia("audio", data=LEAST)]),
+        ({"type": "audio", "audio": LEAST[1:]}, [CountedMedia("audio")]),
+        ({"type": "audio", "audio": f"file:{LEAST}"}, [CountedMedia("audio")]),
+        ({"type": "audio", "audio": "data:;base64,AAAA"}, [CountedMedia("audio", data="AAAA")]),
+        ({"type": "audio", "audio": "DATA:image/GIF,abc"}, [CountedMedia("image", "image/gif")]),
+        ({"images": ["AAAA", b"a"]}, [CountedMedia("image", data="AAAA"), CountedMedia("image", data=b"a")]),
+        ({"video": ["https://a", PNG]}, [CountedMedia("image"), CountedMedia("image", "image/png", data="AAAA")]),
+        (
+            {"type": "video", "video": {"format": "mp4", "source": {"bytes": b"a"}}},
+            [CountedMedia("video", "mp4", data=b"a")],
+        ),
+        ({"type": "x"}, [CountedMedia("file")]),
+        ({"image": []}, [CountedMedia("file")]),
+        ({"image": None}, [CountedMedia("file")]),
+        ({"type": "image", "image": 3}, [CountedMedia("image")]),
+        (
+            {"type": "input_audio", "input_audio": {"data": "data:audio/ogg;base64,AAAA", "format": "wav"}},
+            [CountedMedia("audio", "audio/ogg", data="AAAA")],
+        ),
+        ({"file": {"url": "https://a", "mimeType": "image/png"}}, [CountedMedia("image", "image/png")]),
+        ({"type": "image", "image": {}}, [CountedMedia("image")]),
+        ({"source": {"text": "a"}}, [CountedMedia("file", text="a")]),
+        ({"file": {"content": "abc", "data": None}}, [CountedMedia("file", text="abc")]),
+    ],
+)
+def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expected: list[CountedMedia]) -> None:
+    assert media_in(part) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [(png(0, 9), None), (png(9, 0), None), (png(1, 9), (1, 9)), (text_of(png(9, 1)), (9, 1)), (None, None), ("", None)],
+)
+def test_a_picture_has_a_size_if_both_sides_are_positive(data: Any, expected: tuple[int, int] | None) -> None:
+    assert image_size(CountedMedia("image", data=data)) == expected
