@@ -14,6 +14,7 @@ import pytest
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers
 from lazyprompt.errors import FormatError
+from lazyprompt.training.masks import Masked, find_masked
 from support.vocabularies import chatml
 from training.helpers import EMPTY_THOUGHT, FORGED, SCAFFOLD, each_family, trained_texts, words
 
@@ -50,6 +51,29 @@ def test_what_a_mask_finds_in_an_answer_is_not_trained_texts(answer: str, mask: 
     assert sample.text == PROMPTER.training_sample(VALUES, answer).text
     assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - made here
     assert trained_texts(sample.with_mask(())) == [f"{answer}<|im_end|>"]
+
+
+# Two responses, "abab" and "cab".
+ANSWERS = [(2, 6), (8, 11)]
+
+
+@pytest.mark.parametrize(
+    ("mask", "masked", "unmatched"),
+    [
+        ("ab", [(2, 6), (9, 11)], ()),
+        ("b", [(3, 4), (5, 6), (10, 11)], ()),
+        (["^ab", "x", "ba", ""], [(2, 5)], ("x", "")),
+        (["ba", "abab", "c"], [(2, 6), (8, 9)], ()),
+        (["b.*", "ba"], [(3, 6), (10, 11)], ()),
+        ([], [], ()),
+        (lambda text: [(0, len(text))], [(2, 6), (8, 11)], ()),
+        (lambda _: [(0, 0), (3, 3)], [], ()),
+        (lambda text: [(2, 3), (1, 2)] if text == "cab" else (), [(9, 11)], ()),
+    ],
+)
+def test_masked_text_is_found_in_each_response(mask: Any, masked: list[Any], unmatched: tuple[str, ...]) -> None:
+    """Adjacent and overlapping text is joined, in order; empty text is left out."""
+    assert find_masked("x<abab>-cab-", ANSWERS, mask) == Masked(tuple(masked), unmatched)
 
 
 def test_each_answer_is_looked_at_by_itself() -> None:
