@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from lazyprompt import ChatFormatter, messages_from
+from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, messages_from
+from lazyprompt.errors import HistoryError
 from support.missing import needs
 
 langchain: Any = needs("langchain_core.messages")
@@ -52,3 +54,103 @@ def test_a_function_call_of_older_answers_is_read() -> None:
     legacy = {"function_call": {"name": "f", "arguments": '{"a":1}'}}
     (message,) = messages_from([AIMessage(content="", additional_kwargs=legacy)])
     assert [(block.name, block.input) for block in message.blocks if block.type == "tool_use"] == [("f", ARGUMENTS)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "role"),
+    [
+        ("human HumanMessageChunk", "user"),
+        ("ai AIMessageChunk", "assistant"),
+        ("system SystemMessageChunk", "system"),
+        ("developer", "developer"),
+        ("chat ChatMessageChunk", "user"),
+        ("tool ToolMessageChunk function FunctionMessageChunk", "tool"),
+    ],
+)
+def test_the_type_of_a_message_is_its_role(kinds: str, role: str) -> None:
+    for kind in kinds.split():
+        (message,) = messages_from([{"type": kind, "content": "a", "role": "user", "tool_call_id": "c1"}])
+        assert (message.role, message.name, message.text or message.blocks[0].text) == (role, role, "a")
+
+
+WAITING = Msg("assistant", [ToolUseBlock("c9", "g")], "assistant")
+F, G, X = ToolUseBlock("call_without_id_1", "f"), ToolUseBlock("c2", "g"), TextBlock("x")
+LEGACY = {"function_call": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "content"),
+    [
+        ({"content": None}, ""),
+        ({"content": "x"}, "x"),
+        ({"content": ["x"]}, [X]),
+        ({"content": "x", "additional_kwargs": {"reasoning_content": "hm"}}, [ThinkingBlock("hm"), X]),
+        ({"content": "x", "additional_kwargs": LEGACY}, [X, F]),
+        ({"content": "x", "tool_calls": [{"name": "g", "args": {}, "id": "c2"}], "additional_kwargs": LEGACY}, [X, G]),
+        (
+            {"tool_calls": [{"name": "f", "args": {}}], "invalid_tool_calls": [{"name": "g", "args": "{"}]},
+            [F, ToolUseBlock("call_without_id_2", "g", raw_input="{")],
+        ),
+        (
+            {"content": [CALL], "tool_calls": [{"name": "f", "args": ARGUMENTS, "id": "c1"}]},
+            [ToolUseBlock("c1", "f", ARGUMENTS)],
+        ),
+        (
+            {"content": [TEXT, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
+            [TextBlock("hi"), ToolUseBlock("c1", "f")],
+        ),
+    ],
+)
+def test_the_content_of_an_answer_is_read(fields: dict[str, Any], content: Any) -> None:
+    (_, message) = messages_from([WAITING, {"type": "ai", **fields}])
+    assert message == Msg("assistant", content, "assistant", metadata=message.metadata)
+
+
+@pytest.mark.parametrize(
+    ("fields", "result"),
+    [
+        ({"content": "1", "tool_call_id": "c9", "name": "g", "status": "error"}, ("c9", "g", "1", True)),
+        ({"content": ["1"], "status": "success"}, ("c9", "", (TextBlock("1"),), False)),
+    ],
+)
+def test_a_result_is_read(fields: dict[str, Any], result: tuple[Any, ...]) -> None:
+    call_id, name, output, is_error = result
+    (_, message) = messages_from([WAITING, {"type": "tool", **fields}])
+    assert message == Msg("tool", [ToolResultBlock(call_id, name, output, is_error=is_error)], "tool")
+
+
+def test_what_no_block_holds_is_metadata() -> None:
+    part = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    item = {"type": "human", "name": "Ann", "content": [part], "empty": "", "own": 1}
+    (message,) = messages_from([{**item, "additional_kwargs": {"more": 2, "refusal": "x", "none": None}}])
+    beside = {"content[0]": {"cache_control": {"type": "ephemeral"}}}
+    assert message == Msg("Ann", [X], "user", metadata={"own": 1, "more": 2, "part_fields": beside})
+
+
+def test_a_developer_is_read_from_a_system_message_alone() -> None:
+    kwargs = {"__openai_role__": "developer"}
+    given = [{"type": kind, "content": "x", "additional_kwargs": kwargs} for kind in ("system", "human")]
+    assert messages_from(given) == [Msg("developer", "x", "developer"), Msg("user", "x", "user")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"type": "chat", "role": "usr"}, "history[0] has the unknown role 'usr'; expected one of system, developer"),
+        ({"type": "tool"}, "history[0] is a tool result without 'tool_call_id', and no call is waiting for a result"),
+        ({"type": "tool", "tool_call_id": 3}, "history[0].tool_call_id must be a string, not int"),
+        ({"content": 3}, "history[0].content must be a string, not int"),
+        ({"content": [{"type": "image_url", "image_url": 3}]}, "history[0].content[0].image_url"),
+        ({"name": 3}, "history[0].name must be a string, not int"),
+        ({"tool_calls": {}}, "history[0].tool_calls must be a list, not dict"),
+        ({"tool_calls": [3]}, "history[0].tool_calls[0] must be a dict, not int"),
+        ({"tool_calls": [{"id": 3}]}, "history[0].tool_calls[0].id must be a string, not int"),
+        ({"tool_calls": [{"id": "a", "name": 3}]}, "history[0].tool_calls[0].name must be a string, not int"),
+        ({"invalid_tool_calls": [{"args": 3}]}, "history[0].invalid_tool_calls[0].args must be a string, not int"),
+        ({"additional_kwargs": {"function_call": {"name": 3}}}, "history[0].additional_kwargs.function_call must be a"),
+        ({"additional_kwargs": {"reasoning_content": 3}}, "history[0].additional_kwargs.reasoning_content must be a s"),
+    ],
+)
+def test_a_wrong_field_is_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(HistoryError, match="^" + re.escape(message)):
+        messages_from([{"type": "ai", **fields}])
