@@ -289,7 +289,7 @@ def _check_unmoved(path: str, status: os.stat_result) -> None:
 def _flags(*names: str) -> int:
     """Combine the named flags with the flags used for every file, ignoring flags that this system lacks."""
     flags = 0
-    for name in ("O_CLOEXEC", "O_BINARY", *names):
+    for name in ("O_BINARY", *names):
         flags |= getattr(os, name, 0)
     return flags
 

@@ -1,0 +1,145 @@
+"""Reading and writing whole files, and the files of ours that another user could have put there first."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from lazyprompt._base.files import (
+    locked,
+    make_own_directory,
+    open_own,
+    own_database_status,
+    own_status,
+    read_regular,
+    write_whole,
+)
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and permissions are those of POSIX")
+
+
+@pytest.mark.parametrize("as_root", [False, True])
+def test_a_file_is_read_up_to_the_limit_and_closed(tmp_path: Path, *, as_root: bool) -> None:
+    path, root = tmp_path / "b/c/a", str(tmp_path) if as_root else None
+    path.parent.mkdir(parents=True)
+    opened = os.listdir("/dev/fd")  # noqa: PTH208 - the names are those of descriptors
+    path.write_bytes(b"0123456789")
+    assert read_regular(str(path), 10, root) == b"0123456789"
+    with pytest.raises(OSError, match="file is too large: 10 bytes; the limit is 9"):
+        read_regular(str(path), 9, root)
+    with pytest.raises(OSError, match="the path is a directory, not a regular file"):
+        read_regular(str(path.parent), 9, root)
+    assert os.listdir("/dev/fd") == opened  # noqa: PTH208 - as above
+
+
+def test_a_file_that_grows_or_comes_in_pieces_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    read = os.read
+    monkeypatch.setattr("os.read", lambda descriptor, most: read(descriptor, min(most, 4)))
+    assert read_regular(tmp_path / "a", 10) == b"0123456789"
+    monkeypatch.setattr("os.read", lambda _, most: b"x" * most)
+    with pytest.raises(OSError, match="the file grew while being read"):
+        read_regular(tmp_path / "a", 10)
+
+
+def test_a_written_file_replaces_the_old_one_and_keeps_its_permissions(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_bytes(b"a" * 99)
+    old.chmod(0o640)
+    before = old.stat().st_ino
+    write_whole(old, b"b", 0o600)
+    write_whole(new, b"c", 0o600)
+    assert (old.read_bytes(), stat.S_IMODE(old.stat().st_mode)) == (b"b", 0o640)
+    assert (new.read_bytes(), stat.S_IMODE(new.stat().st_mode)) == (b"c", 0o600)
+    assert old.stat().st_ino != before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, link = tmp_path / "a", tmp_path / "link"
+    path.write_bytes(b"a")
+    link.symlink_to(path)
+    with pytest.raises(OSError, match="the file is a link; pass its target, .*/a, or remove the link"):
+        write_whole(link, b"b")
+    monkeypatch.delattr("os.fsync")
+    with pytest.raises(AttributeError):
+        write_whole(path, b"b")
+    assert path.read_bytes() == b"a"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "link"]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(path, b"a")
+        assert (os.read(reader, 9), path.is_fifo()) == (b"a", True)
+    finally:
+        os.close(reader)
+
+
+def test_files_of_ours_are_no_links(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert own_status(path) is None
+    os.close(open_own(path))
+    assert (own_status(path) or path.stat()).st_ino == path.stat().st_ino
+    (tmp_path / "b").hardlink_to(path)
+    for check in (own_status, open_own, own_database_status):
+        with pytest.raises(OSError, match="the file has several hard links, so another user may own it"):
+            check(path)
+
+
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal", "-shm"])
+def test_each_file_of_a_database_is_checked(tmp_path: Path, ending: str) -> None:
+    assert own_database_status(tmp_path / "a.db") is None
+    (tmp_path / f"a.db{ending}").mkdir()
+    with pytest.raises(OSError, match="the path is a directory, not a regular file"):
+        own_database_status(tmp_path / "a.db")
+
+
+def test_a_directory_of_ours_is_made_once_and_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert [make_own_directory(Path("a/b")) for _ in range(2)] == [True, False]
+    assert make_own_directory(tmp_path / "link/c")
+    with pytest.raises(OSError, match="the file is a link"):
+        make_own_directory(Path("link/d"))
+
+
+def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for _ in range(2):
+        with locked(path), pytest.raises(BlockingIOError), locked(path):
+            pass
+        assert not path.exists()
+
+
+def test_a_file_with_content_is_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(b"a")
+    with pytest.raises(OSError, match="the file is not empty, so it is not a lock file"), locked(path):
+        pass
+    assert path.read_bytes() == b"a"
+
+
+def test_a_lock_removed_by_its_holder_is_claimed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    opened: list[int] = []
+
+    def open_and_remove(given: Path) -> int:
+        opened.append(descriptor := open_own(given))
+        if len(opened) == 1:
+            path.unlink()
+        return descriptor
+
+    monkeypatch.setattr("lazyprompt._base.files.open_own", open_and_remove)
+    with locked(path):
+        assert path.exists()
+    assert len(opened) == 2
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
