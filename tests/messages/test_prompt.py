@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment, Text
+from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.prompt import MARKERS, FilledText, Prompt, Rendered, Segment, Text, join_lines, stripped
 from lazyprompt.messages.tools import ToolSet
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -209,3 +210,63 @@ def test_a_slot_that_is_not_there_is_refused() -> None:
 def test_a_prompt_gets_another_history() -> None:
     assert TWICE.with_history([["c", "d"]]).history == History.of([["c", "d"]])
     assert TWICE.with_history([["a", "b"]]) == TWICE
+
+
+def test_a_slot_with_several_values_is_replaced_once() -> None:
+    """The first occurrence takes the text, wherever it is, and the others are empty."""
+
+    def with_values(*values: str) -> Prompt:
+        texts = [Text(("<", value, ">"), ("instruction", "a", "instruction")) for value in values]
+        own = [Msg("user", FilledText(text), "user") for text in texts[1:-1]]
+        return Prompt("s", texts[0], texts[-1], "q", own, opening=1, closing=len(own) - 1)
+
+    def shown(prompt: Prompt) -> list[str]:
+        return [str(text) for text in prompt.texts]
+
+    assert shown(with_values("x", "y", "x", "y").with_slot("a", "n")) == ["<n>", "<>", "<>", "<>"]
+    assert shown(with_values("x", "x", "x", "x").with_slot("a", "n")) == ["<n>"] * 4
+    late = with_values("x", "y", "x", "y").evolve(instruction="i")
+    assert shown(late.with_slot("a", "n")) == ["i", "<n>", "<>", "<>"]
+    assert late.with_slot("input", "new") == late.evolve(input="new")
+    for name, error in (("b", "the prompt has no slot 'b'"), ("inputt", "did you mean 'input'")):
+        with pytest.raises(SlotError, match=error):
+            late.with_slot(name, "n")
+    with pytest.raises(SlotError, match="the prompt has no list 'a'; pass a string"):
+        late.with_slot("a", ["n"])
+
+
+def test_what_a_prompt_does_not_say_is_not_shown() -> None:
+    prompt = Prompt("s", "i", "u", "q", [["a", "b"]], opening=1, closing=1, report=("left out",))
+    assert prompt == prompt.evolve(report=())
+    assert prompt != prompt.evolve(opening=0)
+    assert not any(f" {name}=" in repr(prompt) for name in ("opening", "closing", "report", "source"))
+    assert [
+        message.text for message in Prompt(history=[["a", "b"], ["c", "d"]], opening=1, closing=2).conversation
+    ] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "chars", "left"),
+    [
+        ((" ", " a ", " "), None, ["", "a", ""]),
+        ((" ", "", " "), None, ["", "", ""]),
+        (("xa", "b", "cx"), "x", ["a", "b", "c"]),
+        (("a ", " b"), None, ["a ", " b"]),
+    ],
+)
+def test_parts_are_stripped_as_one_text(parts: tuple[str, ...], chars: str | None, left: list[str]) -> None:
+    assert stripped(parts, chars) == left
+
+
+def test_joined_lines_keep_their_origins() -> None:
+    filled = FilledText(Text(("<", "x"), ("instruction", "a")))
+    joined = join_lines(["h", filled])
+    assert isinstance(joined, FilledText)
+    assert joined == "h\n<x"
+    assert [(part, slot) for part, slot in zip(joined.origins.parts, joined.origins.slots, strict=True) if part] == [
+        ("h", "history"),
+        ("\n", MARKERS),
+        ("<", "instruction"),
+        ("x", "a"),
+    ]
+    assert not any(isinstance(text, FilledText) for text in (join_lines(["a", "b"]), join_lines([])))
