@@ -240,14 +240,15 @@ def test_what_a_prompt_does_not_say_is_not_shown() -> None:
     assert prompt == prompt.evolve(report=())
     assert prompt != prompt.evolve(opening=0)
     assert not any(f" {name}=" in repr(prompt) for name in ("opening", "closing", "report", "source"))
-    assert [
-        message.text for message in Prompt(history=[["a", "b"], ["c", "d"]], opening=1, closing=2).conversation
-    ] == ["b"]
+    talk = [["a", "b"], ["c", "d"]]
+    assert [message.text for message in Prompt(history=talk, opening=1, closing=2).conversation] == ["b"]
+    assert [message.text for message in Prompt(history=talk).conversation] == list("abcd")
 
 
 @pytest.mark.parametrize(
     ("parts", "chars", "left"),
     [
+        ((" a ",), None, ["a"]),
         ((" ", " a ", " "), None, ["", "a", ""]),
         ((" ", "", " "), None, ["", "", ""]),
         (("xa", "b", "cx"), "x", ["a", "b", "c"]),
