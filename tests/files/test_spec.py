@@ -89,9 +89,9 @@ def test_a_model_sees_no_parameter_that_is_bound() -> None:
         ("model: {id: 1}", {"model": {"id": "1"}}, "jinja2"),
         ("template: {format: {kind: mustache}}", {"template": {"format": {"kind": "mustache"}}}, "mustache"),
         ("tools: [{name: f, bindings: }]", {"tools": [{"name": "f", "kind": "function"}]}, "jinja2"),
-        ("tools: {f: {parameters: {type: {kind: string}}}}", {"tools": [{"name": "f", "kind": "function", "parameters": [{"name": "type", "kind": "string"}]}]}, "jinja2"),
+        ("outputs: {type: {kind: string}}", {"outputs": [{"name": "type", "kind": "string"}]}, "jinja2"),
     ],
-)  # fmt: skip
+)
 def test_short_forms_are_read(text: str, fields: dict[str, object], engine: str) -> None:
     assert spec(text).to_dict() == {"kind": "prompt", **fields}
     assert spec(text).engine == engine

@@ -1,0 +1,114 @@
+"""The values of YAML in prompt files, and what is said of text that is no such YAML."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.yaml_nodes import (
+    Node,
+    SourceText,
+    YamlReader,
+    decode_file,
+    is_same,
+    is_text,
+    plain,
+    split,
+    to_node,
+)
+
+
+def read(text: str) -> Any:
+    return plain(YamlReader(SourceText(text, "a")).read())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("~", None), ("Null", None), ("TRUE", True), ("false", False), ("yes", "yes"), ("12:30", "12:30")),
+        *(("-0.5e3", -500.0), ("1e2", 100.0), ("0", 0), ("1.0", 1.0), ("01", "01"), (".5", ".5"), ("1.", "1.")),
+        *(("'1'", "1"), ('"true"', "true"), ("!!str 1", "1"), ("! 1", "1"), ("!!seq [a]", ["a"]), ("0x1", "0x1")),
+        *(("!!map {a: 1}", {"a": 1}), ("{'<<': 1}", {"<<": 1}), ("[&x [b], *x]", [["b"], ["b"]]), ("# c", None)),
+        ("1" * 300, int("1" * 300)),
+    ],
+)
+def test_a_scalar_is_text_unless_json_reads_it_otherwise(text: str, value: object) -> None:
+    assert read(text) == value
+    assert type(read(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a:\n\tb: c", "2:1: while scanning for the next token, found character that cannot start any token; indent"),
+        ("a:\tb: c", "1:5: mapping values are not allowed in this context; put text that contains ': ' in quotes"),
+        ("a: @b\n", "1:4: while scanning for the next token, found character that cannot start any token; put text"),
+        ("[a\n\n", "1:3: while parsing a flow sequence"),
+        ("a: !!int 1", "1:4: the tag !!int is not supported; a prompt file can contain only text"),
+        ("{<<: 1}", "1:2: merge keys (<<) are not supported; write the fields out"),
+        ("a: 1\nb: 2\na: 2", "3:1: duplicate key 'a'; the first is on line 1"),
+        ("*x", "1:1: unknown alias *x; put text that begins with '*' in quotes"),
+        ("a\n---\nb", "2:1: a prompt file must contain exactly one YAML document"),
+        ("a\x01", "1:2: the character U+0001 is not allowed in YAML; write an escape in double quotes"),
+        ("{~: 2}", "1:2: a key must be text, not empty; put it in quotes"),
+        ("a: " + "1" * 301, "1:4: the number has too many digits (301); put it in quotes if it is text"),
+    ],
+)
+def test_a_fault_of_yaml_is_shown_at_its_place(text: str, message: str) -> None:
+    with pytest.raises(PromptFileError, match="^" + re.escape(f"a:{message}")):
+        read(text)
+
+
+def test_the_line_of_a_fault_is_shown_with_a_caret() -> None:
+    text = f"x\r\n\t{'中' * 70}é!{'y' * 60}"
+    shown = f"a:2:74: what\n{'中' * 58}é!{'y' * 40}\n{' ' * 118}^"
+    assert str(SourceText(text, "a").fault_at(text.index("!") + 1, "what")) == shown
+    assert SourceText("\ufeffa\rb\nc", "a").place(4) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "body"),
+    [
+        ("a\r\nb", None, "a\nb"),
+        ("\n ---\na: 1\n ---\n\n b\r", {"a": 1}, " b\n"),
+        (" ---\na: 1\n---", {"a": 1}, ""),
+        ("+++\n# c\n+++\nb", {}, "b"),
+        ("----\na", None, "----\na"),
+    ],
+)
+def test_a_file_is_front_matter_and_body(text: str, fields: Any, body: str) -> None:
+    parts = split(SourceText(text, "a"))
+    found = None if parts.fields is None else {name: plain(node) for name, node in parts.fields.items()}
+    assert (found, parts.body) == (fields, body)
+    assert text[parts.body_at :].replace("\r\n", "\n").replace("\r", "\n") == body
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\0", "1:2: the file contains the character U+0000, which is not allowed"),
+        ("\n ---\na: 1\n", "2:2: invalid frontmatter: it begins here but is not closed by a line that contains only"),
+        ("---\n[a]\n---\n", "2:1: invalid frontmatter: it must be a mapping of fields, not a list"),
+        ("---\na: [\n---\n", "3:1: invalid frontmatter: while parsing a flow node, did not find expected node content"),
+    ],
+)
+def test_front_matter_that_is_none_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(PromptFileError, match="^" + re.escape(f"a:{message}")):
+        split(SourceText(text, "a"))
+
+
+def test_a_byte_that_is_no_utf_8_is_shown_at_its_place() -> None:
+    with pytest.raises(PromptFileError, match="^a:2:2: byte 0xff is not UTF-8; save the file as UTF-8$"):
+        decode_file(b"\xef\xbb\xbfa\nb\xff", "a")
+
+
+def test_values_become_nodes_at_a_place() -> None:
+    inner = Node("x", 1, 2)
+    made = to_node({"a": [inner, 1, None], "b": "c"}, Node("", 7, 8))
+    assert plain(made) == {"a": ["x", 1, None], "b": "c"}
+    assert made.fields["a"].parts == [inner, Node(1, 7, 8), Node(None, 7, 8)]
+    assert [is_same(1, other) for other in (1, True, 1.0)] == [True, False, False]
+    assert [is_text(text) for text in ("a", "", "1", "true", "<<")] == [True, False, False, False, False]
