@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -104,3 +105,29 @@ def test_the_validator_knows_its_chunks(message: dict[str, Any], told: str) -> N
     with pytest.raises(FormatError) as caught:
         FORMATTER.validate({"messages": [message]})
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("roles", "told"),
+    [
+        ("user", ""),
+        ("system user assistant user", ""),
+        ("user assistant", "messages[1] has the role 'assistant', but comes last; end with a user turn"),
+        ("system", "messages[0] and all later messages are not user messages; add a user message"),
+        ("user system user", "messages[1] is a second system message; put all system text into the first message"),
+    ],
+)
+def test_the_validator_knows_the_order_of_turns(roles: str, told: str) -> None:
+    payload = {"messages": [{"role": role, "content": "x"} for role in roles.split()]}
+    if not told:
+        FORMATTER.validate(payload)
+        return
+    with pytest.raises(FormatError, match=re.escape(told)):
+        FORMATTER.validate(payload)
+
+
+def test_an_answer_stands_between_a_result_and_a_question() -> None:
+    call = {"id": "abcdefghi", "function": {"name": "f", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "abcdefghi", "content": "1"}
+    payload = judged(FORMATTER, HI, {"role": "assistant", "tool_calls": [call]}, result, HI)
+    assert [message["role"] for message in payload["messages"]] == ["user", "assistant", "tool", "assistant", "user"]

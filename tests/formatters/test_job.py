@@ -1,0 +1,42 @@
+"""The arguments of ``format``: messages, pairs and lists of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lazyprompt import Msg, TextBlock
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._job import is_prefill, parse_arguments
+
+X = Msg("user", "x", "user")
+PAIR = [("user", "q"), ("assistant", "a")]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([X, None, {"role": "system", "content": "s"}], [("user", "x"), ("system", "s")]),
+        ([["q", "a"], [X]], [*PAIR, ("user", "x")]),
+        ([[["q", "a"], [X, [None]]]], [*PAIR, ("user", "x")]),
+        ([["q", [TextBlock("a")]]], PAIR),
+        ([[None, X], ()], [("user", "x")]),
+    ],
+)
+def test_lists_of_messages_are_one_conversation(given: Any, expected: list[tuple[str, str]]) -> None:
+    assert [(message.role, message.text) for message in parse_arguments(given)] == expected
+
+
+@pytest.mark.parametrize("given", [["q"], ["q", "a"], [("q", "a", "b")], [3]])
+def test_what_is_no_message_is_an_error(given: Any) -> None:
+    with pytest.raises(FormatError, match=r"has type (str|int); expected Msg objects, message dicts from any provider"):
+        parse_arguments(given)
+
+
+@pytest.mark.parametrize(
+    ("role", "metadata", "expected"),
+    [("assistant", {"partial": True}, True), ("assistant", {"prefix": 1}, False), ("user", {"prefix": True}, False)],
+)
+def test_an_answer_that_begins_is_marked(role: Any, metadata: Any, *, expected: bool) -> None:
+    assert is_prefill(Msg(role, "x", role, metadata=metadata)) is expected
