@@ -150,7 +150,6 @@ TYPES: Final[Mapping[str, str]] = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
-    "svg": "image/svg+xml",
 }
 """The media types for the page's files, by suffix."""
 

@@ -133,6 +133,32 @@ def test_the_page_asks_for_nothing_from_elsewhere() -> None:
     assert {*policy["script-src"].split(), *policy["connect-src"].split(), *policy["style-src"].split()} == {"'self'"}
 
 
+def test_the_headers_and_types_are_these() -> None:
+    assert dict(TYPES) == {
+        "html": "text/html; charset=utf-8",
+        "css": "text/css; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+        "json": "application/json",
+    }
+    assert {name: value for name, value in HEADERS.items() if name != "Content-Security-Policy"} == {
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+
+
+def test_each_view_is_at_its_own_address(client: TestClient) -> None:
+    views = [get(client, f"/api/{name}?path=x.prompty") for name in ("workspace", "file", "versions")]
+    views += [post(client, "look", LOOK), post(client, "diff", LOOK | {"other": "x.prompty"})]
+    views.append(post(client, "check", {"path": "x.prompty", "text": "---\nname: ["}))
+    assert [(view.status_code, view.headers["content-type"]) for view in views] == [(200, "application/json")] * 6
+    keys = ["files", "hash", "versions", "look", "changes", "findings"]
+    assert [key in view.json() for key, view in zip(keys, views, strict=True)] == [True] * 6
+    assert views[-1].json()["findings"]
+
+
 @pytest.mark.slow
 def test_files_of_the_page_have_their_types_and_no_others_are_sent(client: TestClient) -> None:
     known = [each.name for each in files("lazyprompt.studio").joinpath("static").iterdir()]
