@@ -245,6 +245,17 @@ def test_what_a_prompt_does_not_say_is_not_shown() -> None:
     assert [message.text for message in Prompt(history=talk).conversation] == list("abcd")
 
 
+def test_a_prompt_is_empty_unless_it_is_given_something() -> None:
+    empty = Text.trusted("", "instruction"), Text.trusted("", "user")
+    assert Prompt() == Prompt(None, *empty, None, None, None, None, 0, 0, (), None)
+    assert Prompt().slots == Prompt("s", "i", "u", "").slots == {}
+
+
+def test_slots_have_a_value_for_each_occurrence() -> None:
+    text = Text(("a", "x", "b", "y", "", "z"), ("instruction", "s", "instruction", MARKERS, "s", "s"))
+    assert Prompt(instruction=text, input="q").slots == {"s": ("x", "z"), "input": ("q",)}
+
+
 @pytest.mark.parametrize(
     ("parts", "chars", "left"),
     [
