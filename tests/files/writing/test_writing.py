@@ -137,6 +137,17 @@ def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
     connection = {**prompty.model["connection"], "endpoint": "https://x"}  # type: ignore[dict-item]
     with pytest.raises(PromptFileError, match=r"\$\{file:c\.json\} can only be replaced as a whole"):
         prompty.with_fields(model={"id": "a", "connection": connection})
+    other = prompty.with_fields(model={"id": "a", "connection": {"kind": "none"}}).dumps()
+    assert "file:c.json" not in other
+
+
+def test_empty_values_within_flow_mappings_stay_empty() -> None:
+    """They became empty text beside the value that changed."""
+    text = Prompty.loads("---\nx: {a: {b: , c: [1, ]}, d: 1}\n---\nhi").with_fields(
+        metadata={"x": {"a": {"b": None, "c": [1]}, "d": 2}}
+    )
+    assert text.metadata == {"x": {"a": {"b": None, "c": [1]}, "d": 2}}
+    assert Prompty.loads(text.dumps()).metadata == text.metadata
 
 
 @pytest.mark.parametrize("dialect", ["inputs:\n  - name: q  # c", "inputSchema:\n  properties:\n    - name: q  # c"])
