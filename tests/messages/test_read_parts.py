@@ -1,0 +1,157 @@
+"""Content parts of all providers: the block of each, and the names of wrong fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from lazyprompt import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    URLSource,
+    VideoBlock,
+)
+from lazyprompt.errors import HistoryError
+from lazyprompt.messages.read_parts import read_parts
+
+URL = "https://a.example/b"
+AT, DATA, PDF = URLSource(URL), Base64Source("image/png", "AAAA"), Base64Source("application/pdf", "AAAA")
+INLINE = "data:application/pdf;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("part", "block"),
+    [
+        ({"type": "output_text", "text": "a"}, TextBlock("a")),
+        ({"type": "refusal", "refusal": "no"}, TextBlock("no")),
+        ({"type": "redacted_thinking", "data": "x"}, ThinkingBlock(redacted="x", provider="anthropic")),
+        ({"type": "reasoning", "reasoning": "hm"}, ThinkingBlock("hm")),
+        ({"type": "tool_call", "id": "c", "name": "f", "args": {"a": 1}}, ToolUseBlock("c", "f", {"a": 1})),
+        ({"type": "tool_call", "id": "c", "name": "f"}, ToolUseBlock("c", "f")),
+        ({"type": "tool_result", "tool_use_id": "c", "content": "1"}, ToolResultBlock("c", output="1")),
+        (
+            {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "1"}], "is_error": True},
+            ToolResultBlock("c", output=[TextBlock("1")], is_error=True),
+        ),
+        *(
+            ({"type": "document", "source": source, "title": "t"}, FileBlock(held, filename="t"))
+            for source, held in [
+                ({"type": "text", "data": "a"}, Base64Source("text/plain", "YQ==")),
+                ({"type": "content", "content": "a"}, Base64Source("text/plain", "YQ==")),
+                ({"type": "url", "url": URL}, AT),
+                ({"type": "base64", "media_type": "application/pdf", "data": "AAAA"}, PDF),
+            ]
+        ),
+        *(
+            ({"type": "image", **fields}, ImageBlock(held))
+            for fields, held in [
+                ({"source_type": "base64", "mime_type": "image/png", "data": "AAAA"}, DATA),
+                ({"mime_type": "image/png", "base64": "AAAA"}, DATA),
+                *(({key: URL}, AT) for key in ("url", "path", "image")),
+            ]
+        ),
+        ({"type": "image_url", "image_url": URL}, ImageBlock(AT)),
+        ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, ImageBlock(AT, detail="auto")),
+        ({"type": "input_image", "image_url": URL, "detail": "low"}, ImageBlock(AT, detail="low")),
+        ({"type": "input_image", "image_url": URL, "detail": "auto"}, ImageBlock(AT)),
+        ({"type": "video_url", "video_url": {"url": URL}}, VideoBlock(AT)),
+        ({"type": "audio_url", "audio_url": URL}, AudioBlock(AT)),
+        ({"type": "file_url", "file_url": URL}, FileBlock(AT)),
+        ({"type": "document_url", "document_url": URL, "document_name": "t"}, FileBlock(AT, filename="t")),
+        ({"type": "input_audio", "input_audio": URL}, AudioBlock(AT)),
+        *(
+            ({"type": "input_audio", "input_audio": given}, AudioBlock(Base64Source(f"audio/{kind}", data)))
+            for given, kind, data in [
+                ("UklGAAAA", "wav", "UklGAAAA"),
+                ("AAAA", "mpeg", "AAAA"),
+                ({"data": "AAAA"}, "wav", "AAAA"),
+                ({"data": "AAAA", "format": "mp3"}, "mpeg", "AAAA"),
+                ({"data": "AAAA", "format": "flac"}, "flac", "AAAA"),
+            ]
+        ),
+        ({"type": "file", "file": {"file_data": INLINE, "filename": "t"}}, FileBlock(PDF, filename="t")),
+        ({"type": "file", "url": URL}, FileBlock(AT)),
+        ({"type": "input_file", "file_data": INLINE, "filename": "t"}, FileBlock(PDF, filename="t")),
+        ({"type": "input_file", "file_url": URL}, FileBlock(AT)),
+        *(
+            ({key: URL}, kind(AT))
+            for key, kind in [("image", ImageBlock), ("audio", AudioBlock), ("video", VideoBlock)]
+        ),
+        ({"text": "a"}, TextBlock("a")),
+    ],
+)
+def test_a_part_is_a_block(part: Any, block: Any) -> None:
+    beside: dict[str, Any] = {}
+    assert read_parts([part], "w[0].c", beside) == (block,)
+    assert beside == {}
+    assert read_parts([{**part, "own": 1}], "w[0].c", beside) == (block,)
+    assert beside == {"c[0]": {"own": 1}}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image", "source": {"file_id": "f"}},
+        {"type": "file", "file": {"file_id": "f"}},
+        {"type": "input_file", "file_id": "f"},
+        {"type": "new", "a": ""},
+    ],
+)
+def test_a_part_of_one_service_is_kept_beside(part: Any) -> None:
+    beside: dict[str, Any] = {}
+    assert read_parts([part], "c", beside) == ()
+    assert beside == {"c[0]": part}
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"type": "refusal", "refusal": 3}, ".refusal must be a string, not int"),
+        ({"type": "redacted_thinking"}, ".data is missing or empty"),
+        ({"type": "reasoning", "reasoning": 3}, ".reasoning must be a string"),
+        ({"type": "reasoning", "extras": {"signature": 3}}, ".extras.signature must be a string"),
+        ({"type": "tool_call", "name": "f"}, ".id is missing or empty"),
+        ({"type": "tool_call", "id": "c"}, ".name is missing or empty"),
+        ({"type": "tool_call", "id": "c", "name": "f", "args": 3}, ".args must be a dict, not int"),
+        ({"type": "tool_result", "tool_use_id": ""}, ".tool_use_id is missing or empty"),
+        ({"type": "tool_result", "tool_use_id": "c", "content": 3}, ".content must be a list, not int"),
+        ({"type": "document", "source": 3}, ".source must be a dict, not int"),
+        ({"type": "document", "source": {}, "title": 3}, ".title must be a string"),
+        ({"type": "document", "source": {"type": "text", "data": 3}}, ".source.data must be a string"),
+        ({"type": "document", "source": {"type": "disk"}}, ".source has the type 'disk'; expected 'base64', 'url'"),
+        ({"type": "image", "mime_type": 3}, ".mime_type must be a string"),
+        ({"type": "image", "data": "AAAA"}, ".mime_type is missing or empty"),
+        ({"type": "video", "path": 3}, ".path must be a string"),
+        ({"type": "video", "own": 3}, ".url (or base64, or source) is missing or empty"),
+        ({"type": "file"}, ".url (or base64, or source) is missing or empty"),
+        ({"type": "video_url", "video_url": 3}, ".video_url must be a dict, not int"),
+        ({"type": "video_url", "video_url": {}}, ".video_url.url is missing or empty"),
+        ({"type": "document_url"}, ".document_url is missing or empty"),
+        ({"type": "document_url", "document_url": URL, "document_name": 3}, ".document_name must be a string"),
+        ({"type": "image_url"}, ".image_url must be a dict, not NoneType"),
+        ({"type": "image_url", "image_url": {}}, ".image_url.url is missing or empty"),
+        ({"type": "image_url", "image_url": {"url": URL, "detail": 3}}, ".image_url.detail must be a string"),
+        ({"type": "input_image"}, ".image_url is missing or empty"),
+        ({"type": "input_image", "detail": 3}, ".detail must be a string"),
+        ({"type": "input_audio"}, ".input_audio must be a dict, not NoneType"),
+        ({"type": "input_audio", "input_audio": {"format": 3}}, ".input_audio.format must be a string"),
+        ({"type": "input_audio", "input_audio": {}}, ".input_audio.data is missing or empty"),
+        ({"type": "file", "file": 3}, ".file must be a dict, not int"),
+        ({"type": "file", "file": {}}, ".file must contain 'file_data' or 'file_id'"),
+        ({"type": "file", "file": {"file_data": 3}}, ".file.file_data must be a string"),
+        ({"type": "file", "file": {"file_data": INLINE, "filename": 3}}, ".file.filename must be a string"),
+        ({"type": "input_file"}, ".file_data (or file_url) is missing or empty"),
+        ({"type": "input_file", "filename": 3}, ".filename must be a string"),
+    ],
+)
+def test_a_wrong_field_is_named(part: Any, message: str) -> None:
+    with pytest.raises(HistoryError, match="^" + re.escape(f"c[0]{message}")):
+        read_parts([part], "c", {})
