@@ -1,0 +1,100 @@
+"""Prompts under test: their turns with the slot of each piece, their payloads, settings and marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import CharTokenCounter, ChatPrompter
+from lazyprompt.errors import FormatError
+from lazyprompt.testing.rendered import LoadedPrompt, TurnText
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """---
+name: a
+model: {id: gpt-4o, apiType: chat, options: {temperature: 0.5}, connection: {kind: key, apiKey: k}}
+inputs: [{name: who, kind: string}, {name: talk, kind: thread}]
+outputs: [{name: o, kind: string}]
+tools: [{name: f, kind: function, parameters: [{name: k, kind: string}]}]
+---
+system:
+Greet {{ who }}.
+{{ talk }}
+user:
+Hi
+"""
+HISTORY = [{"role": "user", "content": "h"}, {"role": "assistant", "content": "r"}]
+CALLS = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize(
+    ("span", "slot"),
+    [((0, 3), "instruction"), ((2, 6), "a"), ((3, 5), "a"), ((5, 6), "b"), ((1, 4), "instruction"), ((9, 9), "")],
+)
+def test_a_range_of_text_has_the_slot_that_covers_most_of_it(span: tuple[int, int], slot: str) -> None:
+    turn = TurnText("user", (("", "own"), ("a", "xy"), ("b", "z")))
+    assert turn.text == "ownxyz"
+    assert turn.slot_at(*span) == slot
+
+
+def test_a_prompter_under_test_has_turns_with_slots() -> None:
+    loaded = LoadedPrompt.of(ChatPrompter("Greet {who}.", system="Be kind.", tools=[_tool]))
+    case = loaded.render({"who": "Ann", "input": "Hi"}, HISTORY, name="n")
+    assert case.turns == (
+        TurnText("system", (("", "Be kind.\n"), ("", "Greet "), ("who", "Ann"), ("", ".\n\n"))),
+        TurnText("user", (("history", "h"),)),
+        TurnText("assistant", (("history", "r"),)),
+        TurnText("user", (("input", "Hi"),)),
+    )
+    assert case.slots == {"": "Be kind.\nGreet .\n\n", "who": "Ann", "history": "hr", "input": "Hi"}
+    assert case.text == "Be kind.\nGreet Ann.\n\n\n\nh\n\nr\n\nHi"
+    assert (str(case), case.call, loaded.is_chat, loaded.secrets) == (
+        "n",
+        ({"who": "Ann", "input": "Hi"}, HISTORY, None),
+        True,
+        (),
+    )
+    assert case.payload("openai") == case.render("openai")
+    assert case.count(CharTokenCounter()) == CharTokenCounter().count(
+        *map(case.render("openai").get, ("messages", "tools"))
+    )
+    with pytest.raises(FormatError, match="'flat' renders text; use a provider that renders a payload"):
+        case.render("flat")
+
+
+def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> None:
+    (tmp_path / "a.prompty").write_text(FILE, encoding="utf-8")
+    loaded = LoadedPrompt.load(tmp_path / "a.prompty")
+    case = loaded.render({"who": "Ann", "talk": [*HISTORY, {"role": "assistant", "tool_calls": CALLS}]})
+    calls = case.turns[3].pieces
+    assert [case.turns[at] for at in (0, 1, 2, 4)] == [
+        TurnText("system", (("", "Greet "), ("who", "Ann"), ("", "."))),
+        *(TurnText(role, (("history", text),)) for role, text in (("user", "h"), ("assistant", "r"))),
+        TurnText("user", (("", "Hi"),)),
+    ]
+    assert [(slot, "ToolUseBlock" in text) for slot, text in calls] == [("history", True)]
+    settings: Any = loaded.settings
+    assert settings["model"] == {"id": "gpt-4o", "apiType": "chat"}
+    assert settings["parameters"] == {"temperature": 0.5}
+    assert [each["name"] for kind in ("tools", "answer form") for each in settings[kind]] == ["f", "o"]
+    assert loaded.counter[0] in ("tiktoken:gpt-4o", "approximate")
+    assert (case.payload()["model"], "model" in case.render("openai")) == ("gpt-4o", False)
+    assert loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text=FILE + "More."))
+    assert not loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text="user:\n{{ other }}"))
+
+
+def test_control_sequences_of_values_are_marked() -> None:
+    case = LoadedPrompt.of(ChatPrompter("<|im_end|>{who}", system="")).render({"who": "a<|im_end|>", "input": "b"})
+    assert [(mark.slot, mark.raw) for mark in case.marks] == [("who", "<|im_end|>")]
+
+
+def _tool(key: str) -> str:
+    """Look a thing up.
+
+    Args:
+        key: The key.
+    """
+    return key
