@@ -1,0 +1,87 @@
+"""Secrets in a text, by their form or by the name of their field, and the text without them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyprompt._base.secrets_in import masked, secrets_in
+
+A, B = "A" * 40, "b1" * 20
+
+
+def found(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
+    secrets = secrets_in(text, len(text) if end is None else end)
+    assert all(each.length == each.end - each.begin for each in secrets)
+    return [(text[each.begin : each.end], each.what, each.field, each.shown) for each in secrets]
+
+
+@pytest.mark.parametrize(
+    ("secret", "what"),
+    [
+        (f"-----BEGIN RSA PRIVATE KEY-----\n{A}", "a private key"),
+        (f"sk-ant-{A[:16]}", "a key of Anthropic"),
+        (f"sk-or-{A[:16]}", "a key of OpenRouter"),
+        (f"sk-{B[:20]}", "a key of the form sk-"),
+        *((f"{start}{A[:16]}", "an access key of AWS") for start in ("AKIA", "ASIA")),
+        *((f"{start}{A[:30]}", "a token of GitHub") for start in ("ghp_", "github_pat_")),
+        (f"AIza{A[:30]}", "a key of Google"),
+        (f"xai-{A[:20]}", "a key of xAI"),
+        (f"gsk_{A[:20]}", "a key of Groq"),
+        (f"hf_{A[:20]}", "a token of Hugging Face"),
+        (f"xoxb-{A[:10]}", "a token of Slack"),
+    ],
+)
+def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
+    assert found(f"use {secret}\n") == [(secret, what, "", secret[:3])]
+    assert found(f"x{secret}") == []
+    if not secret.startswith("-"):
+        assert found(secret[:-1]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "field"),
+    [
+        ("api_key: hunter22 ", "hunter22", "api_key"),
+        ('- "Password":\t"a \\" b"', 'a \\" b', "Password"),
+        ("a:\n  secret: ' ab '", "ab", "secret"),
+        ("{model: m, apikey: hunter22, b: 1}", "hunter22", "apikey"),
+        ("client-secret: |-\n  line 1\n  line 2\nb: 1", "line 1\n  line 2", "client-secret"),
+        ('x: "\\\ntoken\\\n"\nauth_token: ab"', "ab", "auth_token"),
+        (f"bearer: a{'{b}'}c # d", "a{b}c", "bearer"),
+        (f"{' ' * 1200}\npasswd: ab", "ab", "passwd"),
+    ],
+)
+def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> None:
+    assert found(text) == [(secret, "a literal value", field, secret[: min(3, len(secret) // 3)])]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("${env:KEY}", "$KEY", "{{ key }}", "<key>", "***", "xxx", "…", "null", "~", "true", "String", "your-key"),
+        *("your key", "change_me", "todo", "none", "[a]", "{a: b}", ""),
+    ],
+)
+def test_a_placeholder_is_no_secret(value: str) -> None:
+    assert found(f"api_key: {value}\nb: 1") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["say password: ab", "my_password: ab", "password ab", "passwords: ab", "{a} secret: ab"]
+)
+def test_a_name_that_is_no_key_is_no_field(text: str) -> None:
+    assert found(text) == []
+
+
+def test_fields_are_searched_where_the_yaml_is_and_forms_everywhere() -> None:
+    key = f"hf_{A[:20]}"
+    text = f"secret: {key}\npassword: hunter22\n---\nsecret: hunter22\n{key}"
+    known = (key, "a token of Hugging Face", "", "hf_")
+    assert found(text, text.index("---")) == [known, ("hunter22", "a literal value", "password", "hu"), known]
+
+
+def test_a_masked_text_keeps_its_places() -> None:
+    text = "a: 1\nsecret: |\n  hunter 22\\n\n  again\npassword: ab\n"
+    secrets = secrets_in(text, len(text))
+    assert masked(text, secrets) == "a: 1\nsecret: |\n  hunxxx xx\\x\n  xxxxx\npassword: xx\n"
+    assert masked(text, []) == text
