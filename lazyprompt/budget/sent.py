@@ -86,11 +86,8 @@ def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
     return found
 
 
-_SENT = replace(COUNTED, named_results=False)
-
-
-def _turns(message: Msg) -> list[Turn]:
-    """Split a message into turns: its tool results, their media, and its other blocks; invalid names are made valid."""
+def _parts(message: Msg) -> list[_Part]:
+    """Split a message into its tool results, their media, and its other blocks; invalid names are made valid."""
     speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
     parts: list[_Part] = []
     blocks: list[Block] = []

@@ -26,6 +26,7 @@ from lazyprompt import (
     Prompter,
     Prompty,
     TextBlock,
+    __version__,
 )
 from lazyprompt.batch import plan as plan_module
 from lazyprompt.batch.forms import FORMS, form_of, json_bytes
