@@ -356,6 +356,6 @@ def _name(fields: dict[str, str]) -> str:
 
 
 def _own_id(fields: dict[str, str]) -> str:
-    """Return the id that the model wrote, which may be a JSON number."""
+    """Return the id of a tool call as the model wrote it; in JSON, the id may be a number."""
     written = (fields.get(key, "") for key in _ID)
     return next((own for raw in written if (own := raw if raw.isdecimal() else _text(raw))), "")

@@ -35,7 +35,8 @@ class Calls:
         bodies: The possible syntaxes of a call's body, which is the text between ``start`` and ``end``; most likely
             first.
         keep: The suffix of ``start`` that is also the beginning of the call's body.
-        separator: The marker between a tool name and its arguments, if the name precedes the body.
+        separator: The marker between a tool's name and its arguments, in formats that write the name before the
+            arguments.
         head: A pattern for the text before a call's arguments, with groups ``name`` and ``id``. If the matched text
             does not contain ``separator``, the arguments must be a JSON object.
         quote: The marker that opens and closes a quoted string in the call's body.

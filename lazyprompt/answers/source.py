@@ -159,7 +159,7 @@ class StreamedText:
             quote: The marker that opens and closes a quoted string.
 
         Returns:
-            The text and the next marker, which is an empty string if the response ends first.
+            The text before the next marker, and the marker, which is an empty string if the response ends first.
         """
         pieces: list[str] = []
         quoted = False
@@ -211,7 +211,7 @@ class StreamedText:
             depth: The number of brackets that are already open.
 
         Returns:
-            True if the value is complete.
+            True if the value is complete; False if the response ends or a marker begins inside the value.
         """
         while True:
             end, _ = yield from self.span()
