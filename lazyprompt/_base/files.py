@@ -122,7 +122,7 @@ def names_other_machine(path: str, roots: Iterable[str]) -> bool:
 
 
 def open_own(path: Path, flags: int = 0) -> int:
-    """Open or create one of the package's own files for reading and writing.
+    """Open or create a file that lazyprompt manages, such as a lock file or a log, for reading and writing.
 
     The file name is predictable, so another user may have created a link with this name.
 
@@ -142,7 +142,7 @@ def open_own(path: Path, flags: int = 0) -> int:
 
 
 def own_status(path: Path) -> os.stat_result | None:
-    """Return the status of one of the package's own files, or None if the file is missing.
+    """Return the status of a file that lazyprompt manages, or None if the file is missing.
 
     Raises:
         OSError: The file is not a regular file, or has additional hard links.
@@ -160,7 +160,7 @@ DATABASE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
 
 
 def own_database_status(path: Path) -> os.stat_result | None:
-    """Return the status of one of the package's own SQLite databases, or None if the database is missing.
+    """Return the status of an SQLite database that lazyprompt manages, or None if the database is missing.
 
     Raises:
         OSError: A database file is not a regular file, or has additional hard links.

@@ -59,7 +59,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=F
 
 
 def to_json(value: Json) -> str:
-    """Serialize a checked JSON value to one line, without escaping non-ASCII text.
+    """Serialize a JSON value, already validated by :func:`checked`, to one line without escaping non-ASCII text.
 
     The separators are ``", "`` and ``": "``.
 

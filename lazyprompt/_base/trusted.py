@@ -19,7 +19,7 @@ def is_trusted(place: int, part: str) -> bool:
     """Return True if a prompt part is trusted because its index is even or its type is :class:`Trusted`.
 
     Args:
-        place: The index of the part.
-        part: The part.
+        place: The index of the part in the list of the prompt's parts.
+        part: The part's text.
     """
     return place % 2 == 0 or isinstance(part, Trusted)
