@@ -42,7 +42,7 @@ class BatchStoppedError(BatchError):
 
     Args:
         message: The place where the run stopped, and the reason.
-        fault: The error in the row that stopped the run; None if no row caused the error.
+        fault: The row error that stopped the run; None if the run stopped for another reason.
     """
 
     def __init__(self, message: str, fault: RowFault | None = None) -> None:

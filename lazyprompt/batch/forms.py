@@ -31,7 +31,7 @@ class FileLimits(NamedTuple):
     """The limits for one output file.
 
     Attributes:
-        requests: The maximum number of lines; None for no limit.
+        requests: The maximum number of lines in the file; None for no limit.
         bytes: The maximum file size in bytes; 1 MB in a service's documentation counts as 1,000,000 bytes.
         line_bytes: The maximum size of one line, in bytes.
         source: The URL of the page on which the service documents its file limits.

@@ -230,7 +230,7 @@ class Journal:
         self.save()
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
-        """Yield the lines for each output file, paired with True if that file is new."""
+        """Yield the lines for each output file, with a flag that is True if the file is new."""
         most_lines = self._limits.requests or float("inf")
         most_bytes = self._limits.bytes or float("inf")
         count, size = self.state.lines, self.state.files[-1]

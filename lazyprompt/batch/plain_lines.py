@@ -46,7 +46,7 @@ class PlainLine(NamedTuple):
         others: The optional columns; a row with a value in one of these columns is rendered individually.
         only: The allowed columns; a row with any other column is rendered individually. None to allow all columns.
         head: The bytes of the line before the value from the id column.
-        start: The bytes between the value from the id column and the first other value.
+        start: The bytes of the line between the value from the id column and the first value in ``values``.
         values: For each value, its column and the bytes that follow the value.
         bare: For each system or user text that consists only of row values and white space, the columns of these
             values.
@@ -196,7 +196,7 @@ def _escape(text: str) -> bytes:
 
 
 def _write_json(value: Json, holes: Mapping[int, Sequence[bytes | str]]) -> Iterator[bytes | str]:
-    """Yield a JSON value in pieces: serialized bytes and column names.
+    """Yield the serialized bytes of a JSON value in pieces, with a column's name in place of each value from a row.
 
     Args:
         value: The JSON value.

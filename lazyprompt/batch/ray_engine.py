@@ -42,7 +42,7 @@ def run_on_ray(
     Args:
         job: The job. Its ``workers`` value is the maximum number of tasks; 1 means one task per processor.
         restart: True to discard an unfinished run of this job.
-        progress: A function called with the progress.
+        progress: A function that receives the run's progress after each chunk of rows.
         stopped: A function that returns the reason to stop, or None to continue.
         seconds: The minimum time between saves, in seconds; a killed process loses the work since its last save.
 
@@ -59,7 +59,7 @@ def run_on_ray(
 
 
 def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[ChunkResult]:
-    """Render chunks of rows on the cluster; this is a :data:`lazyprompt.batch.run.Engine`."""
+    """Render chunks of rows on the Ray cluster, as :data:`lazyprompt.batch.run.Engine` requires."""
     with _connected() as ray:
         make = partial(ray.remote(max_retries=-1)(render_chunk).remote, ray.put(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))

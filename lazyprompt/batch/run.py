@@ -1,4 +1,4 @@
-"""A batch run, which renders a file of rows to output files and can resume after it was killed."""
+"""A batch run, which renders a file of rows to output files and can be resumed after being killed."""
 
 from __future__ import annotations
 
