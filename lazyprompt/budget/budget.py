@@ -462,7 +462,7 @@ def _place_in_order(at: int, item: Item) -> int:
 
 
 def _kept_order(slot: str, items: Sequence[object], order: Order | None) -> Iterable[int]:
-    """Return the indices of list items, most important first."""
+    """Return the indices of a list value's items, most important first; ``order`` sorts the items by importance."""
     if order is None:
         return range(len(items))
     places: dict[int, list[int]] = {}

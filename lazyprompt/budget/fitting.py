@@ -207,7 +207,7 @@ class _Work:
         self.mark(step.dropped, "dropped", self._plan.reason)
 
     def _step(self, past: Cost) -> Step:
-        """Replay the earlier requests, and return the messages to drop from the latest request."""
+        """Compute the messages dropped from each earlier request, and return those to drop from the latest request."""
         count = len(self._items)
         roles = [role_of(item) for item in self._items if not isinstance(item, SlotValue)]
         units = self._order[: self._message_units]

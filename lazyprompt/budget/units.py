@@ -25,7 +25,7 @@ class SlotValue(NamedTuple):
 
     Attributes:
         slot: The slot's name.
-        text: The value's text.
+        text: The text of the slot value or list item.
         place: The index of the item in its list; None for a whole value.
         rank: The number of items in the same list that are dropped before this item; None for the item that is always
             kept.
