@@ -74,7 +74,7 @@ class PrefixMatch(NamedTuple):
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
-        """Return the match with a more recent call that shares the prefix except for the last word, or None.
+        """Return the match with a more recent call that shares the prefix, apart from the prefix's last word, or None.
 
         Args:
             text: The text that was passed to :meth:`PrefixTree.match`.

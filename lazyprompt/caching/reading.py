@@ -62,7 +62,7 @@ class CallPart(NamedTuple):
 
     Attributes:
         start: The index in the call's text where the part starts, with its framing: the role and delimiters.
-        begin: The index in the call's text where the part's content starts, after the framing.
+        begin: The index in the call's text where the part's content starts, after the part's role and delimiters.
         end: The index in the call's text after the part's last character.
         message: The message index, or None if the part is outside the messages.
         slot: The slot that the part's whole text comes from, or None if unknown.
