@@ -84,7 +84,7 @@ _KINDS = ("without reasoning", "with empty reasoning", "with reasoning", "with u
 
 
 def thought_in(text: str) -> Thought:
-    """Return the kind of reasoning in a text that contains no white space."""
+    """Return the kind of reasoning in a text whose white space has been removed."""
     rest = text
     for opening, closing in MARKS:
         if opening:
@@ -190,7 +190,7 @@ class RenderedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A template and its variables, except the messages.
+    """A chat template and its variables other than ``messages``.
 
     Args:
         template: The template.

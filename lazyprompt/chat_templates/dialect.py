@@ -198,7 +198,7 @@ class TracingEnvironment(ChatEnvironment):
 
 
 def _mark_unknown(text: object) -> tuple[object, ...]:
-    """Return ``_UNKNOWN`` if a format string may write characters by code point, or an empty tuple otherwise."""
+    """Return ``_UNKNOWN`` if a format string may insert characters by code point (``%c``), or else an empty tuple."""
     return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 

@@ -80,7 +80,7 @@ def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> b
     Args:
         controls: The control sequences to search for.
         texts: The texts to examine.
-        known: Known words, which are skipped.
+        known: The texts to skip, such as the words of OpenAI's message format.
     """
     edges = _edges_of(controls)
     longest = max(map(len, (*controls.texts, LONGEST_RESERVED)))
@@ -207,9 +207,9 @@ class _Beginnings:
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return the characters of normalized texts in lower and upper case.
+    """Return normalized characters together with their upper-case forms.
 
-    If the texts contain ``0``, which represents any digit, the result contains all digits.
+    If the characters include ``0``, which represents any digit, the result contains all digits.
     """
     return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
 

@@ -373,7 +373,8 @@ class ChatTemplate:
             given: The variables of the template.
             safety: The policy for control sequences in untrusted text.
             texts: All untrusted texts. If None, the origins of the rendered text are always traced.
-            traced: A function that returns the same messages as traced text.
+            traced: A function that returns the messages in ``chat`` as traced text, which records the origin of each
+                character.
 
         Returns:
             The rendered chat; its segments are computed on first access.

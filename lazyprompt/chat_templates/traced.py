@@ -279,7 +279,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
     """Assign a single origin to a text that was computed from other values by an operation that can't be traced.
 
     Args:
-        text: The computed text.
+        text: The text that the untraceable operation returned.
         given: The values from which ``text`` was computed.
         json: True if the template wrote the text as JSON, with the filter ``tojson``.
 

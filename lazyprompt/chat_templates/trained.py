@@ -58,7 +58,7 @@ class _RenderedChat(NamedTuple):
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Return the spans of text that come from a message."""
+        """Return the spans of the rendered chat that come from the message with index ``at``."""
         return [span for span in self.spans if span.message == at]
 
 

@@ -203,7 +203,7 @@ class Rendering(NamedTuple):
 
 
 def _runs(part: str, origin: TextOrigin) -> Iterator[Run]:
-    """Yield the runs of a neutralised part; the origin of a neutralised sequence records its original text."""
+    """Yield the (length, origin) runs of a text; the origin of a neutralised sequence records its original text."""
     done = 0
     for start, end, raw in part.marks if isinstance(part, Neutralised) else ():
         yield start - done, origin
@@ -232,7 +232,7 @@ class _Compared(NamedTuple):
 
     Attributes:
         own: The index and text of each control sequence that appears in both renderings of the chat.
-        forged: The control sequences that only the original rendering contains.
+        forged: The control sequences that appear only in the rendering with the original untrusted characters.
         settled: True if the original rendering contains a control sequence wherever the other rendering contains one.
     """
 
