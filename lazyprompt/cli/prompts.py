@@ -67,7 +67,7 @@ class PromptRequest:
         call: The prompter's arguments: input, history, tools and label.
         form: The format of the prompt.
         model: The model name for a provider's format; None in formats for which ``--model`` selects the markers.
-        where: The option that set the input.
+        where: The source of the input, as error messages name it: an option such as ``--set``, or ``stdin``.
     """
 
     prompter: Prompter
@@ -93,7 +93,7 @@ class PromptRequest:
         """Turn the library's errors into usage errors for an option.
 
         Args:
-            where: The option that set the input; :attr:`where` by default.
+            where: The source of the input: an option such as ``--set``, or ``stdin``; :attr:`where` by default.
 
         Raises:
             WrongUseError: The library raised an error inside the block.
@@ -340,7 +340,7 @@ def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | Vi
 def _read_input(
     options: Options, request: PromptRequest, stdin: Stdin
 ) -> tuple[str, Mapping[str, object] | None, object]:
-    """Return the option that set the input, the input values by name, and any text given without a name."""
+    """Return the source of the input (an option or ``stdin``), its values by name, and any text without a slot name."""
     values = request.read_values(options["values"], stdin)
     text = options["text"]
     if text is not None:
