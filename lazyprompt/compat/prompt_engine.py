@@ -330,7 +330,7 @@ def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piec
 
 
 def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
-    """Fill the slots of a text; return fixed text and values alternately, with neutralised values."""
+    """Fill the slots of a text; return fixed text alternating with values, which a guard neutralises if present."""
     template = SlotTemplate(text)
     filled = template.filled(
         {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
