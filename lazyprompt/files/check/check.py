@@ -226,7 +226,7 @@ def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]
     Args:
         directory: The directory to search. Hidden files, hidden directories and YAML files that aren't prompts are
             skipped.
-        allowed_roots: Additional directories that symbolic links to YAML files may lead to.
+        allowed_roots: Additional directories that symbolic links to YAML files may point into.
     """
     roots = (*allowed_roots,)
     for path in visible_files(directory):

@@ -42,7 +42,7 @@ def fields_of(node: Node | None) -> dict[str, Node]:
 
 
 def failing(node: Node, references: References, source: SourceText) -> Node:
-    """Return the innermost node within a field that contains an unresolvable reference.
+    """Return the innermost YAML node that contains the first unresolvable reference in a field.
 
     Args:
         node: The field with an unresolvable reference.
