@@ -244,7 +244,7 @@ class PromptLibrary:
 
         Args:
             key: The key of the prompt.
-            lang: The language, without fallbacks. If None, all languages are included.
+            lang: The language of the files; fallback languages are not searched. If None, all languages are included.
 
         Raises:
             PromptFileError: The key doesn't exist.

@@ -5,8 +5,8 @@ A complete file name is, for example, ``support/refund.zh-CN@1.2.0.prompty``.
 - The version after ``@`` is written as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (short for 2.0.0).
 - The word after the last dot is a language if it is a BCP 47 tag such as ``zh``, ``pt-BR`` or ``zh_Hant_TW``. Because
   many short words are language codes, a tag without script or region must be one of :data:`LANGUAGES`; write other
-  languages with a script or region (``refund.tlh-Latn.prompty``). Any other word is part of the key:
-  ``refund.v2.prompty``, ``refund.old.prompty``.
+  languages with a script or region (``refund.tlh-Latn.prompty``). A word after the last dot that is not a
+  language is part of the key: ``refund.v2.prompty``, ``refund.old.prompty``.
 - The suffix is ``.prompty``, ``.yaml`` or ``.yml``.
 - ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests, not prompts.
 - Files and directories whose names begin with a dot or an underscore aren't prompts, but files such as ``_tone.md`` can
@@ -117,7 +117,7 @@ class Range:
                 stays the same), bounds such as ``>=1 <2``, or several of these separated by ``||``.
 
         Raises:
-            PromptFileError: The text isn't a range.
+            PromptFileError: The text isn't a valid version range.
         """
         return cls(text, _choices(text))
 
