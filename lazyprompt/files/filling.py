@@ -312,7 +312,7 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def constant(self) -> frozenset[str]:
-        """Always empty, because input values can change every part of a prompt file."""
+        """The names of the parts that are the same in every prompt; always empty, as inputs can change any part."""
         return frozenset()
 
 

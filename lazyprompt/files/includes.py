@@ -187,7 +187,7 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
         engine: The template syntax.
         references: The directories that files may be read from.
         source: The prompt file, for error positions.
-        begin: The index in the prompt file where the template starts.
+        begin: The character index in the prompt file where the template starts.
 
     Raises:
         PromptFileError: A file can't be included. The message contains the position of the include tag.

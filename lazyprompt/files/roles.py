@@ -4,7 +4,7 @@ The parser searches the filled template for role lines, with a placeholder in pl
 an inserted value can't begin a section or add an attribute. A template can still use a value as a role
 (``{{ turn.role }}:``) or as an attribute's value. Lines inside a closed code fence (``` or ~~~) aren't role lines.
 
-Source: the Prompty specification, section 6. Agent definitions have additional roles.
+Source: the Prompty specification, section 6. Agent definitions allow additional roles, such as ``tool``.
 """
 
 from __future__ import annotations

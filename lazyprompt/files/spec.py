@@ -317,7 +317,8 @@ class DialectFile:
         source: The file to translate.
         fields: The front matter, with all references resolved.
         body: The template after the front matter.
-        references: The values and directories used to resolve further references.
+        references: The values and directories used to resolve references during the translation, such as a
+            path to sample values.
     """
 
     def __init__(self, source: SourceText, fields: dict[str, Node], body: str, references: References) -> None:

@@ -1,9 +1,9 @@
 """Complete provider requests built from prompt files, and parsers for the responses to these requests.
 
 A target describes one API of a provider: the request fields for a prompt file's options, and other properties of the
-API. Formatters write the messages and tools. A target selects a formatter's profile and changes the profile's rules
-according to section 7 of the Prompty specification. The payload's report lists everything that a request can't
-represent.
+API. The package :mod:`lazyprompt.formatters` writes a request's messages and tools. A target selects a formatter's
+profile and changes the profile's rules according to section 7 of the Prompty specification. The payload's report lists
+everything that a request can't represent.
 """
 
 from __future__ import annotations

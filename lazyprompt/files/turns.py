@@ -159,7 +159,7 @@ def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str |
 
 
 def _strip_parts(parts: Iterable[str], before: str | None, behind: str | None) -> list[str]:
-    """Strip characters from the literal text at both ends of the parts, and leave values unchanged."""
+    """Strip characters from literal text at the start and end of the joined parts; keep inserted values unchanged."""
     left = [part for part in parts if part]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
         while left and not isinstance(end := left[at], Value):
@@ -319,7 +319,7 @@ def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[J
     """Return the function tools defined in a template's text, in OpenAI's format.
 
     Args:
-        tools: The tools defined in the text.
+        tools: The tools defined in the template's text.
         notes: The report, which receives an entry for each tool that isn't a function.
     """
     found: list[JsonObject] = []
@@ -371,7 +371,7 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
 
     Returns:
         One dict per message, with ``role``, the turn's attributes, and ``content`` as text or typed parts. Thinking
-        blocks in threads are omitted.
+        blocks in a thread's messages are omitted.
     """
     turns = (turn for step in steps for turn in (map(_turn_of, step.messages) if isinstance(step, Thread) else (step,)))
     return [*map(_neutral, turns)]
