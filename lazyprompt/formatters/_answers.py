@@ -342,7 +342,7 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
 
 
 def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return the tool call or text in a malformed part; a part that contains neither is kept in the metadata."""
+    """Return a malformed response part's tool call or text; store a part without either in the reply's metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
     text = _text_blocks(part.get("text", part.get("refusal")))

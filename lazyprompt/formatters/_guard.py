@@ -137,7 +137,7 @@ class _Parts:
         self._spans: list[tuple[int, int]] = []
 
     def add_own(self, text: Text) -> None:
-        """Add the text of one of the prompter's own messages."""
+        """Add the text of a message that the prompter rendered; text from the template is trusted."""
         slots = (MARKERS, *text.slots, MARKERS)
         self._add(("", *text.parts, ""), slots, slots)
 

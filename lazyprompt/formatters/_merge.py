@@ -91,7 +91,7 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
-    """Join the system text and the first merged history into one turn if the layout requires it."""
+    """Join the system text and the first user turn of a merged conversation into one turn if the layout requires it."""
     if layout.system == "own" or not turns:
         return turns
     has_system = turns[0][0] != "user"

@@ -37,7 +37,7 @@ AFTER_RESULTS = "(The results are here.)"
 
 
 def join_contents(first: Content, second: Content, between: str = "\n\n") -> Content:
-    """Join two contents: as a string with a separator if both contents are strings, or else as a tuple of blocks."""
+    """Join the contents of two messages: strings with a separator between them, other contents as a tuple of blocks."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return (*blocks_of(first), *blocks_of(second))

@@ -1,7 +1,7 @@
 """The format and rules of OpenAI's Responses API.
 
-Source: the page "Create a model response" in the API reference and the types in the official client. Details come from
-the guides on reasoning, function calling and file inputs.
+Source: the page "Create a model response" in the API reference and the types in the official client. Further details
+of the format come from OpenAI's guides on reasoning, function calling and file inputs.
 """
 
 from __future__ import annotations

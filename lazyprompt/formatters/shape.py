@@ -1,7 +1,7 @@
 """Composable checks for the structure of JSON values, and the views of a payload that the validator reads.
 
 A check is a function that takes a value and returns its faults, each with a path, a problem and a fix. For speed, a
-check only builds the path of a value if the value has a fault. Most checks use a shorthand such as
+check builds the path of a value only if the value is invalid. Most checks use a shorthand such as
 ``{"name": "text", "id?": "text|null", "parts": ["object"]}``.
 """
 
