@@ -20,11 +20,11 @@ class Mark(NamedTuple):
     """A control sequence in an untrusted text.
 
     Attributes:
-        slot: The slot that contains the sequence.
-        start: The index of the sequence's first character in the flat prompt.
-        end: The index after the sequence's last character.
-        raw: The original sequence.
-        safe: The neutralised sequence.
+        slot: The slot that contains the control sequence.
+        start: The index of the control sequence's first character in the flat prompt.
+        end: The index after the control sequence's last character in the flat prompt.
+        raw: The control sequence before neutralising.
+        safe: The neutralised control sequence.
     """
 
     slot: str
@@ -61,7 +61,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
 
 
 def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Split segments at the boundaries of marks, and yield ``(piece, is_mark)`` pairs."""
+    """Split segments at the start and end of each :class:`Mark`, and yield ``(piece, is_mark)`` pairs."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:

@@ -1,4 +1,4 @@
-"""Creation of token counters by name, and caching of token counts for views of a prompt."""
+"""Creates token counters by name, and caches token counts while a prompt is inspected."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Compute the data for the views of a prompt, without resolving references to environment variables.
+    """Compute the data that a view of a prompt displays, without resolving references to environment variables.
 
     Args:
         prompter: The prompter.
@@ -147,7 +147,7 @@ def look(  # noqa: PLR0913 - all but two arguments are keyword-only
         mask: The mask for the training sample; see :meth:`lazyprompt.Prompter.training_sample`.
 
     Returns:
-        The data for the views.
+        The data that the terminal, the notebook or the studio displays.
 
     Raises:
         LazyPromptError: See :meth:`lazyprompt.Prompter.generate_prompt`.
@@ -262,10 +262,10 @@ _ENTRY = ("where", "kind", "action", "reason", "is_loss")
 
 
 def look_json(look: Look) -> JsonObject:
-    """Return the data of a view as JSON, for ``lazyprompt inspect --json`` and the studio.
+    """Convert a :class:`Look` to JSON, for ``lazyprompt inspect --json`` and the studio.
 
     Args:
-        look: The data to convert.
+        look: The Look to convert.
 
     Returns:
         A dict with the keys ``title``, ``form`` and ``model``; ``text`` and ``payload``, one of which is None;
@@ -309,7 +309,8 @@ class SlotChange(NamedTuple):
             ``framing``, which has no text: its token counts are compared.
         before: The slot's token count in the first prompt, or 0 if that prompt lacks the slot.
         after: The slot's token count in the second prompt, or 0 if that prompt lacks the slot.
-        lines: A unified diff of the slot's texts without file names; empty if the texts are equal.
+        lines: A unified diff between the slot's text in the first and in the second prompt, without file names; empty
+            if the texts are equal.
     """
 
     name: str

@@ -138,7 +138,7 @@ class Flow(NamedTuple):
 
 @dataclass(slots=True)
 class Room:
-    """The numbers of characters and image bytes that a view may still add, so that notebook files stay small.
+    """The numbers of characters and image bytes that a prompt's HTML view may still add to a notebook file.
 
     Attributes:
         signs: The number of characters that the view may still add; each HTML element counts as several characters.
@@ -160,7 +160,7 @@ class Room:
         return Flow(whole, head, rest, more, whole - shown - more)
 
     def fill(self, items: Iterable[_T], macro: Callable[[_T], Markup], cost: int) -> list[Markup]:
-        """Render items with a macro until no space remains, deducting a cost for each item."""
+        """Render items with a Jinja macro until ``signs`` is used up; each item deducts ``cost`` characters."""
         shown: list[Markup] = []
         for item in items:
             if self.signs <= 0:

@@ -223,7 +223,7 @@ def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
 
 
 def _changes(look: Look) -> Text:
-    """Return the reports of the budget and the payload, without losses, which are already listed as cautions."""
+    """Return the budget's and the payload's reports, omitting entries about lost content, which the cautions list."""
     lines: list[str] = []
     if look.trim is not None:
         lines.append(f"budget: {look.trim}")
