@@ -112,7 +112,7 @@ class Backend(Protocol):
         ...
 
     def controls(self, text: str, encoded: Encoded) -> Iterable[Control]:
-        """Return the control tokens of an encoded text."""
+        """Return the control tokens that occur in an encoded text."""
         ...
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
@@ -401,7 +401,7 @@ class TiktokenBackend:
 
 
 class TekkenBackend(TiktokenBackend):
-    """A Tekken tokenizer from mistral-common; the package's own ``encode`` never creates special tokens."""
+    """A Tekken tokenizer from mistral-common; its ``encode`` method never creates special tokens."""
 
     __slots__ = ()
 

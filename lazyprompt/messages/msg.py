@@ -413,7 +413,7 @@ def source_from(source: Mapping[str, object]) -> Source:
     """Build a media source from a dict, whose ``type`` is ``url`` or ``base64``.
 
     Raises:
-        MediaError: The dict is not a valid source.
+        MediaError: The dict is not a valid media source.
     """
     kind = source.get("type")
     if not isinstance(kind, str) or kind not in _SOURCES:

@@ -18,7 +18,8 @@ class Native(NamedTuple):
 
     Attributes:
         provider: The name of the provider, such as ``anthropic``.
-        data: The message as JSON: an object, or the list of its parts or items. Don't modify this value.
+        data: The message as JSON: an object, or a list of the message's content parts or output items. Don't modify
+            this value.
     """
 
     provider: str
@@ -42,11 +43,11 @@ class Native(NamedTuple):
         )
 
     def objects(self) -> list[JsonObject]:
-        """Return all JSON objects in the native data: the message, or its parts or items."""
+        """Return all JSON objects in the native data: the message, or its content parts or output items."""
         return [item for item in self.items() if isinstance(item, dict)]
 
     def parts(self) -> list[Json]:
-        """Return copies of the message's parts or items."""
+        """Return copies of the content parts or output items in the native data."""
         return [*map(fresh_json, self.items())]
 
     def items(self) -> list[Json]:

@@ -338,9 +338,9 @@ def _is_langchain(pair: Sequence[object]) -> bool:
 def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
     """Return True if a pair is a question and its answer, although it begins with the name of a LangChain role.
 
-    LangChain writes messages as tuples, so a list is parsed as a question and its answer, and a tuple as a message. A
-    question can be identical to a role name. Therefore, at least one of the history's two-item lists must begin with
-    text that is not a role name. All two-item tuples must begin with a role name.
+    LangChain writes messages as tuples, so a two-item list is parsed as a question and its answer, and a two-item tuple
+    as a LangChain message. Because a question can equal a role name, at least one of the history's two-item lists must
+    begin with text that is not a role name. All two-item tuples must begin with a role name.
 
     Raises:
         HistoryError: All two-item lists begin with a role name, or a two-item tuple doesn't begin with one.

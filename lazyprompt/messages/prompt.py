@@ -530,7 +530,7 @@ class Prompt:
         return self.evolve(instruction=instruction, history=history, user=user, input=own)
 
     def _with_own_texts(self, change: Callable[[Text], Text]) -> History:
-        """Return the history with a function applied to the filled texts of the prompter's own messages."""
+        """Return the history after applying a function to each filled text in the messages that the prompter adds."""
         if not self.opening and not self.closing:
             return self.history
 

@@ -356,7 +356,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_
 
 
 def _plain_object(text: object) -> dict[str, Any] | None:
-    """Parse a short text as a JSON object. Return None if the text is not an object or needs further checks.
+    """Parse a short text as a JSON object; return None if the text is not a JSON object or needs further checks.
 
     Text with Unicode escapes needs further checks, because an escape may be a lone surrogate.
     """
@@ -474,10 +474,10 @@ def _items_of(message: Msg) -> list[Json]:
 
 
 def continues(before: Msg, new: Msg) -> bool:
-    """Return True if an item is part of the same message as the preceding items.
+    """Return True if a Responses API item is part of the same message as the preceding items.
 
-    All items of a response form one message, in any order, and consecutive tool outputs form one message. A text item
-    directly after another text item begins a new message.
+    All items of one model response form one message, regardless of their order. Consecutive tool outputs form one
+    message. A text item directly after another text item begins a new message.
 
     Args:
         before: The message joined from the preceding items.

@@ -67,10 +67,10 @@ def text_at(fields: Fields, key: str, where: str) -> str:
 
 
 def needed_text(value: object, where: str) -> str:
-    """Return a value, which must be a non-empty string.
+    """Return the value of a field after checking that it is a non-empty string.
 
     Raises:
-        HistoryError: The value is missing, empty or not a string.
+        HistoryError: The value is None, empty or not a string.
     """
     text = text_in(value, where)
     if not text:
@@ -159,7 +159,7 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 
 
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
-    """Add the fields that a block cannot express to ``beside``."""
+    """Add the fields of a content part that its block doesn't contain to ``beside``."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
         # Remove the message's index from the path, so that equal messages have equal metadata.
         place = where.partition("].")[2] or where

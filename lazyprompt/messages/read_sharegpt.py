@@ -1,7 +1,7 @@
 """Parses messages in the ShareGPT format for fine-tuning data sets: dicts with ``from`` and ``value``.
 
 The format is described in LLaMA-Factory's data documentation. A ``function_call`` is a JSON object with ``name`` and
-``arguments``, or a list of such objects. An ``observation`` is the result of a call.
+``arguments``, or a list of such objects. An ``observation`` is a tool result.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ WrittenTurn: TypeAlias = "tuple[Role, str, Content | Native, int]"
 
 
 def turns_of(messages: Iterable[Msg]) -> list[Turn]:
-    """Convert each message to a turn."""
+    """Convert each message to a :class:`Turn`, which contains the message's role, speaker, content and index."""
     return [(message.role, message.speaker, message.content, at) for at, message in enumerate(messages)]
 
 
