@@ -159,7 +159,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
     Args:
         name: The unknown name; nothing is similar to a value that is not text.
-        known: The valid names.
+        known: The valid names, to compare with ``name``.
 
     Returns:
         ``" (did you mean 'x'?)"``, or an empty string if no known name is similar.
@@ -176,11 +176,11 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
     Args:
         name: The unknown name.
-        known: The valid names.
+        known: The valid names, to compare with ``name``.
         cutoff: The minimum similarity, from 0 to 1, as in :func:`difflib.get_close_matches`.
 
     Returns:
-        The most similar name, or None if no name is similar enough.
+        The valid name that is most similar to ``name``, or None if no valid name is similar enough.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
