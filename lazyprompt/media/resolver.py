@@ -125,7 +125,8 @@ def sniff_type(head: bytes) -> str | None:
         head: At least the first 64 bytes, or all bytes if there are fewer.
 
     Returns:
-        The MIME type, or None if the bytes match no known format. Plain text is never detected.
+        The MIME type, or None if the bytes match no known format. For plain text, which has no signature, the function
+        returns None.
     """
     found = _BEGINNING.match(head)
     return _TYPES[found.lastindex - 1] if found and found.lastindex else None
@@ -218,8 +219,8 @@ class MediaResolver:
             resolver is created. Relative paths are resolved against the current directory, ``~`` is not expanded, and
             symbolic links are followed.
         hosts: The hosts whose http(s) URLs may be fetched or sent to a provider. Each entry is a host name, an IP
-            address, or a wildcard such as ``*.example.com`` for all subdomains. A host name must resolve to public or
-            listed IP addresses, except that ``localhost`` may resolve to a loopback address.
+            address, or a wildcard such as ``*.example.com`` for all subdomains. A host name must resolve to public IP
+            addresses or to IP addresses in ``hosts``; ``localhost`` may also resolve to a loopback address.
         max_bytes: The maximum size of one file or response, in bytes.
         timeout: The time limit in seconds for fetching one URL, including redirects; at most one day.
 
