@@ -116,11 +116,11 @@ def _is_model(value: object) -> TypeGuard[type[BaseModel]]:
 
 
 def _json_in(text: str, opens: str) -> str:
-    """Return the JSON value in a response.
+    """Return the JSON value in the text of a model's response.
 
     Args:
         text: The text of the response.
-        opens: The required first character of the value, or an empty string to allow any character.
+        opens: The required first character of the JSON value, or an empty string to allow any character.
 
     Raises:
         ValueError: The response contains no valid JSON value that begins with ``opens``.

@@ -69,8 +69,8 @@ class Sender:
         client: The client.
         source: The name of the source or engine, for call records and error messages.
         settings: The client's settings. The API key is masked in error messages.
-        concurrency: The maximum number of concurrent calls, counted for all threads together and for each event loop
-            separately; None for no limit.
+        concurrency: The maximum number of concurrent calls; None for no limit. Sync calls from all threads share one
+            limit, and async calls have a separate limit in each event loop.
         hooks: Functions called with the record of each call.
         failed: A function that creates an exception from a message, a fault and the partial reply.
     """

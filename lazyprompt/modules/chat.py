@@ -296,7 +296,7 @@ class ChatModule(ABC):
         return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
-        """Return a module for one conversation. A subclass can return a module that reuses the engine's cache."""
+        """Return a module for one conversation; a subclass may return a module that reuses cached token ids."""
         return self
 
     def chat(
@@ -448,7 +448,7 @@ class Chat:
             tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
-            params: Other parameters for each model call.
+            params: Additional request parameters for each model call, such as ``temperature``.
 
         Returns:
             The first reply that calls no tools, or that calls a tool that is not a Python function.
@@ -492,7 +492,7 @@ class Chat:
             tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
-            params: Other parameters for each model call.
+            params: Additional request parameters for each model call, such as ``temperature``.
 
         Returns:
             An iterator over deltas, replies and tool results. In each round, the deltas of a reply (:class:`Delta`) are

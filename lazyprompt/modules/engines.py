@@ -93,7 +93,7 @@ class Engine(NamedTuple):
             port: The port to listen on.
             options: The engine's command-line options. ``max_model_len=4096`` becomes ``--max-model-len 4096``. For an
                 option ``x``, True adds ``--x`` and False adds ``--no-x``. A list such as ``[1, 2]`` adds ``--x 1 2``,
-                and a mapping adds one JSON value. None omits the option.
+                and a mapping adds one JSON value. An option whose value is None is omitted.
 
         Returns:
             The program and its arguments.

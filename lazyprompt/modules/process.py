@@ -110,7 +110,7 @@ class _Run:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill the remaining processes in a session, for at most ``GRACE`` seconds."""
+    """Kill the remaining processes in a session, repeatedly for up to ``GRACE`` seconds."""
     guard = _guard()
     patience = time.monotonic() + guard.GRACE
     while guard.members(leader) and time.monotonic() < patience:
@@ -186,8 +186,8 @@ def tail(log: Path, offset: int) -> list[str]:
 class EngineProcess:
     """A local inference engine that runs as a child process and never outlives its parent.
 
-    The :mod:`lazyprompt.modules.guard` module terminates the engine. All methods are thread-safe. An engine that was
-    stopped or died can be started again. The class works on POSIX systems only.
+    If the parent exits, the :mod:`lazyprompt.modules.guard` module terminates the engine. All methods are thread-safe.
+    An engine that was stopped or died can be started again. The class works on POSIX systems only.
 
     Args:
         engine: The engine, or its name.

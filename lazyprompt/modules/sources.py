@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
     Attributes:
         name: The name of the provider.
-        provider: The payload format, as a provider name for ``ChatFormatter`` or a profile.
+        provider: The payload format: a profile, or a provider name that ``ChatFormatter`` accepts.
         model: The default model, or an empty string if the caller must choose a model.
         connect: A function that creates a client from settings, or its name as ``module:function`` in ``clients/``. The
             default is OpenAI's client.

@@ -199,7 +199,7 @@ class TrainableModule(ChatModule):
     def stop(self) -> None:
         """Terminate the engine if it is running, and wait until its processes have exited.
 
-        Calls in progress fail.
+        Model calls in progress fail when the engine stops.
         """
         if self._running.process is not None:
             self._running.process.stop()
@@ -257,7 +257,7 @@ class TrainableModule(ChatModule):
 
         The earlier token ids are reused from the engine's cache and not encoded again. Reusing token ids requires
         ``tokenizer=``, an engine that returns token ids, and a chat template that renders each prompt as an extension
-        of the previous prompt. If a requirement is not met, each prompt is encoded again.
+        of the previous prompt. If a requirement for reusing token ids is not met, every prompt is encoded completely.
         """
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
@@ -276,7 +276,8 @@ class TrainableModule(ChatModule):
             return running.sender
 
     def _exchange(self, call: CallOptions, *, as_ids: bool = False) -> Exchange:
-        """Return the request for a call. The prompt is text, or token ids if ``as_ids`` or ``safe_tokens`` is set."""
+        """Return the engine request for a call; the prompt is text, or token ids if ``as_ids`` or ``safe_tokens`` is
+        set."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
@@ -452,5 +453,5 @@ def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
 
 
 def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
-    """Decode token ids, including control tokens, and remove white space."""
+    """Decode token ids, including control tokens, and remove all white space from the decoded text."""
     return "".join(backend_of(tokenizer).decode(ids).split())

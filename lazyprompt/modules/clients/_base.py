@@ -62,7 +62,7 @@ class ClientSettings(NamedTuple):
 
     Attributes:
         base_url: The server's URL; None for the official client's default.
-        key: The API key; None for a server without keys.
+        key: The API key; None if the server needs no key.
         timeout: The timeout in seconds for a connection, for a response, and for each event in a stream.
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection.
         options: Additional arguments for the client's constructor.
@@ -169,7 +169,7 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
     For a method with ``**kwargs``, only likely misspellings of its named parameters are errors.
 
     Raises:
-        ModuleError: The method does not accept one of the parameters.
+        ModuleError: The client's method does not accept one of the parameters.
     """
     parameters = signature(method).parameters.values()
     known = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} - {"self"}

@@ -22,11 +22,11 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 class AnswerLimits(NamedTuple):
-    """The limits for a response that is not streamed, or for one event in a stream.
+    """The time and size limits for a complete response or for one event of a streamed response.
 
     Attributes:
-        timeout: The time limit in seconds.
-        max_answer_bytes: The maximum decompressed size in bytes.
+        timeout: The time limit for the response or event, in seconds.
+        max_answer_bytes: The maximum decompressed size of the response or event, in bytes.
     """
 
     timeout: float
@@ -161,7 +161,7 @@ def limit_hooks(
     Args:
         library: The client's HTTP library, httpx or httpx2.
         limits: The size and time limits for the response.
-        hooks: The client's other event hooks.
+        hooks: The HTTP client's existing event hooks, which run after the new hooks.
         in_loop: True for an async client.
         oversize: The exception class for oversize responses.
     """

@@ -191,7 +191,8 @@ class AnthropicClient(OwnHttpClient):
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return an ``output_config`` that contains the schema after conversion by the client's ``transform_schema``.
 
-        The conversion turns bounds and patterns into descriptions, so responses must be validated.
+        ``transform_schema`` replaces numeric bounds and string patterns with descriptions, so responses must be
+        validated against the original schema.
 
         Returns:
             The parameters, or None if the client lacks ``transform_schema`` or the schema uses an unsupported feature
@@ -219,10 +220,10 @@ _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean",
 
 
 def expressible(schema: JsonObject) -> bool:
-    """Return True if the API supports a schema, apart from its bounds and patterns.
+    """Return True if Anthropic's API supports a JSON schema, apart from its numeric bounds and string patterns.
 
-    The API does not support arbitrary keys (``additionalProperties``), recursion, or references outside ``$defs``.
-    Every subschema needs a type.
+    The API does not support arbitrary keys (``additionalProperties``), recursion, or references outside ``$defs``. The
+    API requires a type in every subschema.
     """
     main: Fields = {**schema, "$defs": None}
     parts = {name: list(_parts(part)) for name, part in fields_of(schema.get("$defs")).items()}

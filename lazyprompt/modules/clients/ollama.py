@@ -135,7 +135,7 @@ class OllamaClient(OfficialClient):
         Options that the caller passes in ``options`` take precedence over the moved parameters.
 
         Raises:
-            ModuleError: The method does not accept one of the parameters.
+            ModuleError: The client's method does not accept one of the parameters.
             MissingExtraError: The client is not installed.
         """
         own = super().params(common)
@@ -162,7 +162,7 @@ class OllamaClient(OfficialClient):
         return getattr(client, self._api)(**{"model": request.model, **payload, **request.params, **stream})
 
     def fault(self, error: Exception) -> Fault | None:
-        """Classify a client's exception, including validation errors and errors without a status in streams."""
+        """Classify a client's exception, including validation errors, and streaming errors that have no HTTP status."""
         if "pydantic_core.ValidationError" in classes_of(error):
             title = str(getattr(error, "title", ""))
             line = one_line(describe(error), self._key)
