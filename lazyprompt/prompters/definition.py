@@ -290,7 +290,7 @@ class PromptDefinition:
 
         Raises:
             TemplateError: The model matches no known family.
-            SafetyError: A marker is a single character, which cannot be neutralised in untrusted text; see
+            SafetyError: A marker is a single character, so it cannot be neutralised in untrusted text; see
                 :meth:`with_safety`.
         """
         found = Markers.for_model(markers)

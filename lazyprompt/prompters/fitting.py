@@ -68,7 +68,8 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
         and empty user turns, followed by the slot values and the list items.
 
     Raises:
-        BudgetError: The parts that are never dropped exceed the budget, or a list would become empty.
+        BudgetError: The parts of the prompt that are never dropped exceed the budget, or no item of a list input would
+            remain.
     """
     parts = _PromptParts.of(budget, prompt)
     renders = _Renders(target, budget)
@@ -171,7 +172,8 @@ class _PromptParts(NamedTuple):
         return cls(budget, prompt, messages, values, items, limited, _of_lists(messages, pasts))
 
     def prompt(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
-        """Return the prompt with only the kept parts, and with replacements for some of them."""
+        """Return the prompt with only the messages, slot texts and list items in ``kept``, some replaced by
+        ``replaced``."""
         if len(kept) == len(self.items) and not replaced and not self.limited:
             return self.given
         left = dict.fromkeys(self.values, "")

@@ -85,11 +85,11 @@ class PayloadTarget:
 
     @property
     def controls(self) -> Controls | None:
-        """The control sequences to look for in untrusted text; None if all are kept."""
+        """The control sequences to look for in untrusted text; None if the safety policy ignores control sequences."""
         return None if self._guard is None else self._guard.controls
 
     def guard(self, conversation: PromptMessages) -> MessageGuard | None:
-        """Return the guard for a conversation, or None if control sequences are kept."""
+        """Return the message guard for a conversation, or None if the safety policy ignores control sequences."""
         return None if self._guard is None else self._guard._replace(own=conversation.own)
 
     def messages(self, prompt: Prompt) -> list[Msg]:

@@ -163,7 +163,7 @@ class Prompter(PromptDefinition):
                 the prompt to stderr.
             return_dict: True to return the same dict as ``format="openai"``.
             format: The output format, which is ``flat`` (the default) for a string or ``openai`` for
-                ``dict(messages, tools)``. To get another provider's payload, pass its name or a Profile.
+                ``dict(messages, tools)``. To get a provider's payload, pass the provider's name or a Profile.
             model: The model, as a name, Markers or ChatTemplate; its markers and system text replace the prompter's
                 own. For a provider other than ``openai``, the provider's name for the model.
             chat_template: The model's chat template, which is used instead of markers to render flat text.

@@ -15,8 +15,8 @@ OnError: TypeAlias = Literal["raise", "return"]
 class Columns:
     """The names of the columns that contain a row's inputs, history, tools, label and id.
 
-    A column that fills a slot has no other purpose. For example, if the prompt has a slot ``history``, the column
-    ``history`` does not contain earlier messages.
+    A column that fills a slot is not also read as history, tools, label or id. For example, if the prompt has a slot
+    ``history``, the column ``history`` does not contain earlier messages.
 
     Args:
         input: A mapping from slot names to column names, for columns that are not named after their slots. The key

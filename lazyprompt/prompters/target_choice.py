@@ -1,4 +1,4 @@
-"""Selection of a target, with a cache so that equal copies of a prompter share targets."""
+"""Selects a prompter's target, which renders prompts; a cache lets equal copies of a prompter share targets."""
 
 from __future__ import annotations
 
@@ -98,13 +98,14 @@ def target_for(
     chat_template: ChatTemplate | None,
     server: ModelServer | None = None,
 ) -> Target:
-    """Return the target for a format.
+    """Return the target that renders a prompter's prompts in a given format.
 
     Args:
         spec: The parts of the prompter that the target depends on.
         form: One of ``FORMATS``, or a provider's profile; None for ``flat``.
-        model: A model family, its markers or its chat template. For a format outside ``OWN_FORMS``, also the provider's
-            name for the model; markers and templates then only determine the control sequences.
+        model: The name of a model or model family, its Markers, or its ChatTemplate. For a format outside
+            ``OWN_FORMS``, also the provider's name for the model; markers and templates then only determine the control
+            sequences.
         chat_template: The chat template that renders flat text in place of the prompter's markers.
         server: The server that receives a payload. By default, the provider's profile determines whether the server
             tokenizes messages.
