@@ -1,8 +1,8 @@
 """The markers of each model family, with all the spacing of the family's own chat template.
 
-A family uses the general tool format if its template renders no tools, or if markers can't express its own tool format.
-The general format lists the tools as JSON under a heading, and writes tool calls and results in Hermes' format. The
-``note`` of a family's :class:`ToolForm` states why the family uses the general tool format.
+A family uses the default tool format if its template renders no tools, or if markers can't express its own tool format.
+The default tool format lists the tools as JSON under a heading, and writes tool calls and results in Hermes' format.
+The ``note`` of a family's :class:`ToolForm` states why the family uses the default tool format.
 """
 
 from __future__ import annotations

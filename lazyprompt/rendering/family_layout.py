@@ -137,7 +137,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the parts and slots of the system turn, or an empty part if the family omits an empty system turn."""
+        """Return the system turn's text parts and their slots; without a system turn, return one empty part."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -189,7 +189,7 @@ class FamilyLayout:
 
 
 def _join_runs(first: Run, second: Run) -> Run:
-    """Join two runs of parts."""
+    """Join two runs of alternating trusted and untrusted parts with an empty untrusted part."""
     return (*first[0], "", *second[0]), (*first[1], MARKERS, *second[1])
 
 

@@ -48,7 +48,7 @@ OWN = (MARKERS, MARKERS)
 
 
 class PartList:
-    """A list of alternating trusted and untrusted parts, with the slot of each part.
+    """A list of alternating trusted and untrusted text parts, with the slot of each part.
 
     Args:
         parts: The initial parts. The first and the last part are trusted.
@@ -56,7 +56,7 @@ class PartList:
 
     Attributes:
         parts: All parts.
-        runs: Sequences of slots that, joined, contain the slot of each part.
+        runs: Sequences of slot names, whose concatenation contains the slot of each text part in order.
         note: The reason why the slots are unknown; empty if they are known.
         order: The message indices, in the order in which the messages appear in the text; None for the history's order.
     """
@@ -88,7 +88,7 @@ class PartList:
         self.runs.append(slots)
 
     def add(self, parts: Iterable[str], slots: Sequence[str]) -> None:
-        """Add parts that begin and end with a trusted part."""
+        """Add a sequence of alternating trusted and untrusted parts, whose first and last parts are trusted."""
         self.parts.append("")
         self.parts += parts
         self.runs.append(_MARKER)
@@ -127,8 +127,8 @@ class TextLayout(Protocol):
         """Return a faster layout for prompts that share the values of some fields.
 
         Args:
-            prompt: A prompt with the values that all prompts share.
-            constant: The names of the fields whose values all prompts share.
+            prompt: A prompt that contains the shared field values.
+            constant: The names of the fields whose values are equal in all prompts that the layout will render.
         """
         ...
 
@@ -136,8 +136,8 @@ class TextLayout(Protocol):
         """Return the text directly before the response.
 
         Args:
-            split: The template's text before the response, with placeholders for markers. A family's layout ignores
-                this text and returns the generation prompt.
+            split: The template's text before the response, with placeholders for markers. A model family's layout
+                ignores ``split`` and returns the generation prompt.
         """
         ...
 

@@ -44,12 +44,13 @@ class Markers:
         bos: The beginning-of-text token.
         generation: The generation prompt, if it differs from ``soa``.
         tools: The text of the tools block, with the placeholder ``{tools}`` for the tools.
-        tool_join: The text between two tools; ``None`` writes all tools as one JSON list.
-        result_join: The text between two consecutive tool results; ``None`` writes each result as a separate turn.
+        tool_join: The text between two tools; if None, all tools are written as one JSON list.
+        result_join: The text between two consecutive tool results; if None, each result is written as a separate turn.
         exact: True if the markers contain all the spacing of the model's own template, so that no spacing is added.
         system_place: The turn that contains the system text if ``exact`` is True: a system turn, or the first or last
             user turn.
-        trim: The roles whose text the model's template strips; any of ``system``, ``user``, ``assistant`` and ``tool``.
+        trim: The roles from whose text the model's template strips surrounding white space; any of ``system``,
+            ``user``, ``assistant`` and ``tool``.
         preamble: The text before the first system text if ``exact`` is True. The preamble is written even if a prompt
             has no system text.
         empty_system: True to write a system turn even for a prompt without system text, if ``exact`` is True.
@@ -126,7 +127,7 @@ class Markers:
 
     @classmethod
     def families(cls) -> tuple[str, ...]:
-        """Return the names of the known families."""
+        """Return the names of the known model families."""
         from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - many prompts name no model
 
         return tuple(FAMILIES)

@@ -29,14 +29,14 @@ class PromptTemplate:
     """A template for flat text, with placeholders for the fields of a prompt.
 
     Args:
-        text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
-            prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
+        text: The template's text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of
+            the prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
         split: The text directly before the response, for :meth:`Prompter.get_response`; it may contain markers.
-        optional: Sections of the text, in the order of the text. A section is omitted if the prompt contains none
-            of its fields.
+        optional: The optional sections of the template's text, in order of appearance. A section is omitted if the
+            prompt contains none of the section's fields.
 
     Raises:
-        TemplateError: A placeholder is unknown, or the text does not contain an optional section.
+        TemplateError: The template's text contains an unknown placeholder, or lacks a section that ``optional`` lists.
     """
 
     exact_families: ClassVar[bool] = False
@@ -98,7 +98,7 @@ class ChatPromptTemplate(PromptTemplate):
     """The chat layout of ``ChatPrompter``, or a model family's own layout.
 
     Args:
-        system_turn: True to write a system turn; otherwise, tools are described in the user turn.
+        system_turn: True to write a system turn, which contains the tools; False to write the tools in the user turn.
     """
 
     exact_families: ClassVar[bool] = True
@@ -140,7 +140,7 @@ class TextWriter(Protocol):
         ...
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Render a prompt and its response to parts, each marked as trained or not trained."""
+        """Render a prompt and its response to text parts, each with a flag that is True if the loss covers the part."""
         ...
 
 
@@ -217,7 +217,7 @@ class PromptWriter:
         self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
     def keep(self, prompt: Prompt, constant: frozenset[str]) -> PromptWriter:
-        """Precompute the fields that are the same in every prompt of this writer.
+        """Precompute the fields that are the same in every prompt that this writer renders.
 
         Args:
             prompt: A prompt to render with this writer, including the system text. The constant fields are taken from
@@ -236,7 +236,7 @@ class PromptWriter:
         """Render a prompt.
 
         Args:
-            prompt: The prompt. The prompt's system text is ignored after :meth:`keep`.
+            prompt: The prompt. The prompt's system text is ignored if :meth:`keep` was called before.
 
         Returns:
             The prompt's trusted and untrusted parts after neutralising, each with its slot name.
@@ -293,10 +293,10 @@ class PromptWriter:
         return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
-        """Raise an error if a history turn to train on contains text that is neutralised only in prompts.
+        """Raise an error if rendering a prompt neutralised reasoning or tool calls in a history turn to train on.
 
-        In a prompt, reasoning and tool calls inside a turn's text are neutralised. The model must not learn to write
-        neutralised text.
+        In a prompt, reasoning and tool calls inside a history turn's text are neutralised, but the model must not learn
+        to write neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
             # Accept neutralised JSON in text that the model is trained on, because neutralising JSON doesn't change the

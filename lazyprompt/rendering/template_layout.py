@@ -157,7 +157,7 @@ def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
 
 
 def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
-    """Return the steps that add the items of a section to a part list."""
+    """Return the steps that append the fields and fixed texts of a template section to a part list."""
     steps: list[_Step] = []
     for item in items:
         if isinstance(item, str):

@@ -40,7 +40,7 @@ class ToolForm:
         default_system: The system text for a prompt with tools but without system text.
         turn: The pattern for a message with tool calls, with ``{text}`` and ``{calls}``.
         text_end: The separator between a message's text and its tool calls.
-        strips_text: True if the text of a message with tool calls is stripped.
+        strips_text: True if surrounding white space is stripped from the text of a message with tool calls.
         call: The pattern for a tool call, with ``{name}``, ``{arguments}`` and ``{id}``. If empty, the markers
             ``tool_start``, ``tool_args`` and ``tool_end`` are used.
         call_join: The separator between two tool calls.
@@ -49,9 +49,10 @@ class ToolForm:
         argument: The pattern for a tool argument, with ``{key}`` and ``{value}``. If empty, all arguments are written
             as a JSON object.
         argument_join: The separator between two tool arguments.
-        argument_format: The notation of argument values other than text: JSON, Python, or ``mixed`` (JSON for lists and
-            objects, Python for other values). The formats ``quoted`` and ``raw_quoted`` also put text in single quotes;
-            ``quoted`` escapes special characters in the text, and ``raw_quoted`` doesn't.
+        argument_format: The notation of tool argument values other than strings: JSON, Python, or ``mixed`` (JSON for
+            lists and objects, Python for other values). The formats ``quoted`` and ``raw_quoted`` write string
+            arguments in single quotes; ``quoted`` escapes special characters in the strings, and ``raw_quoted``
+            doesn't.
         result: The pattern for a tool result, with ``{content}`` and ``{id}``.
         json_results: True if the content of a tool result is written as a JSON string.
         opens_turn: True if an assistant turn with only tool calls begins with the start marker of the assistant turn.
@@ -82,14 +83,14 @@ class ToolForm:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The fixed texts in all patterns, and the separators between values."""
+        """The fixed texts in the patterns for tool calls and results, with the header and the separators."""
         patterns = (self.turn, self.call, self.call_id, self.argument, self.result)
         fixed = (text for pattern in patterns for text in split_pattern(pattern)[::2])
         return (*fixed, self.header, self.text_end, self.call_join, self.argument_join)
 
 
 GENERAL_FORM = ToolForm()
-"""The general format, with JSON tools in the system turn and the call format of the markers."""
+"""The default tool format, with JSON tools in the system turn and tool calls in the markers' format."""
 NO_FORM = ToolForm(note="its chat template does not render tools")
 """The format for a family whose chat template does not render tools."""
 

@@ -29,7 +29,7 @@ class _SaidOfMessage(Said, OfMessage):
 
 
 class _Slots(NamedTuple):
-    """The slots for the texts of a message, for the fixed text between these texts, and for the end of the turn."""
+    """The slots of a message's texts, of the fixed text between these texts, and of the text that ends the turn."""
 
     text: tuple[str, str]
     between: tuple[str, str] = OWN
@@ -116,11 +116,11 @@ def _calls_alone(blocks: Iterable[Block]) -> bool:
 
 
 def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
-    """Split a message's text into parts; the first part is untrusted and the last part is trusted.
+    """Split a message's text into alternating untrusted and trusted parts; the last part is trusted.
 
     Args:
         text: The text of the message. If it is a ``FilledText``, its existing parts and slots are returned.
-        slots: The slots for plain text and for the trusted part after the text.
+        slots: The slot for text that is not a ``FilledText``, and the slot for the empty trusted part after it.
     """
     if not isinstance(text, FilledText):
         return (text, ""), slots
@@ -135,7 +135,7 @@ def _url_error(message: Msg, where: str) -> FormatError:
 def _put_blocks(
     blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, ids: CallIds, *, trim: bool
 ) -> None:
-    """Add the content of a message: the text, followed by the tool calls."""
+    """Append the content of a message to ``out``: the text, followed by the tool calls."""
     text = _text(blocks, where)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     text = text.strip() if trim or (calls and markers.tool_form.strips_text) else text
@@ -157,7 +157,7 @@ def _put_blocks(
 def _put_result(
     result: ToolResultBlock, markers: Markers, out: PartList, where: str, ids: CallIds, *, joined: bool
 ) -> None:
-    """Add a tool result as a separate turn, or in the same turn as the previous result."""
+    """Append a tool result to ``out``, as a separate turn or in the turn of the previous tool result."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
@@ -315,7 +315,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
 
 def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield one list per message, with the index and the text count of each OpenAI dict of the message."""
+    """Yield one list per message: the index and the number of texts of each OpenAI dict made from the message."""
     at = 0
     form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
