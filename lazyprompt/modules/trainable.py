@@ -276,8 +276,10 @@ class TrainableModule(ChatModule):
             return running.sender
 
     def _exchange(self, call: CallOptions, *, as_ids: bool = False) -> Exchange:
-        """Return the engine request for a call; the prompt is text, or token ids if ``as_ids`` or ``safe_tokens`` is
-        set."""
+        """Return the engine request for a call.
+
+        The prompt is sent as text, or as token ids if ``as_ids`` or ``safe_tokens`` is set.
+        """
         layout = self.layout
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)

@@ -172,8 +172,10 @@ class _PromptParts(NamedTuple):
         return cls(budget, prompt, messages, values, items, limited, _of_lists(messages, pasts))
 
     def prompt(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
-        """Return the prompt with only the messages, slot texts and list items in ``kept``, some replaced by
-        ``replaced``."""
+        """Return the prompt with only the messages, slot texts and list items at the indices ``kept``.
+
+        The values of ``replaced`` replace the original items.
+        """
         if len(kept) == len(self.items) and not replaced and not self.limited:
             return self.given
         left = dict.fromkeys(self.values, "")
