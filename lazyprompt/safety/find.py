@@ -214,7 +214,11 @@ class Controls:
                 yield _Found(text[:written], into, *_place_behind(parts, part, at + written))
 
     def _match(self, folded: str, at: int) -> tuple[int, bool]:
-        """Return the end of the longest sequence at an index in folded text (0 if none), and True if it is a header."""
+        """Find the longest control sequence that begins at index ``at`` of the folded text.
+
+        Return the end index of the control sequence, or 0 if there is none, and True if the control sequence is a
+        header.
+        """
         pair = folded[at : at + 2].lower()
         for length in self._lengths.get(pair, ()):
             piece = folded[at : at + length]
@@ -298,7 +302,11 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Return the part that contains ``at``, which may lie past the end of ``part``, and the index in that part."""
+    """Find the text part that contains a character.
+
+    Return the index of this part and the character's index in it, given the character's index ``at`` counted from the
+    start of the text part ``part``.
+    """
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -331,9 +339,9 @@ def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Map the first character of each control sequence to the characters that never follow it in a sequence.
+    """Map the first character of each control sequence to the characters that never follow it in a control sequence.
 
-    Only ASCII characters can rule out a sequence, because a normalizer may drop any other character.
+    The returned sets contain only ASCII characters, because a tokenizer's normalizer may drop any other character.
 
     Args:
         pairs: The first two characters of each control sequence, in lower case if the sequence is case-insensitive.
@@ -346,7 +354,7 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character after a part; if the next part is empty, return NUL, which allows every sequence."""
+    """Return the next text part's first character; if that part is empty, return NUL, which never rules out a match."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 

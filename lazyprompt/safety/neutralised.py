@@ -131,7 +131,11 @@ def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
 
 
 def _edit(_: str, sequence: ControlMatch) -> _Edit:
-    """Return an edit that inserts a backslash after a sequence's first character, or at the start of the text."""
+    """Return an edit that inserts a backslash into a control sequence.
+
+    The backslash follows the sequence's first character. If the control sequence begins in an earlier text part, the
+    backslash is inserted at the start of the text.
+    """
     begin = sequence.start
     if begin < 0:
         return 0, 0, "\\"
@@ -145,8 +149,8 @@ def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
     r"""Return a function that breaks up a control sequence in JSON text without changing the JSON value.
 
     The returned function escapes one character of a control sequence inside a JSON string. If all characters of the
-    sequence are already escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside JSON
-    strings is broken up by inserting a space, which JSON allows there.
+    control sequence are already escaped, one of the escapes is rewritten as a ``\u`` escape. A control sequence outside
+    JSON strings is broken up by inserting a space, which JSON allows there.
     """
     # The alternating start and end indices of all JSON strings, and those of all escape sequences inside the JSON
     # strings.

@@ -52,7 +52,8 @@ class Policy(NamedTuple):
         """Return the policy for a provider's payload.
 
         Args:
-            tokenizes: True if the server tokenizes text with the model's chat template.
+            tokenizes: True if the server renders the messages with the model's chat template and tokenizes the rendered
+                text.
         """
         return self if self.asked or tokenizes else OFF
 

@@ -32,13 +32,13 @@ _FORBIDDEN = re.compile(f"[\x00-\x1f\x7f{LINE_ENDS}{COLONS}<>]")
 
 
 def letters_of(text: str) -> str:
-    """Return the letters and digits that a reader sees in a text, in lower case."""
+    """Return the letters and digits that a reader sees in a text, in lower case and with lookalikes replaced."""
     seen = as_read(text).casefold().translate(_LOOKALIKES)
     return "".join(character for character in seen if character.isalnum())
 
 
 def looks_like_role(name: str) -> bool:
-    """Return True if a reader could mistake a name for a role, even if the name is disguised."""
+    """Return True if a reader could mistake a speaker's name for a role, even with lookalike letters or punctuation."""
     return letters_of(name) in _ROLE_WORDS
 
 

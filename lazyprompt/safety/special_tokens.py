@@ -1,4 +1,4 @@
-"""The control sequences of model families that are not turn markers, such as tool-call and reasoning tokens.
+"""Model families' control sequences other than turn markers, such as tool-call and reasoning tokens.
 
 Prompts don't use these tokens, but values may contain them. The tool-call tokens come from the models' own chat
 templates (see :mod:`lazyprompt.answers.forms`). All tokens except the tool-call tokens are special or added tokens of
