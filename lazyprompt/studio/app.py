@@ -66,8 +66,8 @@ class PageTokens(NamedTuple):
 
     Attributes:
         token: The secret token that each request must contain to be authorized.
-        ticket: A one-time code that the browser exchanges for the token. The browser is started with this code
-            instead of the token, because other users of this machine can see the URL.
+        ticket: A one-time code that the browser exchanges for the token. The URL passed to the browser contains the
+            one-time code instead of the token, because other users of this machine can see the URL.
     """
 
     token: str

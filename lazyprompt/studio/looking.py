@@ -44,7 +44,7 @@ _PLACE: Final = re.compile(r":(\d+):(\d+): ")
 
 
 class NotSavedError(Exception):
-    """An error for a file that was not saved.
+    """Raised when the edited prompt file could not be saved.
 
     Attributes:
         now: The current ``text`` and ``hash`` of the file if it has changed on disk; None if writing the file failed.
@@ -56,7 +56,7 @@ class NotSavedError(Exception):
 
 
 class Looking:
-    """Returns the views of the prompt texts in a workspace.
+    """Creates the studio page's JSON views of a workspace and its prompt files.
 
     Args:
         workspace: The workspace, which is a directory or a file.
@@ -309,9 +309,9 @@ def error_json(error: Exception, path: str) -> JsonObject:
 def _without_negative_counts(seen: Look) -> Look:
     """Return a Look in which no slot has a negative token count and the total is unchanged.
 
-    The tokens of each slot are counted in OpenAI's format. Another provider's format can need fewer tokens, especially
-    for tools and history; the count for ``framing`` is then negative. The excess tokens are subtracted from the counts
-    of the tools and the history first, and then from the slots with the largest counts.
+    Each slot's tokens are counted in OpenAI's format. If another provider's format needs fewer tokens, especially for
+    tools and history, the count for ``framing`` is negative. The excess tokens are subtracted from the counts of the
+    tools and the history first, and then from the slots with the largest counts.
     """
     excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
     if not excess:

@@ -1,8 +1,8 @@
-"""Validated requests from the page, parsed prompt texts, and hostile values to insert into a prompt's inputs.
+"""Validated requests from the studio page, parsed prompt files, and hostile values to insert into a prompt's inputs.
 
 Each hostile value tries to forge structure, and there is one value for each kind of attack in
-docs/internals/attacks.md. The values use the chosen model family's markers, because other markers are plain text to
-that family.
+docs/internals/attacks.md. The hostile values use the chosen model family's markers, because other families' markers are
+plain text to the model.
 """
 
 from __future__ import annotations
@@ -126,13 +126,13 @@ def as_kind(value: str, kind: str) -> Json:
     """Wrap a hostile value so that its type matches an input's type.
 
     Args:
-        value: The hostile value.
+        value: The hostile value to wrap.
         kind: The input's type.
 
     Returns:
         For the types ``array``, ``object`` and ``thread``, a value of this type that contains the hostile value. For
-        other input types, the unchanged hostile value; the page then shows, for example, that a number input rejects
-        the value.
+        all other types, the unchanged hostile value; the studio page then shows, for example, that a number input
+        rejects the value.
     """
     wrapped: dict[str, Json] = {
         "array": [value],
@@ -259,7 +259,7 @@ _EMPTY: Final[Mapping[str, Json]] = {"string": "", "array": [], "object": {}, "t
 
 
 class Draft(NamedTuple):
-    """A prompt text parsed as a file.
+    """A prompt file parsed from the edited text.
 
     Attributes:
         file: The prompt file.
