@@ -131,9 +131,9 @@ class Meter:
         return text
 
     def look(self) -> None:
-        """Check that the number of steps and the CPU time are within their limits.
+        """Check that the number of template steps and the CPU time of the rendering are within their limits.
 
-        Call this method when ``left`` becomes negative.
+        Call this method when ``left``, the number of steps until the next check, becomes negative.
 
         Raises:
             SecurityError: Rendering took too many steps or too much time.
@@ -160,7 +160,7 @@ class Meter:
             yield item
 
     def numbers(self, *bounds: int) -> range:
-        """Return a range within the limits. This method replaces ``range()`` in templates."""
+        """Return a ``range`` whose length is within the limits; this method replaces ``range()`` in templates."""
         numbers = range(*bounds)
         if len(numbers) > MAX_RANGE:
             raise SecurityError(f"range() returned more than {MAX_RANGE} numbers at once")

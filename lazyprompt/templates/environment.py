@@ -101,7 +101,7 @@ class ValueEnvironment(BoundedEnvironment):
 def portable(value: object) -> object:
     """Convert a scalar to Prompty's portable text: ``true`` for True, ``1`` for ``1.0``, and ``""`` for None.
 
-    The rules are defined in Prompty's Jinja subset, section 10.2, rows 1 to 4.
+    The rules are defined in section 10.2, rows 1 to 4, of Prompty's Jinja subset specification.
     """
     if value is None:
         return ""

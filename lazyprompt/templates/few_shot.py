@@ -52,7 +52,7 @@ class ExampleOffer:
     """The read-only data from which a selector chooses the examples for one rendering.
 
     Attributes:
-        values: The values passed to this rendering.
+        values: The slot values passed to :meth:`FewShotTemplate.render`.
         examples: The examples, including values that fill no slot. Slot values that are dicts or lists are copied and
             contain only JSON.
         texts: The rendered text of each example.
@@ -79,10 +79,11 @@ class ExampleOffer:
 
 
 class ExampleSelector(Protocol):
-    """The interface for example selectors. For the same offer, a selector should always return the same examples.
+    """The interface for example selectors. For equal offers, a selector should always return the same indices.
 
     A selector may define an attribute ``best``, which states where the selector's result contains the best example:
-    ``"first"`` (the default) or ``"last"``. A :class:`LengthBudget` drops examples from the opposite end.
+    ``"first"`` (the default) or ``"last"``. A :class:`LengthBudget` drops examples from the other end of the result, so
+    that the best example stays.
     """
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
@@ -208,14 +209,14 @@ class LengthBudget:
         return "last" if getattr(self.among, "best", "first") == "last" else "first"
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """Return the indices of the examples that fit.
+        """Return the indices of the examples that fit in the token limit.
 
         Args:
             offer: The examples to choose from.
 
         Raises:
-            BudgetError: The text doesn't fit even without examples, fewer than ``min_examples`` fit, or ``count``
-                doesn't return an integer.
+            BudgetError: The few-shot text exceeds the token limit even without examples, fewer than ``min_examples``
+                examples fit, or ``count`` doesn't return an integer.
             TemplateError: ``among`` returned an invalid index or an index more than once.
         """
         order = range(len(offer.texts)) if self.among is None else choose(self.among, offer)
@@ -407,7 +408,7 @@ class FewShotTemplate:
         """The names of the slots without fixed values, which :meth:`render` requires."""
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with fixed values for some slots. Values passed to :meth:`render` take precedence.
+        """Return a copy with fixed values for some slots; values passed to :meth:`render` override fixed values.
 
         Args:
             **values: The values by slot name. A value that is a function without arguments is called once for each
@@ -433,7 +434,7 @@ class FewShotTemplate:
 
         Raises:
             SlotError: A slot has no value, or a name is not a slot.
-            BudgetError: The text exceeds the limit of a :class:`LengthBudget`.
+            BudgetError: The few-shot text exceeds the token limit of a :class:`LengthBudget`.
             TemplateError: The selector failed, or returned invalid or duplicate indices.
         """
         offer = self._offer(values)
@@ -447,7 +448,7 @@ class FewShotTemplate:
 
         Raises:
             SlotError: A slot has no value, or a name is not a slot.
-            BudgetError: The text exceeds the limit of a :class:`LengthBudget`.
+            BudgetError: The few-shot text exceeds the token limit of a :class:`LengthBudget`.
             TemplateError: The selector failed, or returned invalid or duplicate indices.
         """
         return self._chosen(self._offer(values))

@@ -116,7 +116,7 @@ class InstructionTemplate:
         self._read_slots(has_escapes=syntax == "slots")
 
     def _read_slots(self, *, has_escapes: bool) -> None:
-        """Collect the slots in all parts, and the keys that an input may contain."""
+        """Collect the slots in all parts of the instruction, and the keys that an input dict may contain."""
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(slot for part in self.templates for slot in part.slots))
         """The names of the slots without fixed values, in order of first appearance."""
         self._names = frozenset(self.slots)
@@ -167,7 +167,7 @@ class InstructionTemplate:
         return changed
 
     def followed_by(self, text: str) -> Self:
-        """Return a copy with a literal text appended to the system-level part, on a separate line."""
+        """Return a copy with ``text`` appended to the system-level part as literal text on a new line."""
         changed = copy(self)
         parse, before = type(self._system), self._system.text
         line_end = "\n" if before and not before.endswith("\n") else ""
@@ -191,8 +191,8 @@ class InstructionTemplate:
         Args:
             input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has this name.
                 If the input is a string, it fills the template's only slot if that slot is named ``input`` or is in the
-                user-level part. In the Alpaca format, a string always fills the only slot. A string that fills no slot
-                is the user's text.
+                user-level part. In the Alpaca format, a string input always fills the template's only slot. A string
+                that fills no slot is the user's text.
 
         Returns:
             The filled instruction.
@@ -208,9 +208,9 @@ class InstructionTemplate:
         Args:
             given: The input, as for :meth:`fill`. In a tool loop, slots that occur only in the user-level part are
                 optional.
-            asked: The user's last text in the history if the prompt is part of a tool loop, or None otherwise. In a
-                tool loop, the user-level part is dropped unless the input contains text under ``input`` or values for a
-                new question.
+            asked: The text of the history's last user message if the prompt continues a tool loop, or None otherwise.
+                In a tool loop, the user-level part is dropped unless the input contains text under ``input`` or values
+                for a new question.
 
         Raises:
             SlotError: A slot has no value, a name is not a slot, or a value can't be converted to text.
@@ -296,7 +296,7 @@ class InstructionTemplate:
 
         Args:
             given: The input, as for :meth:`fill`.
-            asked: The user's last text in the history if the prompt is part of a tool loop, or None otherwise.
+            asked: The text of the history's last user message if the prompt continues a tool loop, or None otherwise.
 
         Raises:
             SlotError: A slot has no value, a name is not a slot, or a value is None.
@@ -512,8 +512,8 @@ def fixed_with(
         fixed: The existing fixed values.
         values: The new values by slot name, or functions without arguments that return the values.
         slots: The names of all slots.
-        coerce: A function that converts a value for a slot, given the value and the slot's name. The result must not
-            share mutable data with the value.
+        coerce: A function that converts a value for a slot, given the value and the slot's name. The converted value
+            must not share mutable data with the original value.
 
     Raises:
         SlotError: A name is not a slot, or a value is None or can't be converted.
@@ -567,15 +567,15 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
 
 
 def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
-    """Return True if a filled user-level part repeats the user's last text in the history.
+    """Return True if a filled user-level part repeats the text of the history's last user message.
 
-    The part repeats ``asked`` if ``asked`` equals the whole part or the value of one of the part's slots. A part that
-    ends with literal text also repeats ``asked`` if ``asked`` begins with the whole part.
+    The user-level part repeats ``asked`` if ``asked`` equals the whole filled part or one of its slot values. If the
+    part ends with literal text, it is enough that ``asked`` begins with the whole filled part.
 
     Args:
         user: The filled user-level part, as alternating literal texts and values.
         values: The values of the part's slots.
-        asked: The user's last text in the history.
+        asked: The text of the history's last user message.
     """
     text, before = "".join(user), asked.strip()
     begins = bool(user[-1].strip()) and asked.startswith(text)

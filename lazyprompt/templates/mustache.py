@@ -181,7 +181,8 @@ def _line_of(text: str, before: int, start: int, end: int) -> tuple[int, int] | 
         end: The end index of the tag.
 
     Returns:
-        The start indices of the line and of the next line, or None if the line contains other text.
+        The start indices of the tag's line and of the next line, or None if the line contains more than the tag and
+        white space.
     """
     head = text[before:start].rstrip(" \t")
     rest = _REST_OF_LINE.match(text, end)

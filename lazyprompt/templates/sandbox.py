@@ -137,7 +137,7 @@ class BoundedGenerator(CodeGenerator):
         super().write(x)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
-        """Compile only literal text to a constant. Other expressions are evaluated later, where the limits apply."""
+        """Compile only literals to constants; evaluate other expressions during rendering, when the limits apply."""
         if not isinstance(node, nodes.Const | nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
@@ -148,7 +148,7 @@ class BoundedGenerator(CodeGenerator):
         self.writeline("meter = environment.meter(context)")
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        """Generate a loop that counts its steps."""
+        """Generate the code of a ``for`` loop that counts each iteration as a template step."""
         self._body = node.body
         super().visit_For(node, frame)
 
@@ -430,11 +430,11 @@ def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
 
 
 def within_bounds(tree: nodes.Template) -> nodes.Template:
-    """Check a parsed template, and change loops with an ``if`` condition so that they also count skipped items.
+    """Check a parsed template, and rewrite each loop with an ``if`` condition to count skipped items as steps.
 
     Raises:
-        TemplateSyntaxError: The template contains too many variables in too many scopes, or a number that is too
-            large for a float, which Jinja would write as the name ``inf``.
+        TemplateSyntaxError: The product of the numbers of variables and scopes exceeds ``MAX_SCOPED``, or a number is
+            too large for a float, so that Jinja would compile it to the name ``inf``.
     """
     variables = len({node.name for node in tree.find_all(nodes.Name)})
     scopes = sum(1 for _ in tree.find_all(_SCOPES))

@@ -169,7 +169,7 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     Args:
         values: The names of the given values.
         slots: The names that require a value.
-        takes: Additional names that may have a value.
+        takes: The names that may, but need not, have a value, such as the key of the user's text.
 
     Returns:
         A description of the mismatch, or an empty string if the values match the slots.
@@ -205,7 +205,7 @@ def value_text(value: object, slot: str) -> str:
         slot: The name of the slot, for error messages.
 
     Returns:
-        The text. JSON is returned as :class:`~lazyprompt._base.json.JsonText`.
+        The text; for a dict or list, its JSON as a :class:`~lazyprompt._base.json.JsonText`.
 
     Raises:
         SlotError: The value is bytes, a set, an object without its own ``__str__``, an integer that is too large, a
