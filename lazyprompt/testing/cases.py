@@ -57,10 +57,10 @@ class Case(NamedTuple):
         file: The path of the test file.
         line: The line number in the file, counted from 1.
         name: The test case's name; by default, its number.
-        arguments: The inputs, the history and the tools; for a table row, all three are None.
+        arguments: The inputs, the history and the tools; all three are None if the test case is a row of a table file.
         prompt: The checks to run on the prompt.
         answer: The checks to run on the model's response.
-        row: The table row, including its history and tools columns; None for a test case in YAML.
+        row: The row of the table file, including its history and tools columns; None for a test case in YAML.
         fault: The error message if the row can't be read, otherwise ``""``.
     """
 

@@ -63,8 +63,8 @@ class Failure(NamedTuple):
     Attributes:
         check: The check's name.
         message: The error message, which includes the expected and the actual value.
-        slot: The slot that caused the failure, ``instruction`` if the prompt's own text caused it, or ``""`` if neither
-            did.
+        slot: The slot that caused the failure; ``instruction`` if text outside all slots caused the failure; ``""`` if
+            the failure has no place in the prompt.
         text: The excerpt of the prompt or response to display.
     """
 

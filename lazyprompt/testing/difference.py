@@ -119,7 +119,7 @@ class Comparison:
         return CaseChange(tuple(kinds) or ("form",), tokens, size, before, after)
 
     def _is_forged_in_one(self, change: Change) -> bool:
-        """Return True if exactly one version of a slot contains a control sequence of any model."""
+        """Return True if a slot's text contains a control sequence of any model in only one prompt version."""
         before, after = change.before, change.after
         if self._controls.is_clean(f"{before}\n{after}"):
             return False
@@ -174,7 +174,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return the changed parts among ``roles``, ``instruction`` and ``order``, ignoring the values of slots."""
+    """Return which of ``roles``, ``instruction`` and ``order`` changed, ignoring slot values."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []

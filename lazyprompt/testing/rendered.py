@@ -62,7 +62,7 @@ class TurnText(NamedTuple):
         return "".join(text for _, text in self.pieces)
 
     def slot_at(self, start: int, end: int) -> str:
-        """Return the slot that covers most of a text range, or ``instruction`` for the prompt's own text."""
+        """Return the slot that covers most of a text range, or ``instruction`` for text outside all slots."""
         at, best = 0, (0, "")
         for slot, text in self.pieces:
             inside = min(end, at + len(text)) - max(start, at)
@@ -172,7 +172,7 @@ class LoadedPrompt:
         return self.cells == other.cells
 
     def arguments(self, row: Row) -> Arguments:
-        """Return the inputs, the history and the tools in a row.
+        """Return the inputs, history and tools that a table row contains.
 
         Raises:
             LazyPromptError: A column is missing or contains an invalid value.
@@ -272,7 +272,7 @@ class RenderedCase:
 
     @property
     def slots(self) -> dict[str, str]:
-        """The text of each slot, keyed by name; the key ``""`` contains the prompt's own text."""
+        """The text of each slot, keyed by name; the key ``""`` contains the text outside all slots."""
         found: dict[str, str] = {}
         for turn in self.turns:
             for slot, text in turn.pieces:

@@ -32,7 +32,7 @@ class ChangedCase(NamedTuple):
         file: The path of the test file.
         name: The test case's name.
         kinds: The changed parts of the prompt.
-        tokens: The approximate number of added tokens.
+        tokens: The approximate number of tokens that the change added to the prompt; negative if the prompt is shorter.
     """
 
     file: str
@@ -46,13 +46,13 @@ _Ranked: TypeAlias = "tuple[int, int, ChangedCase, CaseChange]"
 
 
 class Group(NamedTuple):
-    """A group of test cases with the same changed parts.
+    """A group of test cases in which the same parts of the prompt changed.
 
     Attributes:
         kinds: The changed parts of the prompt.
         file: The path of the first test case's file.
         rows: The number of test cases.
-        tokens: The approximate number of added tokens, summed over all test cases in the group.
+        tokens: The approximate number of tokens added to the prompts, summed over all test cases in the group.
     """
 
     kinds: tuple[str, ...]
