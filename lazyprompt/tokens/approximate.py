@@ -1,9 +1,9 @@
 """Estimates token counts for OpenAI's o200k_base encoding, without the vocabulary file.
 
-Each character is replaced with a letter that represents its class, such as vowel, digit or Cyrillic. The result is
-split into pieces (words, numbers, punctuation, spaces) as in o200k_base, and most pieces count as one token. Token cost
-tables add tokens for long words, capitals, accents and non-Latin scripts. Chinese is written without spaces, so this
-module contains a list of the most common Chinese words.
+Each character is replaced with a letter that represents its class, such as vowel, digit or Cyrillic. The resulting
+string is split into pieces (words, numbers, punctuation, spaces) as in o200k_base, and most pieces count as one token.
+Token cost tables add tokens for long words, capitals, accents and non-Latin scripts. Chinese is written without spaces,
+so this module contains a list of the most common Chinese words.
 
 The token costs were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
 tested on 2,000 files not used for the fit, in samples of about 2,000 characters. The mean error is 3 % for English and

@@ -35,7 +35,7 @@ class CountsMessages(Protocol):
 
     A counter may have a boolean attribute ``additive``. If ``additive`` is True, a message's token count doesn't depend
     on the other messages, so a budget counts each message only once. If ``additive`` is False, messages affect each
-    other's counts. If a counter lacks this attribute, a budget tests whether the counter is additive.
+    other's counts. If a counter lacks the attribute ``additive``, a budget tests whether the counter is additive.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -125,8 +125,8 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
         message: The message, in any provider's format.
 
     Returns:
-        The texts and the media parts. The texts consist of the name, the content, and calls and other data as JSON.
-        The role and ids are omitted.
+        The message's texts and media parts. The texts are the speaker's name, the content, and the tool calls and other
+        data as JSON. The role and ids are omitted.
 
     Raises:
         FormatError: A tool call or other data is not JSON-serializable.

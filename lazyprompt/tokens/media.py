@@ -256,7 +256,7 @@ def rule_for(model: str) -> Tiles | Patches | None:
         model: The name of an encoding or model. The model may be fine-tuned, and the name may contain a date.
 
     Returns:
-        The image rule, or None for an unknown model.
+        The model's rule for image tokens, or None for an unknown model.
     """
     name = model.removeprefix("ft:")
     found = max((known for known in _RULES if name.startswith(known)), key=len, default=None)
@@ -367,11 +367,11 @@ def media_in(part: Form) -> list[CountedMedia]:
 
 
 def _media(value: object, known: CountedMedia) -> Iterator[CountedMedia]:
-    """Yield the media in a value of a content part.
+    """Yield the media items in the value of one field of a content part.
 
     Args:
-        value: The value to search.
-        known: The properties known so far, such as the kind.
+        value: The field's value, which is searched recursively.
+        known: The media properties that enclosing fields determine, such as the kind.
     """
     if isinstance(value, bytes):
         yield known._replace(data=value)

@@ -190,7 +190,7 @@ def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> d
 def _copied(module: ModuleType, changes: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a module's namespace with some names rebound.
 
-    The module's functions are copied too, so that they use the new bindings.
+    The namespace also contains copies of the module's functions, which use the namespace's rebound names.
     """
     scope = vars(module) | changes
     for name, value in vars(module).items():
