@@ -1,4 +1,4 @@
-"""Location of the response in a training sample: the label, a message or the last turn in the history."""
+"""Finds the response in the input for a training sample: the label, a message or the history's last turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Split the response off a history that ends with an assistant message without tool calls."""
+    """Separate the response from a history that ends with an assistant message without tool calls."""
     past = History.of(history)
     if not _is_answered(past):
         return history, None

@@ -171,7 +171,7 @@ class PreferenceSample:
         }
 
     def unpaired_features(self, tokenizer: TokenizerLike) -> tuple[UnpairedFeatures, UnpairedFeatures]:
-        """Return two rows of ids for TRL's KTO collator.
+        """Return the token ids for TRL's KTO collator: one row for the chosen and one for the rejected response.
 
         Args:
             tokenizer: The tokenizer; see :meth:`features`.
@@ -188,7 +188,7 @@ class PreferenceSample:
         )
 
     def reward_features(self, tokenizer: TokenizerLike) -> RewardFeatures:
-        """Return the ids of the whole text of both samples, for TRL's reward-model collator.
+        """Return the token ids of the chosen and the rejected sample's whole texts, for TRL's reward-model collator.
 
         A mask has no effect, because a reward model reads the whole response.
 

@@ -49,7 +49,7 @@ class TrainingIds(NamedTuple):
     """A sample as token ids.
 
     Attributes:
-        input_ids: The token ids of the whole text.
+        input_ids: The token ids of the sample's whole text, including the prompt.
         labels: The id of each token that is included in the loss, and -100 for every other token.
         straddling: The indices of tokens that are partly inside and partly outside the text to train on.
     """
@@ -88,7 +88,7 @@ class Features(TypedDict):
 
 
 class _Placed(NamedTuple):
-    """A token with its character range and training status.
+    """A token with its character range and a flag that is True if the loss includes the token.
 
     Attributes:
         straddles: True if the token is partly inside and partly outside the text to train on.
@@ -106,15 +106,17 @@ class TrainingSample:
     """A conversation to train a model on, as flat text and as messages.
 
     Args:
-        parts: The parts of the text, which alternate between trusted and untrusted (see ``messages/prompt.py``).
-        slots: The slot of each part.
-        trained: For each part, True if it is included in the loss.
+        parts: The parts of the sample's text, which alternate between trusted and untrusted (see
+            ``messages/prompt.py``).
+        slots: The slot of each text part.
+        trained: For each text part, True if the part is included in the loss.
         messages: The whole conversation as OpenAI dicts; the last message is the response.
         trained_messages: For each message, True if it is included in the loss.
         tools: The tools as OpenAI dicts.
         masked: The character ranges that the mask excludes from the loss.
         unmatched: The mask's patterns that don't match any response.
-        part_messages: For each part, the index of its message, or None for markers, tools and unknown messages.
+        part_messages: For each text part, the index of its message, or None for markers, tools and text whose message
+            is unknown.
     """
 
     parts: tuple[str, ...]
@@ -212,7 +214,7 @@ class TrainingSample:
         return tuple(tokens)
 
     def _messages(self) -> list[int | None]:
-        """Return each part's message index, treating markers in a response as part of its message."""
+        """Return the message index of each text part; markers in a response get the index of the response's message."""
         messages = [*(self.part_messages or [None] * len(self.parts))]
         for trained, group in groupby(range(len(self.parts)), key=self.trained.__getitem__):
             turn = [*group]
