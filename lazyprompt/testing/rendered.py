@@ -49,7 +49,7 @@ class TurnText(NamedTuple):
 
     Attributes:
         role: The message's role.
-        pieces: The pieces of the text, each with the slot that it comes from. For the prompt's own text, the slot is
+        pieces: The pieces of the text, each with the slot that it comes from. For text outside all slots, the slot is
             ``""``.
     """
 
@@ -344,7 +344,7 @@ def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
 
 
 def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
-    """Return the nonempty parts of a text as (slot, text) pairs. For the prompt's own text, the slot is ``""``."""
+    """Return the nonempty parts of a text as (slot, text) pairs. For text outside all slots, the slot is ``""``."""
     return [
         (slot if at % 2 else "", part)
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
