@@ -49,6 +49,11 @@ def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
         ('x: "\\\ntoken\\\n"\nauth_token: ab"', "ab", "auth_token"),
         (f"bearer: a{'{b}'}c # d", "a{b}c", "bearer"),
         (f"{' ' * 1200}\npasswd: ab", "ab", "passwd"),
+        *(
+            (f"{name}: abc", "abc", name)
+            for name in ["api-key", "api_secret", "access_key", "secret-key", "access_token"]
+        ),
+        *((f"{name}: abc", "abc", name) for name in ["authtoken", "private-key", "secret", "client_secret"]),
     ],
 )
 def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> None:

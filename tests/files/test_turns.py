@@ -101,7 +101,7 @@ def test_links_to_media_are_blocks_except_in_values() -> None:
     text = f"a\n![image](x{URL})b\n![other](c)![image]()"
     parts = (text, Value("![image](d)"), " ![file](x", Value(URL), ")", Value("", held=THREAD))
     steps = [*steps_with_media(Section("user", {}, parts), medium, lambda address: address[1:])]
-    items = [
+    items: list[Any] = [
         TextItem(("a",)),
         MediaItem(IMAGE, {"detail": "low"}),
         TextItem(("b\n![other](c)![image]()", "![image](d)", " ")),
@@ -130,7 +130,32 @@ def test_the_history_has_its_place(steps: list[Any], place: int | None, expected
     assert (history.messages, history.left_out) == ((ANSWER,), () if place is None else ("tone",))
 
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+CALL: Any = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+
+
+DETAILS: list[Any] = [
+    ({"detail": "low"}, "low"),
+    ({"quality": "auto"}, "auto"),
+    ({"detail": "high", "quality": "low"}, "high"),
+    ({"detail": "best"}, None),
+    ({"detail": 1}, None),
+    ({}, None),
+]
+
+
+CALLS: list[Any] = [
+    (CALL, ToolUseBlock("c1", "f", {"a": 1})),
+    ({"name": "f", "input": {"a": 1}}, ToolUseBlock("", "f", {"a": 1})),
+    ({"name": "f", "arguments": {"a": 1}, "input": {}}, ToolUseBlock("", "f", {"a": 1})),
+    ({"name": "f"}, ToolUseBlock("", "f", {})),
+]
+
+
+RESULTS: list[Any] = [
+    ({"id": "c1"}, ToolResultBlock("c1", "", "1"), {}),
+    ({"tool_call_id": 2, "id": "c1", "name": "f"}, ToolResultBlock("2", "f", "1"), {}),
+    ({"id": "c1", "tone": 1}, ToolResultBlock("c1", "", "1"), {"tone": 1}),
+]
 
 
 @pytest.mark.parametrize(
@@ -146,40 +171,24 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {
                 Turn("user", (MediaItem(IMAGE, attributes),)),
                 [Msg("user", [ImageBlock(URLSource(URL), detail=detail)], "user")],
             )
-            for attributes, detail in [
-                ({"detail": "low"}, "low"),
-                ({"quality": "auto"}, "auto"),
-                ({"detail": "high", "quality": "low"}, "high"),
-                ({"detail": "best"}, None),
-                ({"detail": 1}, None),
-                ({}, None),
-            ]
+            for attributes, detail in DETAILS
         ),
         (
             Turn("user", (MediaItem(FileBlock(URLSource(URL)), {"detail": "low"}),)),
             [Msg("user", [FileBlock(URLSource(URL))], "user")],
         ),
-        *(
-            (Turn("assistant", (CallItem(call),)), [Msg("assistant", [block], "assistant")])
-            for call, block in [
-                (CALL, ToolUseBlock("c1", "f", {"a": 1})),
-                ({"name": "f", "input": {"a": 1}}, ToolUseBlock("", "f", {"a": 1})),
-                ({"name": "f", "arguments": {"a": 1}, "input": {}}, ToolUseBlock("", "f", {"a": 1})),
-                ({"name": "f"}, ToolUseBlock("", "f", {})),
-            ]
-        ),
+        *((Turn("assistant", (CallItem(call),)), [Msg("assistant", [block], "assistant")]) for call, block in CALLS),
         *(
             (Turn("tool", (ResultItem("1"),), attributes), [Msg("tool", [block], "tool", metadata=metadata)])
-            for attributes, block, metadata in [
-                ({"id": "c1"}, ToolResultBlock("c1", "", "1"), {}),
-                ({"tool_call_id": 2, "id": "c1", "name": "f"}, ToolResultBlock("2", "f", "1"), {}),
-                ({"id": "c1", "tone": 1}, ToolResultBlock("c1", "", "1"), {"tone": 1}),
-            ]
+            for attributes, block, metadata in RESULTS
         ),
     ],
 )
 def test_a_turn_is_a_message(step: Any, messages: list[Msg]) -> None:
     assert messages_of([step, turn("z")]) == [*messages, Msg("system", "z", "system")]
+
+
+NAMELESS: list[Any] = [{}, {"name": ""}, {"function": {"name": 1}}]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +197,7 @@ def test_a_turn_is_a_message(step: Any, messages: list[Msg]) -> None:
         (ResultItem("1"), 'a tool turn needs the id of its tool call: tool[tool_call_id="..."]:'),
         *(
             (CallItem(call), "a tool_call has no name; write function: {name: ..., arguments: ...}")
-            for call in ({}, {"name": ""}, {"function": {"name": 1}})
+            for call in NAMELESS
         ),
         (CallItem({"name": "f", "arguments": "{}"}), "the arguments of the tool_call 'f' must be a mapping"),
     ],
@@ -222,7 +231,7 @@ def test_attributes_that_no_message_has_are_reported_with_the_place_of_the_messa
     notes = Notes()
     result = turn("1", role="tool", id="c1", tool_call_id="c1", name="f")
     thread = Thread("talk", [USER, ANSWER], ("the tone",))
-    steps = [turn("a", name="Ann", id="x", tone=1), thread, result, turn("b", tone=2)]
+    steps: list[Any] = [turn("a", name="Ann", id="x", tone=1), thread, result, turn("b", tone=2)]
     assert drop_own_attributes(steps, notes) == [turn("a", name="Ann"), thread, result, turn("b")]
     assert notes == [
         Entry(f"messages[{at}]", "metadata", "left out", f"{what} is not part of a message")

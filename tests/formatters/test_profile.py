@@ -8,11 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from lazyprompt.formatters.profile import ALL_MEDIA, Breakpoints, HistoryLayout, HistoryStyle, Media, Profile
+from lazyprompt.formatters.profile import Breakpoints, HistoryLayout, HistoryStyle, Media, Profile
 
 BARE = Profile(name="bare", form=cast("Any", None), source="https://a.example")
 # The rules that are not off by default.
-SET = {"url_media": ALL_MEDIA, "calls_tools": True, "turns": True, "empty_text": True, "id_length": 64}
+SET = {
+    "url_media": {"image", "audio", "video", "file"},
+    "calls_tools": True,
+    "turns": True,
+    "empty_text": True,
+    "id_length": 64,
+}
 
 
 def test_a_profile_has_no_rules_but_those_it_is_given() -> None:
@@ -40,6 +46,10 @@ def test_a_profile_has_no_rules_but_those_it_is_given() -> None:
 )
 def test_a_rule_has_these_defaults(rule: Any, defaults: tuple[Any, ...]) -> None:
     assert tuple(asdict(rule).values()) == defaults
+
+
+def test_the_changes_of_a_layout_are_no_part_of_its_hash() -> None:
+    assert hash(HistoryLayout(changes={"system": "first"})) == hash(HistoryLayout())
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,16 @@ def response(**fields: Any) -> dict[str, Any]:
     return {"functionResponse": {"name": "f", **fields}}
 
 
+RESULTS: list[Any] = [
+    ({}, "", False),
+    ({"response": {"output": "x"}}, "x", False),
+    ({"response": {"error": "x"}}, "x", True),
+    ({"response": {"error": "x", "b": 1}}, '{"error": "x", "b": 1}', False),
+    ({"response": {"output": "x"}, "parts": [{"inlineData": PNG}]}, [X, IMAGE], False),
+    ({"parts": [{"fileData": {"fileUri": "gs://a"}}]}, [FileBlock(URLSource("gs://a"))], False),
+]
+
+
 @pytest.mark.parametrize(
     ("part", "block"),
     [
@@ -42,14 +52,7 @@ def response(**fields: Any) -> dict[str, Any]:
         ({"functionCall": {"name": "g"}}, ToolUseBlock("call_without_id_1", "g")),
         *(
             (response(**fields), ToolResultBlock("call_without_id_0", "f", output, is_error=is_error))
-            for fields, output, is_error in [
-                ({}, "", False),
-                ({"response": {"output": "x"}}, "x", False),
-                ({"response": {"error": "x"}}, "x", True),
-                ({"response": {"error": "x", "b": 1}}, '{"error": "x", "b": 1}', False),
-                ({"response": {"output": "x"}, "parts": [{"inlineData": PNG}]}, [X, IMAGE], False),
-                ({"parts": [{"fileData": {"fileUri": "gs://a"}}]}, [FileBlock(URLSource("gs://a"))], False),
-            ]
+            for fields, output, is_error in RESULTS
         ),
     ],
 )

@@ -27,6 +27,21 @@ AT, DATA, PDF = URLSource(URL), Base64Source("image/png", "AAAA"), Base64Source(
 INLINE = "data:application/pdf;base64,AAAA"
 
 
+DOCUMENTS: list[Any] = [
+    ({"type": "text", "data": "a"}, Base64Source("text/plain", "YQ==")),
+    ({"type": "content", "content": "a"}, Base64Source("text/plain", "YQ==")),
+    ({"type": "url", "url": URL}, AT),
+    ({"type": "base64", "media_type": "application/pdf", "data": "AAAA"}, PDF),
+]
+
+
+IMAGES: list[Any] = [
+    ({"source_type": "base64", "mime_type": "image/png", "data": "AAAA"}, DATA),
+    ({"mime_type": "image/png", "base64": "AAAA"}, DATA),
+    *(({key: URL}, AT) for key in ("url", "path", "image")),
+]
+
+
 @pytest.mark.parametrize(
     ("part", "block"),
     [
@@ -43,21 +58,9 @@ INLINE = "data:application/pdf;base64,AAAA"
         ),
         *(
             ({"type": "document", "source": source, "title": "t"}, FileBlock(held, filename="t"))
-            for source, held in [
-                ({"type": "text", "data": "a"}, Base64Source("text/plain", "YQ==")),
-                ({"type": "content", "content": "a"}, Base64Source("text/plain", "YQ==")),
-                ({"type": "url", "url": URL}, AT),
-                ({"type": "base64", "media_type": "application/pdf", "data": "AAAA"}, PDF),
-            ]
+            for source, held in DOCUMENTS
         ),
-        *(
-            ({"type": "image", **fields}, ImageBlock(held))
-            for fields, held in [
-                ({"source_type": "base64", "mime_type": "image/png", "data": "AAAA"}, DATA),
-                ({"mime_type": "image/png", "base64": "AAAA"}, DATA),
-                *(({key: URL}, AT) for key in ("url", "path", "image")),
-            ]
-        ),
+        *(({"type": "image", **fields}, ImageBlock(held)) for fields, held in IMAGES),
         ({"type": "image_url", "image_url": URL}, ImageBlock(AT)),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, ImageBlock(AT, detail="auto")),
         ({"type": "input_image", "image_url": URL, "detail": "low"}, ImageBlock(AT, detail="low")),

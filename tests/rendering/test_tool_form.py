@@ -21,6 +21,7 @@ FUNCTION = {
     "parameters": {"properties": PROPERTIES, "required": ["a"]},
     "return": {"type": "string"},
 }
+BARE: Any = {"name": "g"}
 TOOL: Any = {"type": "function", "function": FUNCTION}
 XML = """
 <function>
@@ -66,7 +67,7 @@ ARGS = "    Args:\n    - a (str) [必填]:  x \n    - b (Any) [选填]: \n    - 
     ],
 )
 def test_a_tool_is_written_in_each_form(form: Any, full: str, bare: str) -> None:
-    for tool, text in ((TOOL, full), ({"name": "g"}, bare)):
+    for tool, text in ((TOOL, full), (BARE, bare)):
         parts = tool_run(tool, form)
         assert "".join(parts) == text
         assert not any(word in "".join(parts[::2]) for word in ('"g"', "g(", "x_y_z", "`u`", '"k"'))

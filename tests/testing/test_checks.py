@@ -229,6 +229,9 @@ def test_a_check_that_cannot_be_is_refused(given: tuple[Any, ...], message: str)
         make_check(*given)
 
 
+SCHEMAS: list[Any] = [{"unevaluatedProperties": {}}, {"patternProperties": {}}, {"$ref": "#"}, {"$ref": {}}]
+
+
 @pytest.mark.parametrize(
     ("of", "kind", "value", "read"),
     [
@@ -238,10 +241,7 @@ def test_a_check_that_cannot_be_is_refused(given: tuple[Any, ...], message: str)
         ("prompt", "valid", ["openai", "gemini"], ["openai", "gemini"]),
         ("prompt", "snapshot", "a", "a"),
         ("answer", "python", "a.b:f", "a.b:f"),
-        *(
-            ("answer", "json_schema", schema, schema)
-            for schema in ({"unevaluatedProperties": {}}, {"patternProperties": {}}, {"$ref": "#"}, {"$ref": {}})
-        ),
+        *(("answer", "json_schema", schema, schema) for schema in SCHEMAS),
     ],
 )
 def test_the_value_of_a_check_is_read(of: str, kind: str, value: Any, read: Any) -> None:

@@ -58,9 +58,8 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
         (),
     )
     assert case.payload("openai") == case.render("openai")
-    assert case.count(CharTokenCounter()) == CharTokenCounter().count(
-        *map(case.render("openai").get, ("messages", "tools"))
-    )
+    payload, counter = case.render("openai"), CharTokenCounter()
+    assert case.count(counter) == counter.count(payload["messages"], payload["tools"])
     with pytest.raises(FormatError, match="'flat' renders text; use a provider that renders a payload"):
         case.render("flat")
 
@@ -84,6 +83,17 @@ def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> No
     assert (case.payload()["model"], "model" in case.render("openai")) == ("gpt-4o", False)
     assert loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text=FILE + "More."))
     assert not loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text="user:\n{{ other }}"))
+
+
+@pytest.mark.parametrize(("api", "is_chat"), [("chat", True), ("responses", True), ("embedding", False)])
+def test_the_model_and_the_api_of_a_file_are_read(
+    api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_chat: bool
+) -> None:
+    monkeypatch.setattr("lazyprompt.testing.rendered.counter_named", str.upper)
+    text = f'---\nmodel: {{id: hub/m, apiType: {api}}}\n---\nuser:\nq\n\ntool[tool_call_id="c"]:\n1\n'
+    loaded = LoadedPrompt.load(tmp_path / "a.prompty", text=text)
+    assert (loaded.is_chat, loaded.counter) == (is_chat, ("tiktoken:m", "TIKTOKEN:M"))
+    assert loaded.render().turns == (TurnText("user", (("", "q"),)), TurnText("tool", (("", "1"),)))
 
 
 def test_control_sequences_of_values_are_marked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lazyprompt.tokens.windows import _ROWS, _WINDOWS, context_of
@@ -103,3 +105,10 @@ SIZES = """
 def test_each_model_has_the_size_of_its_source() -> None:
     rows = [line.split() for line in SIZES.split("\n") if line]
     assert {name: int(size) for size, *names in rows for name in names} == _WINDOWS
+
+
+def test_a_page_of_one_model_names_it() -> None:
+    pages = [(row[0], re.search(r"/models/(?:text/)?([^/]+)(?:/overview)?$", row[2])) for row in _ROWS]
+    named = [(names, page[1]) for names, page in pages if page and names.startswith(("claude", "glm"))]
+    assert len(named) == 11
+    assert all(page in names.replace("claude-", "").split() for names, page in named)
