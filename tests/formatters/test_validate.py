@@ -122,6 +122,7 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("anthropic", turns("UA", model="claude-opus-4-6"), ["messages[1]"]),
     ("gemini", contents(parts("user")), ["contents[0].parts", "contents[0]"]),
     ("gemini", contents("um"), ["contents[1]"]),
+    ("gemini", {"system_instruction": "s", "contents": []}, ["contents", "system_instruction"]),
     ("gemini", contents("u", parts("model", FUNCTION, FUNCTION), told()), ["contents[1].parts[1]"]),
     ("gemini", contents("u", tools=[DECLARED]), ["tools[0].functionDeclarations[0].name"]),
     ("openai-responses", items("U", REASONING), ["input[1]"]),
