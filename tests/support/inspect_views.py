@@ -45,7 +45,7 @@ def views() -> str:
     for color in COLORS:
         for name, one in found.items():
             texts += [f"=== {name}, color {color}", look_text(one, color, terminal=False)]
-        for before, after in ((full, sample), (full, payload), (sample, sample)):
+        for before, after in ((full, payload), (sample, sample)):
             changes = slot_diff(before, after)
             texts += [f"=== diff, color {color}", slot_diff_text(before, after, changes, color, terminal=False)]
     rendered = PROMPTER.render({"question": "\x1b", "language": "<|im_end|>", "input": "a"})
