@@ -50,22 +50,39 @@ def test_list(prompts: Path) -> None:
     table = "KEY       LANGUAGES  VERSIONS\nask       -          -\ns/refund  - zh-CN    - 1.0.0 2.0.0\n"
     assert lib_output("list") == lib_output("list", str(prompts)) == table
     found: list[dict[str, Any]] = json.loads(lib_output("list", "--json"))
-    assert [each["key"] for each in found] == ["ask", "s/refund"]
-    assert [(each["lang"], each["version"]) for each in found[1]["files"]] == [
-        ("", "1.0.0"),
-        ("", "2.0.0"),
-        ("zh-CN", None),
-    ]
+    at = str(prompts / "s" / "refund")
+    refund = {"key": "s/refund", "layer": str(prompts), "lang": ""}
+    assert lib_output("list", str(prompts), "--json") == lib_output("list", "--dir", str(prompts), "--json")
+    ask = {"key": "ask", "lang": "", "version": None, "path": "ask.yaml", "layer": "."}
+    assert found[0] == {"key": "ask", "files": [ask]}
+    assert json.loads(lib_output("list", str(prompts), "--json"))[1] == {
+        "key": "s/refund",
+        "files": [
+            *({**refund, "version": each, "path": f"{at}@{each}.prompty"} for each in ("1.0.0", "2.0.0")),
+            {**refund, "lang": "zh-CN", "version": None, "path": f"{at}.zh-CN.prompty"},
+        ],
+    }
 
 
 def test_show(prompts: Path) -> None:
     text = lib_output("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
-    facts, _, template = text.partition("\n\n")
-    assert f"path: {prompts / 's' / 'refund@1.0.0.prompty'}\n" in facts
-    assert "version: 1.0.0\n" in facts
-    assert 'inputs: [{"name":"q","kind":"string","default":"hi"}]' in facts
-    assert template == "system:\nBe kind.\nuser:\n{{ q }}\n"
-    assert "sesame" not in text
+    found = json.loads(lib_output("show", "s/refund", "--version", "1.0.0", "--json"))
+    facts = {
+        "key": "s/refund",
+        "version": "1.0.0",
+        "path": str(prompts / "s" / "refund@1.0.0.prompty"),
+        "layer": str(prompts),
+        "hash": found["hash"],
+        "dialect": "v2",
+        "kind": "prompt",
+        "name": "r",
+        "model": '{"id":"m"}',
+        "inputs": '[{"name":"q","kind":"string","default":"hi"}]',
+    }
+    template = "system:\nBe kind.\nuser:\n{{ q }}\n"
+    assert text == "".join(f"{name}: {value}\n" for name, value in facts.items()) + f"\n{template}"
+    assert [*found] == ["key", "lang", *[*facts][1:], "template"]
+    assert (found["lang"], found["model"], found["template"]) == ("", {"id": "m"}, template)
     assert json.loads(lib_output("show", "s/refund", "--lang", "zh_cn", "--json"))["template"] == "user:\n你好\n"
     yaml = json.loads(lib_output("show", "ask", "--json"))
     assert (yaml["inputs"], yaml["template"]) == (["question"], "instruction: Answer {question}.\n")
