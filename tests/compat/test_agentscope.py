@@ -97,7 +97,7 @@ def test_every_formatter_is_there(name: str) -> None:
     assert isinstance(formatter, ChatFormatterBase)
     assert type(formatter.formatter) is (ChatFormatter if kind == "Chat" else MultiAgentFormatter)
     assert formatter.formatter.provider == formatter.provider == provider
-    assert name in (made.__doc__ or "")
+    assert made.__doc__ == f"AgentScope's {name}: the {type(formatter.formatter).__name__} of ``{provider}``."
 
 
 def test_all_is_what_is_there() -> None:
@@ -344,12 +344,27 @@ def test_a_provider_s_formatter_may_truncate_otherwise() -> None:
         run(Newest(Words(), 0), talk[-1:])
 
 
-def test_a_method_that_would_not_be_called_is_refused() -> None:
-    with pytest.raises(FormatError, match="override _format, or derive the class from TruncatedFormatterBase"):
+@pytest.mark.parametrize("name", ["_format_system_message", "_format_tool_sequence", "_format_agent_message"])
+def test_a_method_that_would_not_be_called_is_refused(name: str) -> None:
+    told = f"^Mine.{name} would .* override _format, or derive the class from TruncatedFormatterBase$"
+    with pytest.raises(FormatError, match=told):
+        type("Mine", (DashScopeMultiAgentFormatter,), {name: getattr(agentscope.TruncatedFormatterBase, name)})
 
-        class Mine(DashScopeMultiAgentFormatter):
-            async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
-                raise NotImplementedError
+
+def test_media_of_results_that_are_not_promoted_are_addresses() -> None:
+    shown = [
+        TextBlock("a"),
+        ImageBlock(URLSource("https://e/x.png")),
+        agentscope.AudioBlock(URLSource("https://e/y.mp3")),
+    ]
+    talk = [CALL, Msg("system", [ToolResultBlock("1", "f", shown)], "system")]
+    made = run(DashScopeChatFormatter(promote_tool_result_images=False, promote_tool_result_audios=False), talk)
+    texts = [
+        "a",
+        "The returned image can be found at: https://e/x.png",
+        "The returned audio can be found at: https://e/y.mp3",
+    ]
+    assert made[-1] == {"role": "tool", "tool_call_id": "1", "content": "\n".join(texts), "name": "f"}
 
 
 def test_formatters_pickle() -> None:
