@@ -193,6 +193,38 @@ def test_a_call_that_says_to_answer_is_left_out(name: str) -> None:
         assert message_contents(ResponseParser(form).parse(f"{text}So.")) == ["So."]
 
 
+JSON_CALLS = {
+    "hermes": ["<tool_call>"],
+    "qwen-xml": ["<tool_call>"],
+    "llama": ["<|python_tag|>", "<|python_start|>"],
+    "lfm2": ["<|tool_call_start|>"],
+    "mistral": ["[TOOL_CALLS]"],
+    "internlm": ["<|action_start|><|plugin|>", "<|action_start|> <|plugin|>", "<|action_start|>\n<|plugin|>"],
+    "command-r": ["Action:```json", "Action: ```json", "Action:\n```json"],
+    "command-r7b": ["<|START_ACTION|>"],
+    "phi-4-mini": ["<|tool_call|>", "functools"],
+    "granite": ["<|tool_call|>", "<tool_call>"],
+    "nemotron-nano-2": ["<TOOLCALL>"],
+    "exaone-deep": ["<tool_call>"],
+}
+STARTS = [(form, start) for form, starts in JSON_CALLS.items() for start in starts]
+
+
+@pytest.mark.parametrize(("form", "start"), STARTS)
+def test_a_call_in_json_is_told_while_it_is_written(form: str, start: str) -> None:
+    stream = ResponseParser(form, thinking=False).stream()
+    deltas = stream.feed(f'{start}[{{"name": "now", "arguments": {{"a": 1')
+    assert [delta.name for delta in deltas if delta.kind == "tool_call"][:1] == ["now"]
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [(form, start) for form, start in STARTS if form not in ("llama", "lfm2", "command-r")]
+)
+def test_a_call_may_have_quotes_of_python(form: str, start: str) -> None:
+    found = message_contents(ResponseParser(form, thinking=False).parse(f"{start}[{{'name': 'now'}}]"))
+    assert (found == [("now", {})]) is (start != "functools")
+
+
 # How answers begin, where not with text.
 BEGINS: dict[str, str] = {
     **dict.fromkeys(("hermes", "qwen-xml", "deepseek", "qwen3", "glm-4.5"), "either"),

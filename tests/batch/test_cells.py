@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,15 @@ def test_columns_are_those_that_are_set_or_have_the_names_of_parts() -> None:
         BatchError, match="a column is set for 'styl', which .* mean 'style'.*; the prompt uses 'style'"
     ):
         Cells.of(Columns({"styl": "x"}), STYLE)
+
+
+def test_texts_of_inputs_that_are_no_text_are_json() -> None:
+    kinds = ("string", "integer", "float", "boolean", "array", "object", "thread")
+    inputs: Any = [SimpleNamespace(name=kind, kind=kind, is_needed=True) for kind in kinds]
+    cells = Cells.of(Columns(), PLAIN, inputs)
+    assert cells.typed == {*kinds[1:]}
+    assert cells.input_of(dict.fromkeys(kinds, "[1]")) == {"string": "[1]", **{kind: [1] for kind in kinds[1:]}}
+    assert cells.input_of(dict.fromkeys(kinds, "[")) == dict.fromkeys(kinds, "[")
 
 
 @pytest.mark.parametrize(
