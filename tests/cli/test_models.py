@@ -1,0 +1,128 @@
+"""Which model the options and a prompt file select."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import Prompty
+from lazyprompt.cli.models import FileModel, file_model, length_warning, sources_help
+from lazyprompt.cli.options import Options
+from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.modules.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+COMMON = {"temperature": 0, "topP": 0.5, "maxOutputTokens": 9, "stopSequences": ["END"], "seed": 7}
+PARAMS = {"temperature": 0, "top_p": 0.5, "max_tokens": 9, "stop": ["END"], "seed": 7}
+NONE = FileModel(None, None, {})
+
+
+def selected(model: Mapping[str, object], options: Mapping[str, object]) -> FileModel:
+    every: Any = {**dict.fromkeys(Options.__annotations__), **options}
+    return file_model(every, Prompty.loads(f"---\nmodel: {json.dumps(model)}\n---\nuser:\nHi"))
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "expected"),
+    [
+        ({}, {}, NONE),
+        ({"id": "m"}, {}, FileModel("openai", "m", {})),
+        ({"id": "m", "apiType": "chat"}, {}, FileModel("openai", "m", {})),
+        ({"provider": "anthropic"}, {}, FileModel("anthropic", None, {})),
+        *(
+            ({"id": "m", "provider": provider}, {}, FileModel(source, "m", {}))
+            for provider, source in (
+                *(("googleai", "gemini"), ("openai-responses", "openai"), ("dashscope-multimodal", "dashscope")),
+                *(("gemini", "gemini"), ("zhipu", "zhipu")),
+            )
+        ),
+        # The file's model is that of its provider alone.
+        ({"id": "m"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
+        ({"id": "m", "provider": "openai"}, {"source": "gemini"}, FileModel("gemini", None, {})),
+        ({"id": "m", "provider": "googleai"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
+        ({"id": "m", "provider": "none"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
+        ({"id": "m", "provider": "openai"}, {"model": "n"}, FileModel("openai", "n", {})),
+        # Local models.
+        ({"id": "m"}, {"model": "n"}, FileModel(None, "n", {})),
+        ({"id": "m"}, {"model": "n", "base_url": "http://x"}, FileModel("openai", "n", {})),
+        ({}, {"model": "n", "base_url": "http://x"}, FileModel(None, "n", {})),
+        ({"id": "m", "provider": "openai"}, {"model": "n.GGUF"}, FileModel(None, "n.GGUF", {})),
+        ({"id": "m", "provider": "openai"}, {"model": "here"}, FileModel(None, "here", {})),
+        ({"id": "m"}, {"engine": "vllm"}, FileModel(None, "m", {})),
+        ({"id": "m"}, {"url": "http://x"}, FileModel(None, "m", {})),
+        ({"id": "m", "provider": "openai"}, {"url": "http://x"}, FileModel(None, None, {})),
+        # The options that all clients have, and those of one.
+        ({"options": COMMON}, {"engine": "vllm"}, FileModel(None, None, PARAMS)),
+        ({"id": "m", "options": COMMON}, {}, FileModel("openai", "m", PARAMS)),
+        (
+            {"id": "m", "options": {"frequencyPenalty": 1, "topK": 3, "seed": None, "stopSequences": []}},
+            {},
+            FileModel("openai", "m", {"frequency_penalty": 1}, ("options.topK",)),
+        ),
+        (
+            {"id": "m", "options": {"additionalProperties": {"user": "u"}}, "connection": {"endpoint": "x"}},
+            {},
+            FileModel("openai", "m", {"extra_body": {"user": "u"}}, ("connection",)),
+        ),
+        (
+            {"id": "m", "provider": "anthropic", "options": {"topK": 3, "additionalProperties": {"user": "u"}}},
+            {"source": "openai"},
+            FileModel("openai", None, {}, ("options.topK", "options.additionalProperties")),
+        ),
+        (
+            {"id": "m", "provider": "gemini", "options": {"topK": 3, "additionalProperties": {"user": "u"}}},
+            {},
+            FileModel("gemini", "m", {"top_k": 3}, ("options.additionalProperties",)),
+        ),
+    ],
+)
+def test_the_model_of_options_and_a_file(
+    model: Mapping[str, object], options: Mapping[str, object], expected: FileModel, in_folder: Path
+) -> None:
+    (in_folder / "here").mkdir()
+    assert selected(model, options) == expected
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"apiType": "embedding"}, "model.apiType is 'embedding'; only chat models can be called"),
+        ({"apiType": "image"}, "model.apiType is 'image'; only chat models can be called"),
+        (
+            {"provider": "none"},
+            f"model.provider 'none' is not a known source; set --source to one of {', '.join(SOURCES)}",
+        ),
+    ],
+)
+def test_a_file_without_a_chat_model_is_refused(model: Mapping[str, object], message: str) -> None:
+    with pytest.raises(WrongUseError) as caught:
+        selected(model, {})
+    assert str(caught.value) == message
+
+
+def test_the_help_has_a_row_for_each_source() -> None:
+    mark, head, *rows = sources_help().split("\n")
+    assert (mark, head.split("  ")[0]) == ("\b", "SOURCE")
+    assert [row.split()[0] for row in rows] == [*SOURCES]
+    by_name = {row.split()[0]: row.split()[1:] for row in rows}
+    assert by_name["openai"] == ["gpt-5-mini", "OPENAI_API_KEY"]
+    assert by_name["gemini"] == ["gemini-2.5-flash", "GEMINI_API_KEY", "or", "GOOGLE_API_KEY"]
+    assert by_name["ollama"] == ["--model", "OLLAMA_API_KEY,", "if", "any"]
+
+
+def test_a_response_that_was_cut_is_warned_of() -> None:
+    cut, whole = (length_warning(SimpleNamespace(finish=finish)) for finish in ("length", "stop"))  # type: ignore[arg-type]  # a reply's finish alone
+    assert cut == "the response was truncated at the token limit; use a larger --max-tokens"
+    assert whole == ""
