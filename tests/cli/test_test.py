@@ -15,6 +15,8 @@ import pytest
 
 from cli.helpers import Ran, fault
 from lazyprompt import CharTokenCounter
+from lazyprompt.batch.run import Progress
+from lazyprompt.cli.test import _progress
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.missing import needs
@@ -405,6 +407,11 @@ def test_answers_are_checked(
         (0, []) if holds else (1, [re.findall(r"\w+", check)[0]])
     )
     assert model.seen[0].body["temperature"] == 0.2
+    assert ran.err == "lazyprompt: 1 model calls\n"
+
+
+def test_the_progress_shows_cases_in_a_second() -> None:
+    assert _progress(10, 2, 4.0) == Progress(10, None, 2, 2.5, None, None)
 
 
 def rows(count: int) -> None:
