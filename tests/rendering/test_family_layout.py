@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lazyprompt import ChatPrompter
+from lazyprompt import ChatPrompter, Msg, ToolResultBlock
+from lazyprompt.rendering.layout import last_question
 
 GEMMA = "<bos><start_of_turn>user\nS\n\n"
 NEXT, END = "<end_of_turn>\n<start_of_turn>", "<end_of_turn>\n<start_of_turn>model\n"
@@ -34,3 +35,9 @@ def test_the_system_text_is_in_a_user_turn(family: str, roles: str, text: str) -
     history = [{"role": names[role], "content": f"{role}{at}"} for at, role in enumerate(roles.rstrip("-"))]
     given = None if roles.endswith("-") else {"input": "Q"}
     assert ChatPrompter("", system="S").with_markers(family).generate_prompt(given, history) == text
+
+
+def test_the_last_question_has_no_results() -> None:
+    question, result = Msg("user", "q", "user"), Msg("user", [ToolResultBlock("c", "f", "1")], "user")
+    talks = [[], [result], [question, result], [result, question, Msg("assistant", "a", "assistant"), question, result]]
+    assert [last_question(talk) for talk in talks] == [0, 0, 0, 3]

@@ -92,7 +92,9 @@ def test_the_model_and_the_api_of_a_file_are_read(
     monkeypatch.setattr("lazyprompt.testing.rendered.counter_named", str.upper)
     text = f'---\nmodel: {{id: hub/m, apiType: {api}}}\n---\nuser:\nq\n\ntool[tool_call_id="c"]:\n1\n'
     loaded = LoadedPrompt.load(tmp_path / "a.prompty", text=text)
-    assert (loaded.is_chat, loaded.counter) == (is_chat, ("tiktoken:m", "TIKTOKEN:M"))
+    counter: object = loaded.counter
+    assert loaded.is_chat is is_chat
+    assert counter == ("tiktoken:m", "TIKTOKEN:M")
     assert loaded.render().turns == (TurnText("user", (("", "q"),)), TurnText("tool", (("", "1"),)))
 
 

@@ -123,3 +123,12 @@ def test_cases_are_compared_with_another_version() -> None:
     assert [each.change for each in run(older=lambda path: path, update=True)] == [None] * 3
     new = run(older=lambda path: path.with_name("gone.prompty"), update=True)
     assert [each.change.kinds if each.change else None for each in new] == [("new",)] * 2 + [None]
+
+
+def test_a_version_that_reads_other_columns_is_filled_with_its_own() -> None:
+    Path("ask.test.jsonl").write_text('{"a": "x", "b": "x"}\n', encoding="utf-8")
+    for name, slot in (("ask.prompty", "a"), ("old.prompty", "b")):
+        Path(name).write_text(f"user:\n{{{{ {slot} }}}}\n", encoding="utf-8")
+    runner = Runner(older=lambda path: path.with_name("old.prompty"))
+    (result,) = runner.run([CaseFile.read(Path("ask.test.jsonl"))])
+    assert (result.failures, result.change) == ((), None)
