@@ -443,8 +443,8 @@ class Chat:
         is sent to the model as the tool result. All tool calls and results are added to the history.
 
         Args:
-            input: The input, as in :meth:`ChatModule.__call__`. Without an input, the run first runs the calls in the
-                history that have no result, such as those after the last round of an earlier run.
+            input: The input, as in :meth:`ChatModule.__call__`. Without the user's text, the run first runs the last
+                reply's calls that have no result, such as those after the last round of an earlier run.
             tools: Python functions and other tools that the model may call; None for the chat's own tools.
             max_rounds: The maximum number of replies whose tool calls are run.
             response_format: A pydantic model or JSON schema for structured output.
@@ -497,7 +497,7 @@ class Chat:
         Returns:
             An iterator over deltas, replies and tool results. In each round, the deltas of a reply (:class:`Delta`) are
             followed by the complete reply (:class:`Reply`) and the results of its tool calls
-            (:class:`ToolResultBlock`).
+            (:class:`ToolResultBlock`). A call is not run if the caller adds its result after the reply is yielded.
         """
         return self._steps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
@@ -513,12 +513,13 @@ class Chat:
         """Async version of :meth:`steps`."""
         return self._asteps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
-    def add_result(self, call: ToolUseBlock, output: object) -> None:
+    def add_result(self, call: ToolUseBlock, output: object, *, is_error: bool = False) -> None:
         """Add the result of a tool call. When every tool call has a result, ``chat()`` continues the conversation.
 
         Args:
             call: The tool call, from ``reply.tool_calls``.
             output: The tool's output: text, a list of blocks, or a JSON value.
+            is_error: True if the output is an error message, for example because the call was refused.
 
         Raises:
             HistoryError: The output has an unsupported type, or the tool call doesn't await a result.
@@ -529,7 +530,7 @@ class Chat:
         if call.id not in waiting:
             known = ", ".join(f"{call_id!r} ({name})" for call_id, name in waiting.items()) or "none"
             raise HistoryError(f"tool call {call.id!r} ({call.name}) does not await a result; pending calls: {known}")
-        self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name))])
+        self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name), is_error=is_error)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the conversation to a JSON file atomically.
@@ -581,7 +582,7 @@ class Chat:
 
     def _steps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> Iterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
-        if pending := self._pending_calls(input, runner):
+        if self._continues(input) and runner.can_run(pending := self._pending_calls()):
             yield from self._with_results(runner.run(pending))
         for left in reversed(range(max_rounds + 1)):
             if streams:
@@ -591,15 +592,16 @@ class Chat:
             else:
                 reply = self._ask(input, runner, call.response_format, call.params)
             yield reply
-            if not runner.can_run(reply.tool_calls):
+            # The caller may have added results for some calls, for example to refuse these calls.
+            if not reply.tool_calls or not runner.can_run(pending := self._pending_calls()):
                 return
             _check_rounds(left, max_rounds, reply)
-            yield from self._with_results(runner.run(reply.tool_calls))
+            yield from self._with_results(runner.run(pending))
             input = None
 
     async def _asteps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
-        if pending := self._pending_calls(input, runner):
+        if self._continues(input) and runner.can_run(pending := self._pending_calls()):
             for result in self._with_results(await runner.arun(pending)):
                 yield result
         for left in reversed(range(max_rounds + 1)):
@@ -611,23 +613,29 @@ class Chat:
             else:
                 reply = await self._aask(input, runner, call.response_format, call.params)
             yield reply
-            if not runner.can_run(reply.tool_calls):
+            # The caller may have added results for some calls, for example to refuse these calls.
+            if not reply.tool_calls or not runner.can_run(pending := self._pending_calls()):
                 return
             _check_rounds(left, max_rounds, reply)
-            for result in self._with_results(await runner.arun(reply.tool_calls)):
+            for result in self._with_results(await runner.arun(pending)):
                 yield result
             input = None
 
-    def _pending_calls(self, input: object, runner: ToolRunner) -> list[ToolUseBlock]:
-        """Return the calls in the history to run before the model is called, if no input is given."""
-        if input is not None:
-            return []
-        waiting = OpenCalls(self._history)
-        blocks = (block for message in self._history for block in message.blocks)
-        # Some models number the calls of each reply, so a later call replaces an earlier one with the same id.
-        calls = {block.id: block for block in blocks if isinstance(block, ToolUseBlock) and block.id in waiting}
-        pending = [*calls.values()]
-        return pending if runner.can_run(pending) else []
+    def _continues(self, input: object) -> bool:
+        """Return True if an input contains no user text, so that the model answers the history."""
+        names = self.module.prompter.made_of.instruction.input_form.slots
+        return input is None or (is_mapping(input) and input.keys() <= {*names} - self._user_names())
+
+    def _pending_calls(self) -> list[ToolUseBlock]:
+        """Return the calls in the last reply that have no result."""
+        at = max((at for at, message in enumerate(self._history) if message.role == "assistant"), default=0)
+        waiting = OpenCalls(self._history[at:])
+        blocks = (block for message in self._history[at:] for block in message.blocks)
+        return [block for block in blocks if isinstance(block, ToolUseBlock) and block.id in waiting]
+
+    def _user_names(self) -> set[str]:
+        """Return the names in an input that are part of the user's text."""
+        return {*self.module.prompter.made_of.instruction.user_only, INPUT}
 
     def _runner_of(self, tools: ToolsLike) -> ToolRunner:
         return self._runner if tools is None else ToolRunner.of(tools)
@@ -658,8 +666,8 @@ class Chat:
     def _keep(self, input: object, reply: Reply) -> None:
         self._history += reply.turn
         if is_mapping(input):
-            user_only = {*self.module.prompter.made_of.instruction.user_only, INPUT}
-            self._values = {name: value for name, value in input.items() if name not in user_only}
+            users = self._user_names()
+            self._values = {name: value for name, value in input.items() if name not in users}
 
     def _with_results(self, results: Sequence[ToolResultBlock]) -> Sequence[ToolResultBlock]:
         self._history += tuple(message_of("", (result,), "tool") for result in results)

@@ -49,9 +49,9 @@ class ToolRunner:
         return cls(offered, {_name_of(each): each for each in functions})
 
     def can_run(self, calls: Sequence[ToolUseBlock]) -> bool:
-        """Return True if there are tool calls, and every call is to a Python function or an unknown tool."""
+        """Return True if every call is to a Python function or an unknown tool."""
         offered = self.tools.names if self.tools else ()
-        return bool(calls) and not any(call.name in offered and call.name not in self.functions for call in calls)
+        return not any(call.name in offered and call.name not in self.functions for call in calls)
 
     def run(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         """Run tool calls. Several calls run in parallel threads.
@@ -63,8 +63,8 @@ class ToolRunner:
             ToolsError: A function is async.
             HistoryError: A function's output is neither text, a list of blocks nor a JSON value.
         """
-        if len(calls) == 1:
-            return [self._run(calls[0])]
+        if len(calls) < 2:  # noqa: PLR2004 - one call needs no thread
+            return [self._run(call) for call in calls]
         with ThreadPoolExecutor(len(calls)) as threads:
             waiting = [threads.submit(copy_context().run, self._run, call) for call in calls]
             return [each.result() for each in waiting]
@@ -74,8 +74,11 @@ class ToolRunner:
         return [*await asyncio.gather(*map(self._arun, calls))]
 
     def _run(self, call: ToolUseBlock) -> ToolResultBlock:
+        function = self.functions.get(call.name)
+        if function is None:
+            return self._unknown(call)
         try:
-            output = self._function(call)(**call.input)
+            output = function(**call.input)
         except Exception as error:  # noqa: BLE001 - every error is sent to the model
             return _error_result(call, error)
         if inspect.iscoroutine(output):
@@ -84,8 +87,10 @@ class ToolRunner:
         return _result(call, output)
 
     async def _arun(self, call: ToolUseBlock) -> ToolResultBlock:
+        function = self.functions.get(call.name)
+        if function is None:
+            return self._unknown(call)
         try:
-            function = self._function(call)
             if inspect.iscoroutinefunction(function):
                 output: object = await function(**call.input)
             else:
@@ -94,11 +99,11 @@ class ToolRunner:
             return _error_result(call, error)
         return _result(call, output)
 
-    def _function(self, call: ToolUseBlock) -> Callable[..., object]:
-        found = self.functions.get(call.name)
-        if found is None:
-            raise LookupError(f"unknown tool {call.name!r}; available tools: {', '.join(self.functions) or 'none'}")
-        return found
+    def _unknown(self, call: ToolUseBlock) -> ToolResultBlock:
+        """Log a call to a tool that doesn't exist, and return the error for the model."""
+        text = f"unknown tool {call.name!r}; available tools: {', '.join(self.functions) or 'none'}"
+        _LOG.warning("the model called an %s; this error is sent to the model", text)
+        return ToolResultBlock(call.id, call.name, text, is_error=True)
 
 
 def output_of(output: object, name: str) -> str | list[Block]:

@@ -24,6 +24,7 @@ from support.model_server.server import Answer, ModelServer, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 WAYS = ("run", "arun", "steps", "asteps")
 ROLES = ["user", "assistant", "tool", "assistant"]
@@ -184,6 +185,66 @@ def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: M
     assert ran == ["b"]
 
 
+@pytest.mark.parametrize("way", ["steps", "asteps"])
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way: str, refused: int) -> None:
+    """It ran although the caller had refused it, and its second result was an error of the next request."""
+    ran: list[str] = []
+
+    def delete(name: str) -> str:
+        """Delete."""
+        ran.append(name)
+        return "deleted"
+
+    lenient.answer = answers(called(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("Done."))
+    chat = module_of("online", lenient).chat(tools=[delete])
+
+    def refuse(step: object) -> None:
+        for call in step.tool_calls[:refused] if isinstance(step, Reply) else ():
+            chat.add_result(call, "not allowed", is_error=True)
+
+    async def work() -> None:
+        async for step in chat.asteps("Delete both."):
+            refuse(step)
+        await closed(chat)
+
+    if way == "steps":
+        for step in chat.steps("Delete both."):
+            refuse(step)
+    else:
+        asyncio.run(work())
+    no, yes = ("not allowed", True), ("deleted", False)
+    results = [block for message in chat.history for block in message.blocks if isinstance(block, ToolResultBlock)]
+    assert [(each.id, each.output, each.is_error) for each in results] == [
+        ("c0", *no),
+        ("c1", *(no if refused > 1 else yes)),
+    ]
+    assert ran == ["b"][refused - 1 :]
+    assert [each["role"] for each in lenient.seen[-1].body["messages"]] == ["user", "assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_only_the_calls_of_the_last_reply_run(lenient: ModelServer, way: str) -> None:
+    """Those that the caller passed over ran with those of a later reply."""
+    ran: list[str] = []
+
+    def delete(name: str) -> str:
+        """Delete."""
+        ran.append(name)
+        return "deleted"
+
+    past = [
+        Msg("user", "Delete a.", "user"),
+        Msg("assistant", [ToolUseBlock("c0", "delete", {"name": "a"})], "assistant"),
+        Msg("user", "No, b.", "user"),
+        Msg("assistant", [ToolUseBlock("c1", "delete", {"name": "b"})], "assistant"),
+    ]
+    lenient.answer = answers(Answer("Done."))
+    chat = module_of("online", lenient).chat(past, tools=[delete])
+    assert run(chat, way, None)[0] == "Done."
+    assert ran == ["b"]
+
+
 def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServer) -> None:
     search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
     lenient.answer = called(("weather", {"city": "Rome"}), ("search", {}))
@@ -233,3 +294,50 @@ def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: 
     assert reply == "It rains."
     assert [each["role"] for each in lenient.seen[-1].body["messages"]] == ["system", *ROLES[:3]]
     assert lenient.seen[-1].body["messages"][0]["content"] == "You know Rome."
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("where", ["message", "instruction"])
+def test_a_loaded_chat_goes_on_with_the_values_that_are_not_the_users(
+    lenient: ModelServer, tmp_path: Path, where: str, way: str
+) -> None:
+    """The call that waited did not run, and the question of the history was asked for again."""
+    prompters = {
+        "message": ChatPrompter.from_messages([("system", "You know {city}."), "history", ("user", "{question}")]),
+        "instruction": ChatPrompter({"system": "You know {city}.", "user": ""}, system=""),
+    }
+    module = module_of("online", lenient).prompt(prompters[where])
+    lenient.answer = answers(called(("weather", {"city": "Oslo"})), Answer("It rains."), Answer("No."))
+    chat = module.chat(tools=[weather])
+    asked = {"city": "Rome", "question": "How is it?"}
+    chat(asked)
+    chat.save(tmp_path / "chat.json")
+    loaded = module.chat(tools=[weather])
+    loaded.load(tmp_path / "chat.json")
+    assert run(loaded, way, {"city": "Rome"})[0] == "It rains."
+    messages = lenient.seen[-1].body["messages"]
+    assert [each["role"] for each in messages] == ["system", *ROLES[:3]]
+    assert [messages[at]["content"].strip() for at in (0, 1, 3)] == ["You know Rome.", "How is it?", "Oslo"]
+    waiting = module.chat(chat.history, tools=[weather])
+    assert run(waiting, way, asked)[0] == "No."  # a question runs nothing that waits
+    assert [message.role for message in waiting.history] == ["user", "assistant", "user", "assistant"]
+
+
+@pytest.mark.parametrize("way", ["run", "arun"])
+def test_a_tool_that_is_unknown_is_one_line_of_the_log(
+    lenient: ModelServer, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    def lookup() -> str:
+        """Look up."""
+        raise KeyError("a")
+
+    lenient.answer = answers(called(("look_up", {}), ("lookup", {})), Answer("I see."))
+    run(module_of("online", lenient).chat(tools=[lookup]), way)
+    assert [(each.levelname, each.getMessage(), bool(each.exc_info)) for each in caplog.records] == [
+        (
+            "WARNING",
+            "the model called an unknown tool 'look_up'; available tools: lookup; this error is sent to the model",
+            False,
+        ),
+        ("WARNING", "the tool 'lookup' failed; its error is sent to the model", True),
+    ]
