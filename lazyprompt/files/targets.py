@@ -204,9 +204,10 @@ _ROWS = (
         options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
     ),
-    # DeepSeek supports JSON output, but not an output schema.
-    replace(_LIKE_OPENAI, profile="deepseek", structured=""),
-    *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
+    *(
+        replace(_LIKE_OPENAI, profile=name)
+        for name in ("deepseek", "litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")
+    ),
 )
 _TARGETS: Final = {(row.name.removesuffix("-responses"), row.api): row for row in _ROWS}
 # Maps service names in prompt files to the providers whose APIs the services use.
@@ -342,7 +343,8 @@ class _RequestBuilder(NamedTuple):
         """Return the request fields for the messages, the tools and the output schema."""
         spec, target = self.spec, self.target
         _note_addresses(self.messages, target, self.notes)
-        made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions(), self.guard)
+        profile = target.own_profile()
+        made = ChatFormatter(profile).format_parsed(self.messages, self._functions(), self.guard)
         self.notes.extend(made.report)
         body = Payload(dict(made), neutralised=made.neutralised)
         if not target.text_content:
@@ -354,7 +356,7 @@ class _RequestBuilder(NamedTuple):
             # The Responses formatter always writes ``strict``, so remove the key if the file doesn't set it.
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
-        if spec.outputs and not target.structured:
+        if spec.outputs and not profile.output_schemas:
             self.notes.add("outputs", "outputs", "left out", f"{target.name} supports no output schema")
         elif spec.outputs:
             body |= _STRUCTURED[target.structured](spec.outputs)

@@ -51,6 +51,8 @@ DEEPSEEK = Profile(
     prefill="prefix",
     needs_user=True,
     user_first=True,
+    # DeepSeek supports JSON output, but not an output schema.
+    output_schemas=False,
     unenforced=frozenset({"system first"}),
 )
 

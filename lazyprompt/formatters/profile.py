@@ -160,7 +160,8 @@ class Profile:
             calls.
         signs_parts: True if the provider signs texts and tool calls, and expects the signatures back.
         calls_tools: True if the provider supports tools.
-        turns: True if the provider accepts a list of messages; False to send the conversation as a single string.
+        output_schemas: True if the provider accepts a JSON schema for structured output.
+        turns: True if the provider supports turns; False to send the conversation as a single text.
         system: Where system text may be sent: in any turn (``anywhere``), only in the first turn (``first``), or
             outside the list of messages (``apart``).
         late_system: A pattern for the models that accept system text after a user turn; an unknown model is matched
@@ -205,6 +206,7 @@ class Profile:
     thinks: re.Pattern[str] | None = None
     signs_parts: bool = False
     calls_tools: bool = True
+    output_schemas: bool = True
     turns: bool = True
     system: Literal["anywhere", "first", "apart"] = "anywhere"
     late_system: re.Pattern[str] | None = None

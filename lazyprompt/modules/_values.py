@@ -19,6 +19,11 @@ _MEANT: Final = {
     "Profile": "source=Source(NAME, provider=PROFILE, ...)",
     "Source": "source=",
 }
+# The meaning of LazyLLM's argument names, and what to pass instead.
+_LAZYLLM: Final = {
+    "llm_chat_history": "the earlier messages; pass them as history=",
+    "static_params": "default parameters; pass them as keyword arguments: temperature=0.2",
+}
 
 
 def check_values(params: Mapping[str, object], package: str) -> None:
@@ -29,9 +34,11 @@ def check_values(params: Mapping[str, object], package: str) -> None:
         package: The official client's package, whose own objects are accepted, as are pydantic's and httpx's.
 
     Raises:
-        ModuleError: A parameter contains another value.
+        ModuleError: A parameter contains another value, or has LazyLLM's name for another argument.
     """
     for name, value in params.items():
+        if name in _LAZYLLM:
+            raise ModuleError(f"{name!r} is LazyLLM's name for {_LAZYLLM[name]}")
         # Most parameters are numbers and text.
         if isinstance(value, _JSON):
             continue

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.modules._reading import Exchange, ReplyReader
+from lazyprompt.modules._reading import AnswerSchema, Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules._values import check_values
 from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
+from lazyprompt.modules.clients.openai import OpenAIClient, response_format
 from lazyprompt.modules.sources import Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
 from lazyprompt.safety.restoring import Restorer
@@ -58,6 +59,7 @@ class OnlineChatModule(ChatModule):
             up by the model's name.
         counter: The token counter for prompts. If a counter is set, a prompt that exceeds the context window raises an
             error and is not sent.
+        strict: True to raise an error instead of sending a request if the provider's format loses content.
         hooks: Functions called with the record of each finished call. If a hook fails, its error is logged to the
             ``lazyprompt`` logger.
         options: Additional arguments for the client's constructor.
@@ -84,6 +86,7 @@ class OnlineChatModule(ChatModule):
         budget: BudgetLike | None = None,
         context: int | None = None,
         counter: CountsMessages | None = None,
+        strict: bool = False,
         hooks: Iterable[CallHook] = (),
         options: Mapping[str, Any] | None = None,
         **params: Any,
@@ -100,7 +103,7 @@ class OnlineChatModule(ChatModule):
         if self.source.base_url == "" and not base_url:
             raise ModuleError(f"{self.source.name} has no default URL; pass base_url=")
         self._window = context or context_of(self.model)
-        self._counter = counter
+        self._counter, self._strict = counter, strict
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
@@ -136,11 +139,23 @@ class OnlineChatModule(ChatModule):
         fitted, trim = prompter.fitted(prompt, target)
         payload = cast("Payload", target.render(fitted))
         payload.trim = trim
+        if self._strict:
+            payload.report.raise_for_losses()
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
         request = Request(self.model, payload, _merge_params(params, asked), prompter.origin, prompter.secrets)
         reader = ReplyReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
+
+    def _structured(self, structure: AnswerSchema) -> dict[str, Any] | None:
+        profile = self.source.provider
+        if not isinstance(profile, str) and not profile.output_schemas:
+            return None
+        asked = super()._structured(structure)
+        # A custom profile defines what the server supports, even if the client doesn't know the server.
+        if asked is None and not isinstance(profile, str) and isinstance(self._client, OpenAIClient):
+            return response_format(structure.schema, structure.name)
+        return asked
 
     def _check_length(self, payload: Payload) -> None:
         """Raise an error if the prompt exceeds the model's context window."""

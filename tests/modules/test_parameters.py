@@ -1,5 +1,6 @@
 """An unknown parameter is told with the nearest name before anything is sent, whatever the client."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -8,7 +9,19 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from lazyprompt import Budget, Markers, ModuleError, OnlineChatModule, Profile, Source, TrainableModule
+from lazyprompt import (
+    Budget,
+    FormatError,
+    ImageBlock,
+    Markers,
+    ModuleError,
+    Msg,
+    OnlineChatModule,
+    Profile,
+    Source,
+    TrainableModule,
+    URLSource,
+)
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.sources import SOURCES
@@ -85,12 +98,30 @@ def test_the_form_of_an_answer_belongs_to_a_call() -> None:
         module("openai", response_format=Wanted)
 
 
-@pytest.mark.parametrize("asked", [module("openai"), TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE)])
-def test_lazyllm_s_name_of_the_history_is_told_with_ours(asked: OnlineChatModule | TrainableModule) -> None:
-    # It was refused with a hint about extra_body, which would have sent a call without its history.
-    with pytest.raises(ModuleError) as caught:
-        asked("Hi", llm_chat_history=[["Hello", "Hello!"]])
-    assert str(caught.value) == "'llm_chat_history' is LazyLLM's name for the earlier messages; pass them as history="
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"llm_chat_history": [["Hello", "Hello!"]]},
+            "'llm_chat_history' is LazyLLM's name for the earlier messages; pass them as history=",
+        ),
+        (
+            {"static_params": {"temperature": 0.2}},
+            "'static_params' is LazyLLM's name for default parameters; pass them as keyword arguments: temperature=0.2",
+        ),
+    ],
+)
+def test_lazyllm_s_names_are_told_with_ours(given: dict[str, Any], words: str) -> None:
+    # They were refused with a hint about extra_body, and those of the module only by its first call.
+    for call in (
+        lambda: module("openai", **given),
+        lambda: module("openai")("Hi", **given),
+        lambda: TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE, **given),
+        lambda: TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE)("Hi", **given),
+    ):
+        with pytest.raises(ModuleError) as caught:
+            call()
+        assert str(caught.value) == words
 
 
 @pytest.mark.parametrize(
@@ -106,3 +137,28 @@ def test_lazyllm_s_name_of_the_history_is_told_with_ours(asked: OnlineChatModule
 def test_parameters_of_the_clients_own_are_taken(source: str, params: dict[str, Any]) -> None:
     payload = module(source).payload("Hi", **params)
     assert {name: payload[name] for name in params} == params
+
+
+@pytest.mark.parametrize("source", ["deepseek", Source("acme", OWN, "m", base_url=NOWHERE)])
+def test_a_loss_is_an_error_before_anything_is_sent(source: str | Source) -> None:
+    """``strict`` was passed on to the client, which refused it."""
+    past = [Msg("user", [ImageBlock(URLSource("https://images.example/a.png"))], "user")]
+    strict, lax = (
+        OnlineChatModule(source, api_key="k", base_url=NOWHERE, retries=0, strict=each) for each in (True, False)
+    )
+    name = strict.source.name
+    for call in (
+        lambda: strict("Hi", past),
+        lambda: asyncio.run(strict.acall("Hi", past)),
+        lambda: strict.stream("Hi", past),
+        lambda: strict.payload("Hi", past),
+        lambda: strict.chat(past).run("Hi"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"the payload would lose content: messages[0].content[0] (image) left out: {name} does not accept image"
+        )
+    payload = lax.payload("Hi", past)
+    assert payload["messages"] == [{"role": "user", "content": "Hi"}]
+    assert strict.payload("Hi") == lax.payload("Hi")

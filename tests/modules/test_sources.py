@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 
-from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Profile, Secret, Source
+from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Profile, Prompty, Secret, Source
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.modules.clients._base import ClientSettings
+from lazyprompt.modules.clients.anthropic import DEFAULT_MAX_TOKENS
 from lazyprompt.modules.clients.openai import OpenAIClient, Server
 from lazyprompt.modules.sources import SOURCES, source_named
 from support.model_server.server import Answer, ModelServer
@@ -135,6 +137,46 @@ def test_a_source_of_your_own_is_asked_with_its_profile_key_and_client(
         "random_seed": 3,
     }
     assert pickle.loads(pickle.dumps(module)).payload("Sing.") == module.payload("Sing.")  # noqa: S301 - our own
+
+
+def test_a_source_of_your_own_may_have_another_client_and_an_address() -> None:
+    """The name of the source was passed to a client that takes none."""
+    profile = ChatFormatter("anthropic").profile.but(name="parrot")
+    source = Source("parrot", profile, "polly-1", "anthropic:connect", base_url="https://parrot.example")
+    assert OnlineChatModule(source).payload("Sing.") == {
+        "model": "polly-1",
+        "messages": [{"role": "user", "content": "Sing."}],
+        "max_tokens": DEFAULT_MAX_TOKENS,
+    }
+
+
+WHY = Prompty.loads("---\nmodel: {id: polly-1}\noutputs: {a: {kind: string, required: true}}\n---\nuser:\nWhy?")
+
+
+@pytest.mark.parametrize("schemas", [True, False])
+@pytest.mark.parametrize("host", ["parrot.example", "api.openai.com"])
+def test_a_profile_decides_whether_a_schema_is_sent(host: str, *, schemas: bool) -> None:
+    """A request of a prompt file sent it, and a module put it into the system text."""
+    source = Source("parrot", PARROT.but(output_schemas=schemas), "polly-1", base_url=f"https://{host}/v1")
+    payload = OnlineChatModule(source).prompt(WHY).payload()
+    properties = {"a": {"type": "string"}}
+    schema = {"title": "answer", "type": "object", "properties": properties, "required": ["a"]}
+    told = (
+        "Answer with one JSON value and nothing else: no words before or behind it. Its JSON schema:\n"
+        f"{json.dumps(schema)}"
+    )
+    user = {"role": "user", "content": "Why?"}
+    sent = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": False}}
+    assert payload == {
+        "model": "polly-1",
+        "messages": [user] if schemas else [{"role": "system", "content": told}, user],
+        **({"response_format": sent} if schemas else {}),
+    }
+    request = WHY.request(provider=source.provider)
+    assert ("response_format" in request) == schemas
+    assert [str(each) for each in request.report] == (
+        [] if schemas else ["outputs (outputs) left out: parrot supports no output schema"]
+    )
 
 
 def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
