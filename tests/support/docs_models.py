@@ -41,7 +41,7 @@ _SAID: Final = {
     "What is on this picture?": "A black dot.",
     "10:00 to 16:00": "Yes: Emma is on shelf B3, and we are open from 10:00 to 16:00.",
     "Do you lend films?": "Yes, for a week.",
-    '{"error": "not allowed"}': "I am not allowed to delete it.",
+    "not allowed": "I am not allowed to delete it.",
 }
 # The calls in answer to a question, or to the result of another call, where there are tools.
 _CALLS: Final[dict[str, tuple[tuple[str, dict[str, Any]], ...]]] = {
