@@ -93,16 +93,23 @@ def _flag(value: Json) -> bool:
     return True
 
 
-def _providers(value: object) -> list[Profile]:
+def _providers(value: object) -> list[str | Profile]:
     return [_provider(each) for each in (value if is_sequence(value) and value else [value])]
 
 
-def _provider(given: Any) -> Profile:  # noqa: ANN401 - a test file may contain any value
+def _provider(given: Any) -> str | Profile:  # noqa: ANN401 - a test file may contain any value
+    """Return a provider's name or a profile unchanged, because the name ``openai`` also selects an output format.
+
+    Raises:
+        ValueError: The value is neither.
+    """
     try:
-        return profile_of(given)
+        profile_of(given)
     except FormatError as error:
         shown = f"{given!r}{did_you_mean(given, PROVIDERS)}" if isinstance(given, str) else type(given).__name__
         raise ValueError(f"must be a provider or a list of providers, not {shown}") from error
+    provider: str | Profile = given
+    return provider
 
 
 def _snapshot_name(value: Json) -> Json:
@@ -265,11 +272,12 @@ def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
 
 
 def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
-    for profile in check.value:
+    for provider in check.value:
+        formatter = ChatFormatter(provider)
         try:
-            ChatFormatter(profile).validate(case.render(profile))
+            formatter.validate(case.render(provider))
         except LazyPromptError as error:
-            yield Failure("valid", f"{profile.name}: {error}")
+            yield Failure("valid", f"{formatter.provider}: {error}")
 
 
 def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:

@@ -89,7 +89,7 @@ def test_files_of_ours_are_no_links(tmp_path: Path) -> None:
     assert (own_status(path) or path.stat()).st_ino == path.stat().st_ino
     (tmp_path / "b").hardlink_to(path)
     for check in (own_status, open_own, own_database_status):
-        with pytest.raises(OSError, match="the file has several hard links, so another user may own it"):
+        with pytest.raises(OSError, match="the file has more than one hard link, so another user may control it"):
             check(path)
 
 
