@@ -131,8 +131,8 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     texts = [text for text in (chat, *fields_of(chat).values()) if isinstance(text, str)]
     if not texts:
         raise TemplateError(
-            f"{type(form).__name__} has no response_template or chat_template; pass a name, Markers, a ChatTemplate, a "
-            "response template, or a transformers tokenizer with one of these templates"
+            f"{type(form).__name__} has no response_template or chat_template; pass the name of an answer format, "
+            "Markers, a ChatTemplate, a response template, or a transformers tokenizer with one of these templates"
         )
     return form_in("\n".join(texts))
 

@@ -251,7 +251,9 @@ class TokenCache:
 
     def __init__(self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024) -> None:
         if isinstance(tokenizer, TokenCache):
-            raise TokenizerError("the tokenizer is already a TokenCache; use the cache directly, in any thread")
+            raise TokenizerError(
+                "the tokenizer is already a TokenCache; use this TokenCache directly (threads can share it)"
+            )
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()

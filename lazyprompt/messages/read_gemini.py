@@ -52,7 +52,9 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     """
     given = item.get("role")
     if not isinstance(given, str | None) or given not in _ROLES:
-        raise HistoryError(f"{where} has the role {given!r}; a Gemini content must have the role 'user' or 'model'")
+        raise HistoryError(
+            f"{where} has the role {given!r}; the role of a Gemini Content object must be 'user' or 'model'"
+        )
     role, open_calls = _ROLES[given], dict(waiting)
     beside: Beside = {}
     blocks: list[Block] = []

@@ -411,7 +411,7 @@ class PromptDefinition:
         if given and self._tools:
             raise ToolsError(
                 f"this prompter was created with the tools {', '.join(self._tools.names)}, "
-                f"so a call can't pass tools; it passed {', '.join(given.names)}"
+                f"so tools can't be passed per call; got {', '.join(given.names)}"
             )
         return given or self._tools
 

@@ -440,7 +440,9 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
     scopes = sum(1 for _ in tree.find_all(_SCOPES))
     if variables * scopes > MAX_SCOPED:
         raise TemplateSyntaxError(
-            f"the template contains too many variables ({variables}) in too many blocks ({scopes})", 1
+            f"the template has {variables} variables and {scopes} blocks, and the product of these numbers exceeds "
+            f"{MAX_SCOPED}; use fewer variables or blocks",
+            1,
         )
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):

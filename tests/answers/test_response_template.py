@@ -161,7 +161,7 @@ def test_a_parser_travels_between_processes() -> None:
             "transformers rejects the response template: .*regex",
         ),
         ({**QWEN, "fields": {"content": 3}}, "transformers rejects the response template: "),
-        (object(), "object has no response_template or chat_template; pass a name, Markers, a ChatTemplate"),
+        (object(), "object has no response_template or chat_template; pass the name of an answer format, Markers"),
     ],
 )
 def test_a_wrong_template_is_an_error(wrong: Any, message: str) -> None:

@@ -441,7 +441,7 @@ def test_rows_are_rendered_in_any_form() -> None:
 
 
 def test_tools_formats_and_templates_are_given_once() -> None:
-    with pytest.raises(ToolsError, match="was created with the tools f, .*it passed f"):
+    with pytest.raises(ToolsError, match="was created with the tools f, .*got f"):
         ChatPrompter(tools=TOOLS).generate_prompt("x", tools=TOOLS)
     with pytest.raises(
         FormatError, match=r"unknown format 'opnai' \(did you mean 'openai'\?\); expected one of flat, "

@@ -173,6 +173,9 @@ def check_references(value: Json, where: str) -> None:
         FormatError: A string in the value contains a reference, such as ``${env:NAME}``.
     """
     if isinstance(value, str) and (found := _REFERENCE.search(value)):
-        raise FormatError(f"{where} contains {found[0]}…, which a prompt file would resolve; change the text")
+        raise FormatError(
+            f"{where} contains {found[0]}…, which would be resolved as a reference when the prompt file is loaded; "
+            "change or remove this text"
+        )
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         check_references(item, where)
