@@ -100,7 +100,7 @@ def checked_object(value: Mapping[str, object], where: str, error: type[LazyProm
 
 
 class _NoJsonError(Exception):
-    """An error for a value that is not JSON.
+    """An error for a value that can't be serialized as JSON.
 
     Attributes:
         reason: The rule that the value breaks.

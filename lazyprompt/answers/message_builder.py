@@ -1,4 +1,4 @@
-"""A builder for the message in a local model's response, and the deltas of a streamed response."""
+"""A builder for the chat message or the stream deltas in a local model's response."""
 
 from __future__ import annotations
 

@@ -177,8 +177,8 @@ class TemplateReader:
             field: str = event["field"]
             if event["type"] == "region_open":
                 if field == self._closed == self._template.implicit:
-                    # The implicit field has no start marker, so only an end-of-turn marker can close this field before
-                    # it reopens.
+                    # The implicit field has no start marker: if the implicit field reopens right after it closed, an
+                    # end-of-turn marker closed it.
                     self._over = True
                     return
                 self._field, self._region, self._closed = field, [], ""

@@ -172,7 +172,8 @@ class RowPlan:
 
     @property
     def _prompt_model(self) -> ModelLike | None:
-        # In OpenAI's format, a prompter's model is a local model family, so the request's model is added later.
+        # With the OpenAI format, ``generate_prompt`` reads ``model`` as a local model family. Add the request's model
+        # name later instead.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property

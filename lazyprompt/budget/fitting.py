@@ -173,8 +173,8 @@ class _Work:
         self._summary: int | None = None
         self._failure: str | None = None
         self._void: list[int] = []
-        # The index of the first assistant message that answered a request with the same dropped messages as the current
-        # request.
+        # The index of the first assistant message that was generated without the messages that are now dropped; None
+        # if unknown.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:

@@ -96,7 +96,7 @@ class PrefixMatch(NamedTuple):
 
 
 class PrefixTree:
-    """A prefix tree of call texts that stores each shared prefix once.
+    """A prefix tree of the texts sent in model calls; each shared prefix is stored once.
 
     Args:
         lifetime: The number of seconds after which an unused text is removed; None keeps every text.

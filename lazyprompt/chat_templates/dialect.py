@@ -203,7 +203,7 @@ def _mark_unknown(text: object) -> tuple[object, ...]:
 
 
 def _keep_origins(made: object, given: object) -> object:
-    """Add origins to a result if it is a plain ``str`` computed from traced text."""
+    """Add character origins to the result of a function if the result is a ``str`` computed from traced text."""
     return trace_opaque(made, given) if type(made) is str and contains_traced(given) else made
 
 

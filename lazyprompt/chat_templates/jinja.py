@@ -251,8 +251,8 @@ class ChatJinja:
         now: The time that ``strftime_now`` formats; None for the current time.
 
     Raises:
-        TemplateError: The template or a token is not a string, or the syntax is invalid. For a syntax error, the error
-            message contains the line number.
+        TemplateError: The template or a token is not a string, or the template's syntax is invalid. A syntax error's
+            message contains the line number in the template.
     """
 
     text: str

@@ -43,7 +43,7 @@ ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
 Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
 # A message, or a nested list of messages.
 Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
-# An argument of ``join``: the developer's text, or a conversation.
+# An argument to ``PromptEngine.join``: text written by the developer, a conversation, or None.
 Part: TypeAlias = "str | Conversation | None"
 
 # The low-water mark for summaries. A value just below 1 summarizes as few messages as possible.

@@ -275,7 +275,7 @@ OTHERS: Final = "additionalProperties"
 
 
 def snake_names(options: Iterable[str]) -> dict[str, str]:
-    """Return a dict that maps each option name to its snake_case form, such as ``topP`` to ``top_p``."""
+    """Map each option name to its snake_case form, such as ``topP`` to ``top_p``."""
     return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
 
 

@@ -84,7 +84,7 @@ def check_of(spec: Spec) -> Check:
 
 
 def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = None) -> Check:
-    """Build a check for a value that is either a string or a list of parts.
+    """Build a check that a value is either a string or a list of parts.
 
     Args:
         kinds: A mapping from part types to their shapes.
@@ -122,7 +122,7 @@ def one_of(*known: str) -> Check:
 
 
 def nullable(inner: Spec) -> Check:
-    """Build a check that accepts null and any value that another check accepts."""
+    """Build a check that accepts null, and any other value that the given check accepts."""
     rule = check_of(inner)
     return lambda value: FINE if value is None else rule(value)
 
@@ -142,7 +142,7 @@ def list_of(item: Spec, least: int = 0) -> Check:
 
 
 def text_or(other: Spec) -> Check:
-    """Build a check that accepts a string and any value that another check accepts."""
+    """Build a check that accepts any string, and any other value that the given check accepts."""
     rule = check_of(other)
     return lambda value: FINE if type(value) is str else rule(value)
 

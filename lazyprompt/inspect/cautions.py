@@ -71,7 +71,7 @@ def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterat
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # Yield an unsplit segment unchanged, because slicing the text of a secret value would return a plain ``str``.
+        # Yield an unsplit segment as is, because slicing a secret string would return a plain ``str``.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# The name in budget reports for the tokens outside slots, such as the markers in flat text.
+# Budget reports use this name for tokens outside slots, such as ``<|im_start|>`` in flat text.
 FRAMING = "framing"
 
 
@@ -387,8 +387,8 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
         after: The second prompt.
 
     Returns:
-        One change for each slot: the slots of the first prompt in order, then added slots, then the text outside slots
-        (``markers`` or ``framing``).
+        One change for each slot, in the order of the first prompt's slots; then one for each added slot; and finally
+        one for the text outside slots, named ``markers`` or ``framing``.
     """
     one, other = ({slot.name: slot for slot in look.slots} for look in (before, after))
     changes = {

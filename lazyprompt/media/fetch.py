@@ -130,9 +130,8 @@ class Deadline:
 
         with self._lock:
             self._stopped = True
-            # Call ``socket.socket.shutdown``, because ``SSLSocket.shutdown`` would race with the thread that reads the
-            # response.
-            # Ignore the error for a connection that the peer has already closed.
+            # Bypass ``SSLSocket.shutdown``, which would race with the thread that reads the response. Ignore the error
+            # that ``shutdown`` raises if the peer has already closed the connection.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)

@@ -94,7 +94,7 @@ class Sender:
         self._aretry: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
-        # Import tenacity only if the client has no retries, because other extras don't install tenacity.
+        # Import tenacity only if the client doesn't retry by itself, because not every extra installs tenacity.
         tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {

@@ -60,11 +60,11 @@ def _is_in(process: psutil.Process, session: int) -> bool:
 
 
 def listens(session: int, port: int) -> bool:
-    """Return True if a process in a session listens on a TCP port.
+    """Return True if any process in a session, except the session leader, listens on the given TCP port.
 
     Args:
         session: The process id of the session leader.
-        port: The port.
+        port: The TCP port number.
     """
     return any(port in _ports(process) for process in members(session))
 

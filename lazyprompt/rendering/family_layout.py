@@ -230,7 +230,7 @@ def _put_into_first_turn(
     begun = 0 if own_turn else 1
     put_history(messages[:begun], markers, turns, first)
     put_history(messages[begun:], others or markers, turns, first + begun)
-    # The first two parts are empty, so the third part is the start marker of the first turn.
+    # In ``turns``, the first two parts are empty, and the third part is the start marker of the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])
     out.add(*system)

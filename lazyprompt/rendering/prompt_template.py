@@ -329,7 +329,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
 
 @runtime_checkable
 class HasControls(Protocol):
-    """A chat template, which belongs to a higher layer."""
+    """The interface that this module expects of a chat template; the chat template class is in a higher layer."""
 
     def controls(self) -> Controls:
         """Return the control sequences of the template and its tokenizer."""

@@ -211,13 +211,13 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return a function that tests whether a prompt contains the field ``name``; an empty input also counts."""
+    """Return a function that tests whether the field ``name`` of a prompt is set; an empty input also counts as set."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a prompt.
+    """The rendering rules for one field of :class:`Prompt`, such as ``system``.
 
     Args:
         put: A function that adds the field to a part list.

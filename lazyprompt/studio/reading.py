@@ -66,7 +66,7 @@ class Attack(NamedTuple):
 
     Attributes:
         id: The attack's identifier in requests.
-        name: A short description for the page.
+        name: A short description of the attack, displayed on the studio page.
         text: The value, with placeholders such as ``«eoh»`` for the model family's markers.
     """
 

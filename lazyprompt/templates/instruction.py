@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# The prompter's own messages before the history, and those after the history.
+# The messages that a prompter adds before the history, and those that it adds after the history.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The parts of a filled instruction: the system-level part, the user-level part, the user's text, and the prompter's own
-# messages.
+# A filled instruction: its system-level text, its user-level text, the user's text, and the messages that the prompter
+# adds around the history.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"

@@ -223,7 +223,7 @@ class BoundedGenerator(CodeGenerator):
         An expression ``x`` that may evaluate to a value other than text is compiled to
         ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``.
         """
-        # Count output in `{% set %}` or a macro here, because Jinja joins the output's pieces only later.
+        # In `{% set %}` blocks and macros, count the output here, because Jinja joins it into a string only later.
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
@@ -367,8 +367,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
-            # Check the size of the arguments of ``index``, because Python's error message contains the item that was
-            # searched for.
+            # Limit the size of the arguments of ``index``: if the item isn't found, Python's error message contains
+            # the item's repr.
             size_of(args)
         elif kind is LoopContext and args:
             # The call `loop(items)` starts the next level of a recursive loop. The items of that level count as steps.

@@ -12,7 +12,7 @@ __all__ = ["assert_prompt", "render_cases"]
 
 
 def __getattr__(name: str) -> object:
-    # Import lazily, because pytest imports this package at every start to load the plugin of lazyprompt.
+    # Import lazily, because pytest imports this package on every run to load lazyprompt's plugin.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("lazyprompt.testing.cases"), name)

@@ -142,8 +142,8 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # The requests of equal prompts can differ only in field order. Skip the other providers, because OpenAI's field
-    # order is the same.
+    # The requests built from equal prompts can differ only in field order. OpenAI's two requests have the same field
+    # order, so skip the other providers.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )
@@ -174,7 +174,10 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return which of ``roles``, ``instruction`` and ``order`` changed, ignoring slot values."""
+    """List the changes between two prompts' turns, ignoring slot values.
+
+    The changes are ``roles``, ``instruction`` (text outside slots) and ``order`` (the order of turns or slots).
+    """
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []

@@ -179,8 +179,8 @@ def check(
         base_dir: The directory that references and includes in the text are relative to.
         allowed_roots: Additional directories that the file may refer to.
         dialect: The file's dialect; by default, the dialect is detected.
-        found_in: The directory that symbolic links must stay in, unless they lead into ``allowed_roots``. If None,
-            every symbolic link is followed.
+        found_in: The directory that must contain the targets of symbolic links, unless ``allowed_roots`` contains them.
+            If None, every symbolic link is followed.
 
     Returns:
         The findings, in file order. An unreadable file is also reported as a finding.

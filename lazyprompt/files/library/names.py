@@ -5,8 +5,8 @@ A complete file name is, for example, ``support/refund.zh-CN@1.2.0.prompty``.
 - The version after ``@`` is written as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (short for 2.0.0).
 - The word after the last dot is a language if it is a BCP 47 tag such as ``zh``, ``pt-BR`` or ``zh_Hant_TW``. Because
   many short words are language codes, a tag without script or region must be one of :data:`LANGUAGES`; write other
-  languages with a script or region (``refund.tlh-Latn.prompty``). A word after the last dot that is not a
-  language is part of the key: ``refund.v2.prompty``, ``refund.old.prompty``.
+  languages with a script or region (``refund.tlh-Latn.prompty``). If the word after the last dot is not a language,
+  the word is part of the key: ``refund.v2.prompty``, ``refund.old.prompty``.
 - The suffix is ``.prompty``, ``.yaml`` or ``.yml``.
 - ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests, not prompts.
 - Files and directories whose names begin with a dot or an underscore aren't prompts, but files such as ``_tone.md`` can
@@ -311,11 +311,11 @@ def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None
 
 
 def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry, ...]:
-    """Return the prompt files in one directory of a layer.
+    """Return the prompt files in one directory of a library layer.
 
     Args:
-        layer: The directory of the layer.
-        directory: The directory in the layer, such as ``support/``.
+        layer: The root directory of the library layer.
+        directory: The directory's path relative to ``layer``, such as ``support/``.
         trace: The record of files that a cached value depends on, to which the directory is added.
 
     Raises:

@@ -36,7 +36,7 @@ def edit_fields(
         at: The index in the file at which the YAML starts. Positions in ``fields`` are counted from the start of the
             file.
         fields: The current fields, by field name.
-        changes: The new values, by field name; None removes a field.
+        changes: The fields' new values, keyed by field name; None removes a field.
         safe: The function that replaces secrets in new text with references.
 
     Returns:
@@ -140,11 +140,11 @@ _SECRET: Final = 8
 
 
 def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
-    """Return the text of a prompt file with changed fields.
+    """Return a prompt file's text with the given fields changed.
 
     Args:
         prompty: The prompt file.
-        changes: The new values, by field name; None removes a field.
+        changes: The fields' new values, keyed by field name; None removes a field.
 
     Returns:
         The prompt file's changed text. To check the changes, load this text and pass the loaded prompt file to

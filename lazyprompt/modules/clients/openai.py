@@ -440,5 +440,5 @@ class CompletionsClient(OpenAIClient):
     collector = TextCollector
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
-        """Send JSON to another URL of the server in a POST request, and return the JSON response."""
+        """POST a JSON body to another endpoint on the engine's server, and return the decoded JSON response."""
         return self.client().post(url, cast_to=object, body=body)
