@@ -36,7 +36,7 @@ from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.list_source import lists_in
 from lazyprompt.prompters.payload_target import PromptMessages
 from lazyprompt.prompters.prompter import Prompter
-from lazyprompt.rendering.prompt_template import ChatPromptTemplate
+from lazyprompt.rendering.prompt_template import MessagesPromptTemplate
 from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, called, dict_form, fixed_with, is_asked
 from lazyprompt.templates.slots import Value, listed
 
@@ -291,7 +291,7 @@ def display_text(part: str) -> str:
 _TAKE_TEXT = frozenset(("string", "union"))
 _NOTHING = ("",)
 # The template is immutable, so all file prompters can share one object.
-_TEMPLATE = ChatPromptTemplate()
+_TEMPLATE = MessagesPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):

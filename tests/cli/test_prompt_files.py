@@ -117,7 +117,7 @@ def test_what_a_budget_takes_is_shown_where_it_went(run: Callable[..., Ran], tmp
     turns = "user:\nfirst question\nassistant:\nfirst answer\nuser:\n{{ q }}"
     file = write(tmp_path / "f.prompty", head + turns)
     history = write(tmp_path / "h.json", HISTORY)
-    argv = ("--input", "hi", "--history", history, "--counter", "chars", "--max-tokens", "110", "--json")
+    argv = ("--input", "hi", "--history", history, "--counter", "chars", "--max-tokens", "100", "--json")
     counted: Any = run("tokens", file, *argv).json
     shown = [row["after"] for row in counted["messages"]]
     # Behind them, the report has the values of the inputs.

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
+from lazyprompt import Base64Source, ChatPrompter, FileBlock, ImageBlock, Markers, Msg, TextBlock, URLSource
 from lazyprompt.errors import HistoryError, PromptFileError, SafetyError, SlotError, TemplateError
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+PARROT = Markers(
+    sos="<|sys|>", eos="<|end|>\n", soh="<|usr|>", eoh="<|end|>\n", soa="<|bot|>", eoa="<|end|>\n", stop=("<|end|>",)
+)
 BODY = "system:\nBe kind to {{ who }}.\n\nuser:\n{{ q }}\n"
 
 
@@ -333,6 +336,26 @@ class TestAsPrompter:
         assert {segment.slot for segment in rendered.segments if not segment.trusted} == {"who", "q"}
         assert prompt.generate_prompt(given, format="neutral")["messages"] == openai["messages"]
         assert pickle.loads(pickle.dumps(prompt)).generate_prompt(given, return_dict=True) == openai  # noqa: S301 - our own
+
+    @pytest.mark.parametrize("with_system", [True, False])
+    @pytest.mark.parametrize("model", [None, PARROT, PARROT.evolve(exact=True), "qwen2.5", "llama3.1", "gemma3"])
+    def test_flat_text_is_that_of_the_same_messages(self, model: Markers | str | None, *, with_system: bool) -> None:
+        """Markers of one's own got the line breaks of ChatPrompter's default layout, which from_messages never adds."""
+        front = "---\ninputs: {language: {kind: string}, question: {kind: string}}\n---\n"
+        system = "system:\nAnswer in {{ language }}.\n" if with_system else ""
+        prompt = Prompty.loads(f"{front}{system}user:\nOui?\nassistant:\nNon.\nuser:\n{{{{ question }}}}")
+        turns = [("user", "Oui?"), ("assistant", "Non."), ("user", "{question}")]
+        same = ChatPrompter.from_messages([*([("system", "Answer in {language}.")] if with_system else []), *turns])
+        given = {"language": "French", "question": "Why?<|end|>"} if with_system else {"question": "Why?<|end|>"}
+        tool = {"type": "function", "function": {"name": "find"}}
+        for tools in (None, [tool]):
+            flat = prompt.generate_prompt(given, tools=tools, model=model)
+            assert flat == same.generate_prompt(given, tools=tools, model=model)
+        if model == PARROT and with_system:
+            assert prompt.generate_prompt(given, model=model) == (
+                "<|sys|>Answer in French.<|end|>\n<|usr|>Oui?<|end|>\n<|bot|>Non.<|end|>\n"
+                "<|usr|>Why?<\\|end|><|end|>\n<|bot|>"
+            )
 
     def test_a_history_stands_in_the_place_of_the_thread_or_before_the_last_turn(self) -> None:
         front = "---\ninputs: {h: {kind: thread}}\n---\n"
