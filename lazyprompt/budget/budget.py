@@ -369,10 +369,11 @@ class Budget:
     def _plan(self, counts: CountCache) -> FitPlan:
         limit = self.limit
         low = round((limit or 0) * self.low_water)
+        reason = _REASONS["oldest" if callable(self.policy) else self.policy]
         return FitPlan(
             limit,
             self._order,
-            _REASONS["oldest" if callable(self.policy) else self.policy],
+            f"{reason}, down to low_water={self.low_water}" if self._drops_in_steps else reason,
             _REASONS["priority"] if self.policy == "priority" else _LAST_FIRST,
             self._is_protected if self.protect or counts is self._counts else None,
             self.cut,

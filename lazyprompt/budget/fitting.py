@@ -36,6 +36,7 @@ _LEAST = 32
 # a request than alone.
 _TRIES = 8
 _ORPHAN = "a result without its call"
+_AFTER_USER = "the oldest after a kept user message go first"
 
 
 class Fitted(NamedTuple):
@@ -205,6 +206,18 @@ class _Work:
         else:
             self._since = step.since
         self.mark(step.dropped, "dropped", self._plan.reason)
+        self.mark(self._after_kept_user(), "dropped", _AFTER_USER)
+
+    def _after_kept_user(self) -> list[int]:
+        """Return the indices of the messages that the policy dropped although it kept their turn's user message."""
+        found: list[int] = []
+        is_kept = False
+        for at, item in enumerate(self._items):
+            if role_of(item) == "user":
+                is_kept = at not in self._lost
+            elif is_kept and self._lost.get(at) == ("dropped", self._plan.reason):
+                found.append(at)
+        return found
 
     def _step(self, past: Cost) -> Step:
         """Compute the messages dropped from each earlier request, and return those to drop from the latest request."""

@@ -190,7 +190,7 @@ class TrimReport:
         return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing changed"
 
     def _reasons(self, indices: Sequence[int]) -> str:
-        return ", ".join(sorted({self._fates[at][1] for at in indices}))
+        return ", ".join(dict.fromkeys(self._fates[at][1] for at in indices))
 
     def __str__(self) -> str:
         limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"

@@ -98,7 +98,7 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
     assert [message["role"] for message in kept] == ["system", "user"]
     reasons = {each.index: each.reason for each in report.messages if each.fate == "dropped"}
     assert reasons[5] == "before the first user turn"
-    assert reasons[1] == "the oldest go first"
+    assert reasons[1] == "the oldest go first, down to low_water=0.5"
     # Without a limit too: the conversation begins with the assistant.
     assert Budget(None, CHARS, start_on="user").fit(messages)[1].dropped == (1,)
     assert Budget(None, CHARS, start_on="user", protect={1}).fit(messages)[1].dropped == ()

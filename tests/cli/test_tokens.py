@@ -144,7 +144,7 @@ history         140     40    63%
 framing           1      1     2%
 total           163     63   100%
 
-163 → 63 of 100 tokens: 2 dropped (the oldest go first)
+163 → 63 of 100 tokens: 2 dropped (the oldest go first, down to low_water=0.5)
 """
     )
 
@@ -170,7 +170,7 @@ input             5      5     2%
 framing         202    141    69%
 total           365    204   100%
 
-365 → 204 of 300 tokens: 2 dropped (the oldest go first)
+365 → 204 of 300 tokens: 2 dropped (the oldest go first, down to low_water=0.5)
 """
     )
 
