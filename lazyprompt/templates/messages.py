@@ -155,7 +155,7 @@ def _around_history(
     place = places[0] if places else max(systems, default=0)
     sides = parsed[:place], parsed[place + len(places) :]
     before, after = ([TurnTemplate.of(message, parse) for message in side] for side in sides)
-    if not before and not after:
+    if not parsed:
         raise TemplateError(f"messages is empty; pass at least one message, as in {_EXAMPLE}")
     return before, after
 

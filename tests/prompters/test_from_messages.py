@@ -335,3 +335,29 @@ def test_an_unknown_syntax_is_refused() -> None:
         ChatPrompter.from_messages(JINJA, syntax="jinja")  # type: ignore[arg-type]  # that is the point
     with pytest.raises(TemplateError, match="Jinja"):
         ChatPrompter.from_messages([("user", "{% if %}")], syntax="jinja2")
+
+
+WITH_SYSTEM = [{"role": "system", "content": "Be kind."}, *PAST]
+HISTORY_ONLY = ChatPrompter.from_messages(["history"])
+
+
+def test_the_history_alone_is_a_prompt() -> None:
+    """It was refused as empty, so complete chats had no prompter that adds nothing to them."""
+    assert HISTORY_ONLY.generate_prompt("Why?", WITH_SYSTEM, format="openai") == {
+        "messages": [*WITH_SYSTEM, {"role": "user", "content": "Why?"}]
+    }
+    assert HISTORY_ONLY.generate_prompt(history=WITH_SYSTEM[:2], model="qwen2.5") == (
+        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("family", Markers.families())
+@pytest.mark.parametrize("chat", [PAST, WITH_SYSTEM])
+def test_a_sample_of_a_complete_chat_has_no_other_system_text(chat: list[dict[str, str]], family: str) -> None:
+    sample = HISTORY_ONLY.with_markers(family).training_sample(history=chat)
+    assert [*sample.messages] == chat
+    assert sample.text.count("Be kind.") == len(chat) - len(PAST)
+    default = Markers.for_model(family).system
+    assert not default or default not in sample.text
+    (span,) = sample.spans
+    assert "Hello." in sample.text[slice(*span)]
