@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 import click
 
 from lazyprompt.batch.database import BatchStoppedError
-from lazyprompt.batch.forms import LineCounter
+from lazyprompt.batch.forms import FORMS, LineCounter
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, read_rows, row_file
 from lazyprompt.batch.run import BatchJob, Outcome, run_batch
@@ -87,6 +87,7 @@ class _Command(click.Command):
 @click.option(
     "--format",
     "form",
+    type=OneOf(FORMS),
     default="flat",
     show_default=True,
     metavar="FORM",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.helpers import Ran, fault, write
+from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
@@ -180,10 +181,16 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
     assert command
 
 
+def test_a_format_is_one_of_the_names_that_a_command_takes(run: Callable[..., Ran]) -> None:
+    """The message ended in "or a Profile", which no command line has."""
+    told = run("batch", "say.yaml", "data.jsonl", "-o", "out.jsonl", "--format", "acme").err
+    assert told == f"lazyprompt: error: --format: unknown value 'acme'; expected one of {', '.join(FORMS)}\n"
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        (["--format", "opnai"], "--format: unknown format 'opnai' (did you mean 'openai'?)"),
+        (["--format", "opnai"], "--format: unknown value 'opnai' (did you mean 'openai'?)"),
         (["--seed", "3"], "--seed: a seed requires a sample; add --sample N"),
         (["--on-error", "stop", "--rejects", "x"], "--rejects: no rows are rejected with --on-error stop; remove "),
         (
