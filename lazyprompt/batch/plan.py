@@ -241,13 +241,20 @@ class RowPlan:
             self.prompter.target(form.provider or None, self._prompt_model)
         except TemplateError as error:
             raise BatchError(str(error), setting="model") from error
-        if form.has_model and not (self.model or (self.prompty is not None and self.prompty.model.get("id"))):
+        if form.has_model and not (self.model or self._file_model):
             what = f"{form.name} requires a model name in each request; pass model="
             raise BatchError(what, setting="model")
         missing = [name for name in form.needs if name not in self.params and self.prompty is None]
         if missing:
             what = f"{form.name} requires {missing[0]!r} in each request; pass params={{{missing[0]!r}: ...}}"
             raise BatchError(what, setting="params")
+
+    @property
+    def _file_model(self) -> str | None:
+        """The prompt file's model, if the file sets one for the requests' provider."""
+        if self.prompty is None:
+            return None
+        return cast("FilePrompter", self.prompter).model_for(self.form.provider, self.form.api)
 
     def _request(self, payload: JsonObject) -> JsonObject:
         """Return a payload as a complete request, with the model first and the additional fields last."""

@@ -19,7 +19,7 @@ from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.properties import RICH, MediaInput, Thread, checked_inputs, rich_value, schema_of, thread_messages
 from lazyprompt.files.roles import Section, SectionLayout, layout_of, sections
-from lazyprompt.files.targets import request, sent_to, target_of
+from lazyprompt.files.targets import other_provider, request, sent_to, target_of
 from lazyprompt.files.turns import (
     Turn,
     drop_own_attributes,
@@ -424,10 +424,21 @@ class FilePrompter(Prompter):
 
     def _payloads(self, provider: str | Profile | None, api: str | None) -> PayloadTarget:
         """Return the target that formats the messages of requests."""
-        spec = self._filling.spec
-        profile, model = target_of(*sent_to(spec, provider, api)).profile, spec.model.get("id")
-        named = model if isinstance(model, str) and profile != "openai" else None
+        profile = target_of(*sent_to(self._filling.spec, provider, api)).profile
+        named = None if profile == "openai" else self.model_for(provider, api)
         return cast("PayloadTarget", self.target(profile, named))
+
+    def model_for(self, provider: str | Profile | None = None, api: str | None = None) -> str | None:
+        """Return the file's model; None if the file sets no model, or sets it for another provider than the request's.
+
+        Args:
+            provider: The request's provider; see :meth:`request`.
+            api: The request's API; see :meth:`request`.
+        """
+        spec = self._filling.spec
+        model = spec.model.get("id")
+        target = target_of(*sent_to(spec, provider, api))
+        return model if isinstance(model, str) and not other_provider(spec, target) else None
 
     @property
     def response_format(self) -> JsonObject | None:

@@ -244,7 +244,10 @@ def target_of(provider: str | Profile | None = None, api: str | None = None) -> 
     known = sorted({each for each, _ in _TARGETS})
     what = "does not support complete requests" if family in PROVIDERS else "is unknown"
     near = did_you_mean(family, known)
-    raise FormatError(f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}, or a Profile")
+    raise FormatError(
+        f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}, or with "
+        "request(provider=...) to a Profile"
+    )
 
 
 def _target_like(profile: Profile, api: str | None) -> RequestTarget:
@@ -300,19 +303,32 @@ def request(
     model = spec.model
     target = target_of(*sent_to(spec, provider, api))
     notes = Notes(report)
-    body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
+    other = other_provider(spec, target)
+    body: dict[str, Any] = {"model": model["id"]} if model.get("id") and not other else {}
     if not body:
-        notes.add("model", "model", "left out", "the file names no model; set model.id")
+        why = other if model.get("id") else "the file names no model; set model.id"
+        notes.add("model", "model", "left out", why)
     builder = _RequestBuilder(spec, messages, target, tools, notes, guard)
     made = {"embedding": builder.embed, "image": builder.image}.get(target.api, builder.chat)()
     body |= made
     options = model.get("options")
-    _put_options(body, options if isinstance(options, dict) else {}, target, notes)
+    _put_options(body, options if isinstance(options, dict) else {}, target, notes, other)
     for name, value in target.defaults.items():
         body.setdefault(name, deepcopy(value))
     neutralised = made.neutralised if isinstance(made, Payload) else ()
     sent = {name: revealed(value) for name, value in body.items()}
     return Payload(sent, tuple(notes), None, neutralised)
+
+
+def other_provider(spec: Spec, target: RequestTarget) -> str:
+    """Return why a file's model and additional options can't be sent to a provider, or ``""`` if they can be.
+
+    A model without a provider can be sent to any provider.
+    """
+    named = spec.model.get("provider")
+    if not isinstance(named, str) or _OTHER_NAMES.get(named, named) == target.name.removesuffix("-responses"):
+        return ""
+    return f"the file sets it for {named}, not for {target.name}; add it to the request"
 
 
 def sent_to(
@@ -424,8 +440,18 @@ def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes
                     notes.add(f"messages[{at}].content[{index}]", block.kind, "changed", why, block.source.url)
 
 
-def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes) -> None:
-    """Add model options to a request; the options in the mapping :data:`OTHERS` never replace existing fields."""
+def _put_options(
+    body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes, other: str
+) -> None:
+    """Add model options to a request; the options in the mapping :data:`OTHERS` never replace existing fields.
+
+    Args:
+        body: The request.
+        options: The file's model options.
+        target: The request's target.
+        notes: The report, which receives an entry for each option that isn't sent.
+        other: The reason why the options in :data:`OTHERS` aren't sent; ``""`` to send them.
+    """
 
     def note(name: str, why: str) -> None:
         notes.add(f"model.options.{name}", "option", "left out", why)
@@ -447,7 +473,9 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
         note(OTHERS, "it must be a mapping of the provider's own options")
         return
     for name, value in others.items():
-        if name in body:
+        if other:
+            note(f"{OTHERS}.{name}", other)
+        elif name in body:
             note(f"{OTHERS}.{name}", f"the request already has {name!r}")
         else:
             body[name] = deepcopy(value)

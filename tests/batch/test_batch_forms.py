@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from lazyprompt import AlpacaPrompter, ChatPrompter
+from lazyprompt import AlpacaPrompter, ChatPrompter, Prompty
 from lazyprompt.batch.forms import FORMS, BatchForm, form_of
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError, FormatError
@@ -185,6 +185,22 @@ def test_an_unknown_form_is_told_and_the_nearest_named() -> None:
         FormatError, match=r"unknown format 'openai-bach' \(did you mean 'openai-batch'\?\); expected one of flat"
     ):
         form_of("openai-bach")
+
+
+def test_a_batch_of_another_provider_needs_a_model_of_its_own() -> None:
+    """Requests to one provider had the model that the file sets for another one."""
+    file = Prompty.loads("---\nmodel: {id: claude, provider: anthropic}\n---\nuser:\n{{ q }}")
+    with pytest.raises(BatchError, match="^openai-batch requires a model name in each request; pass model="):
+        RowPlan.of(file, "openai-batch")
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    request = json.loads(RowPlan.of(file, "openai-batch", model="m").line(1, {"q": "Hi"}))
+    assert request == {
+        "custom_id": "row-1",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": "m", **body},
+    }
+    assert json.loads(RowPlan.of(file, "anthropic-batch").line(1, {"q": "Hi"}))["params"]["model"] == "claude"
 
 
 def test_names_of_rows_are_those_that_a_service_takes() -> None:

@@ -549,7 +549,6 @@ def test_a_request_to_a_profile_of_ones_own() -> None:
     made = OF_OUR_OWN.request({"q": "Why?"}, provider=acme)
     schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
     assert made == {
-        "model": "m",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}],
         "response_format": {
             "type": "json_schema",
@@ -562,18 +561,44 @@ def test_a_request_to_a_profile_of_ones_own() -> None:
         "max_tokens": 9,
     }
     assert [str(each) for each in made.report] == [
-        "model.options.topK (option) left out: requests to acme (chat) have no such option; see additionalProperties"
+        "model (model) left out: the file sets it for anthropic, not for acme; add it to the request",
+        "model.options.topK (option) left out: requests to acme (chat) have no such option; see additionalProperties",
     ]
     response = {"choices": [{"message": {"role": "assistant", "content": '{"a": "So."}'}}]}
     assert OF_OUR_OWN.read(response, acme) == {"a": "So."}
 
 
+def test_the_model_of_a_file_is_for_its_provider() -> None:
+    """Another provider was sent the file's model and the options of its own provider, and no report said so."""
+    head = (
+        "---\nmodel: {id: m, provider: openai, options: {temperature: 0, additionalProperties: {store: true}}}\n---\n"
+    )
+    prompt = Prompty.loads(f"{head}user:\nHi")
+    made = prompt.request(provider="anthropic")
+    content = [{"type": "text", "text": "Hi"}]
+    assert made == {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 4096}
+    other = "left out: the file sets it for openai, not for anthropic; add it to the request"
+    assert [str(each) for each in made.report] == [
+        f"model (model) {other}",
+        f"model.options.additionalProperties.store (option) {other}",
+    ]
+    own = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "store": True}
+    assert prompt.request() == prompt.request(provider="azure") == own
+    assert prompt.request(provider=ChatFormatter("openai").profile)["model"] == "m"
+    assert prompt.request(provider="openai-responses")["model"] == "m"
+    any_provider = Prompty.loads("---\nmodel: {id: m, options: {additionalProperties: {store: true}}}\n---\nuser:\nHi")
+    sent = any_provider.request(provider="anthropic")
+    assert (sent["model"], sent["store"], [*sent.report]) == ("m", True, [])
+
+
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "mistral", "deepseek"])
 def test_a_changed_copy_of_a_known_profile_has_the_fields_of_its_wire_format(name: str) -> None:
     copy = ChatFormatter(name).profile.but(name="acme")
-    made, known = (OF_OUR_OWN.request({"q": "Why?"}, provider=each) for each in (copy, name))
-    assert made == known
-    assert ("response_format" in made) == (name == "mistral")
+    of_any = Prompty.loads(OF_OUR_OWN.text.replace("  provider: anthropic\n", ""))
+    made, known = (of_any.request({"q": "Why?"}, provider=each) for each in (copy, name))
+    # DeepSeek itself supports no output schema, but other servers with its wire format do.
+    assert {key: made[key] for key in known} == known
+    assert made.keys() - known.keys() == ({"response_format"} if name == "deepseek" else set())
 
 
 def test_a_profile_with_the_responses_format_has_that_api() -> None:
