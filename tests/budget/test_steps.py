@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from budget.helpers import talk
 from lazyprompt import Budget, CharTokenCounter
-from lazyprompt.budget.steps import last_step
-
-if TYPE_CHECKING:
-    from lazyprompt.budget.units import Unit
 
 
 @pytest.mark.timing
