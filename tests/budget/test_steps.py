@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from budget.helpers import talk
 from lazyprompt import Budget, CharTokenCounter
+from lazyprompt.budget.steps import last_step
+
+if TYPE_CHECKING:
+    from lazyprompt.budget.units import Unit
 
 
 @pytest.mark.timing
@@ -23,6 +28,48 @@ def test_the_time_grows_with_the_number_of_messages() -> None:
         return min(seconds)
 
     assert least_seconds(4_000) / least_seconds(500) < 2 * 8
+
+
+def singly(count: int) -> list[tuple[int, ...]]:
+    return [(at,) for at in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("units", "tokens", "roles", "beside", "newer", "limit", "expected"),
+    [
+        # A request of exactly the limit drops nothing; one above it drops all that half the limit needs.
+        ([], [2], "a", 3, 0, 4, ([], 0)),
+        (singly(1), [4], "u", 3, 0, 4, ([], 0)),
+        (singly(2), [3, 2], "au", 1, 2, 8, ([], 0)),
+        (singly(1), [3], "u", 0, 2, 4, ([0], 1)),
+        (singly(1), [20], "a", 3, 0, 8, ([0], 1)),
+        (singly(2), [2, 1], "aa", 1, 2, 4, ([0], 2)),
+        # The requests before the latest one have the messages before their answers.
+        (singly(1), [20, 4], "au", 0, 5, 4, ([0], 2)),
+        (singly(2), [20, 1], "aa", 1, 0, 4, ([0], 1)),
+        ([(1,)], [2, 3], "aa", 1, 0, 8, ([], 0)),
+        ([(0, 1)], [20, 2], "aa", 3, 2, 6, ([0, 1], 2)),
+        # A step goes on to the newest message that was dropped, and is that of the first request that may be too long.
+        (singly(8), [1, 20, 3, 20, 1, 20, 4, 3], "aauauaaa", 1, 0, 40, ([0, 1, 2, 3], 7)),
+        (
+            [(0,), (1,), (2, 4), (3,), (5, 7), (6,)],
+            *([4, 20, 4, 2, 20, 3, 4, 3], "aaauuaaa", 0, 5, 20),
+            ([0, 1, 2, 3, 4, 5, 6, 7], 8),
+        ),
+    ],
+)
+def test_the_latest_request_drops_what_earlier_ones_dropped(
+    units: list[Unit],
+    tokens: list[float],
+    roles: str,
+    beside: int,
+    newer: int,
+    limit: int,
+    expected: tuple[object, ...],
+) -> None:
+    named = ["user" if role == "u" else "assistant" for role in roles]
+    step = last_step(units, tokens, named, beside=beside, newer=newer, limit=limit, low=limit / 2)
+    assert (sorted(step.dropped), step.since) == expected
 
 
 def test_the_reason_says_how_far_and_that_a_question_stayed() -> None:
