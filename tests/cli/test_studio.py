@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from queue import Queue
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -170,4 +173,66 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(studio, "find_spec", spec)
     said = fault(run("studio"))
     advice = install_command("studio")
-    assert said == f"studio: the {package} package is not installed; install it with: {advice}"
+    assert said == f"studio: the package {package} is not installed; install it with: {advice}"
+
+
+class Started(NamedTuple):
+    ran: Ran
+    hosts: list[str]
+    opened: Queue[str]
+
+
+@pytest.fixture
+def start(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Started]:
+    """Run the command in this process, with a server that ends at once."""
+    hosts, opened = list[str](), Queue[str]()
+    monkeypatch.setattr(studio, "_serve", lambda _, listener: hosts.append(listener.getsockname()[0]))
+    monkeypatch.setattr(studio.webbrowser, "open", opened.put)
+    return lambda *argv: Started(run("studio", *argv), hosts, opened)
+
+
+def test_the_address_is_told_and_opened_before_the_server_starts(start: Callable[..., Started], root: Path) -> None:
+    ran, hosts, opened = start(str(root), "--port", "0")
+    told = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=[\w-]{43}\n", ran.out.decode())
+    assert told
+    assert (ran.status, ran.err, hosts) == (0, f"{root}; press Ctrl-C to stop\n", ["127.0.0.1"])
+    assert re.fullmatch(re.escape(told[1]) + r"/\?ticket=[\w-]{43}", opened.get(timeout=5))
+    start(str(root), "--port", "0", "--no-browser")
+    assert opened.empty()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_the_usual_port_is_taken_or_not(
+    start: Callable[..., Started], root: Path, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    asked: list[int] = []
+
+    def create_server(address: tuple[str, int]) -> Any:
+        asked.append(address[1])
+        if is_taken and address[1]:
+            raise OSError(errno.EADDRINUSE, "in use")
+        return nullcontext(SimpleNamespace(getsockname=lambda: (address[0], address[1] or 5000)))
+
+    monkeypatch.setattr(studio, "socket", SimpleNamespace(create_server=create_server))
+    ran = start(str(root), "--no-browser").ran
+    assert asked == ([7317, 0] if is_taken else [7317])
+    assert ran.out.decode().startswith(f"http://127.0.0.1:{5000 if is_taken else 7317}/?token=")
+    taken = "port 7317 is in use, so another port was chosen; " if is_taken else ""
+    assert ran.err == f"{taken}{root}; press Ctrl-C to stop\n"
+
+
+def test_the_server_tells_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn  # noqa: PLC0415 - it may be missing
+
+    ran: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(
+        uvicorn, "Server", lambda config: SimpleNamespace(run=lambda sockets: ran.append((config, sockets)))
+    )
+    with socket.socket() as listener:
+        vars(studio)["_serve"](None, listener)
+        ((config, sockets),) = ran
+        assert sockets == [listener]
+    quiet = ("access_log", "date_header", "server_header", "proxy_headers")
+    assert [getattr(config, name) for name in quiet] == [False] * 4
+    assert (config.log_level, config.lifespan, config.ws, config.http) == ("warning", "off", "none", "h11")
+    assert (config.loop, config.timeout_graceful_shutdown) == ("asyncio", 1)
