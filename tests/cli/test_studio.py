@@ -173,7 +173,7 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(studio, "find_spec", spec)
     said = fault(run("studio"))
     advice = install_command("studio")
-    assert said == f"studio: the package {package} is not installed; install it with: {advice}"
+    assert said == f"studio: the {package} package is not installed; install it with: {advice}"
 
 
 class Started(NamedTuple):
