@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 HELP = """\
 Usage: lazyprompt [OPTIONS] [COMMAND] [ARGS]...
 
-  One definition of a prompt, in the exact format that every model expects.
+  Define a prompt once, and render it in the exact format that each model
+  expects.
 
 Options:
   --version   Show the version and exit.

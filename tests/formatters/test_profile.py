@@ -33,6 +33,7 @@ def test_a_profile_has_no_rules_but_those_it_is_given() -> None:
         **SET,
         "strict_tools": True,
         "trailing_space": True,
+        "output_schemas": True,
     }
 
 

@@ -231,7 +231,7 @@ def test_a_slot_with_several_values_is_replaced_once() -> None:
     for name, error in (("b", "the prompt has no slot 'b'"), ("inputt", "did you mean 'input'")):
         with pytest.raises(SlotError, match=error):
             late.with_slot(name, "n")
-    with pytest.raises(SlotError, match="the prompt has no list 'a'; pass a string"):
+    with pytest.raises(SlotError, match="the prompt has no list slot 'a'; pass a string for a text slot"):
         late.with_slot("a", ["n"])
 
 
