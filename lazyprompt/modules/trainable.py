@@ -92,6 +92,7 @@ class TrainableModule(ChatModule):
             continue from token ids (see :meth:`continued`). If token ids are sent, the default tokenizer is the
             ``tokenizer.json`` file in the model directory.
         safe_tokens: True to send token ids, so that untrusted text never becomes a control token.
+        stream: True to stream responses internally, so that long responses don't time out.
         timeout: The timeout in seconds for a connection, for a response, and for each event in a stream. The timeout
             for a whole stream is 60 times ``timeout``.
         max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes (default 16 MB). The
@@ -123,6 +124,7 @@ class TrainableModule(ChatModule):
         answers: AnswerFormLike | None = None,
         tokenizer: TokenizerLike | None = None,
         safe_tokens: bool = False,
+        stream: bool = False,
         timeout: float = TIMEOUT,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         retries: int = RETRIES,
@@ -135,7 +137,7 @@ class TrainableModule(ChatModule):
     ) -> None:
         # Wrap the API key in a ``Secret`` before any other statement, because a traceback may show local variables.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
-        super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
+        super().__init__({"max_tokens": MAX_TOKENS, **params}, budget, stream=stream)
         if not isinstance(cast("object", base_model), str | os.PathLike):
             raise EngineError(f"base_model must be a model's name or path, not {type(base_model).__name__}")
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
@@ -262,7 +264,8 @@ class TrainableModule(ChatModule):
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
             return self
-        return Bridged(self._sender, self._exchange, self.layout.template, self._tokenizer, ids)
+        template, streams = self.layout.template, self._streams
+        return Bridged(self._sender, self._exchange, template, self._tokenizer, ids, stream=streams)
 
     def _sender(self) -> Sender:
         url, running = self.url, self._running
@@ -394,6 +397,7 @@ class Bridged(ChatModule):
         template: The chat template, or None.
         tokenizer: The tokenizer.
         ids: The location of token ids in responses.
+        stream: True to stream responses internally.
     """
 
     def __init__(
@@ -403,8 +407,10 @@ class Bridged(ChatModule):
         template: ChatTemplate | None,
         tokenizer: TokenizerLike,
         ids: AnswerIds,
+        *,
+        stream: bool = False,
     ) -> None:
-        super().__init__({})
+        super().__init__({}, stream=stream)
         self._sending, self._ask, self._template, self._tokenizer, self._ids = sender, ask, template, tokenizer, ids
         self._known: _CachedConversation | None = None
 

@@ -109,6 +109,14 @@ def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: s
     assert "authorization" not in seen.headers
 
 
+def test_a_streaming_module_streams_each_call(server: ModelServer) -> None:
+    """The constructor accepted stream= as a call parameter, and the first call raised an error."""
+    before = len(server.seen)
+    with TrainableModule("org/m", url=server.url("completions"), markers="chatml", stream=True) as made:
+        assert made("hi") == made.chat()("hi") == "pong"
+    assert [seen.streamed for seen in server.seen[before:]] == [True, True]
+
+
 def test_the_key_of_an_engine_is_sent_and_never_shown(server: ModelServer) -> None:
     made = module("org/m", engine="vllm", url=server.url("completions"), markers="chatml", api_key="sk-secret")
     before = len(server.seen)
