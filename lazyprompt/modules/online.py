@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.modules._reading import AnswerSchema, Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
@@ -13,7 +14,7 @@ from lazyprompt.modules._values import check_values
 from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.clients.openai import OpenAIClient, response_format
-from lazyprompt.modules.sources import Source, source_named
+from lazyprompt.modules.sources import OPENAI_CLIENT, Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
 from lazyprompt.safety.restoring import Restorer
 from lazyprompt.tokens.windows import context_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lazyprompt.budget.budget import BudgetLike
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.formatters.report import Payload
     from lazyprompt.modules.clients._faults import Fault
@@ -106,6 +108,7 @@ class OnlineChatModule(ChatModule):
         self._counter, self._strict = counter, strict
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
+        _check_client(self.source, self._formatter.profile)
         self._key = api_key
         address = address_of(base_url) if base_url else self.source.base_url
         settings = ClientSettings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
@@ -171,6 +174,16 @@ class OnlineChatModule(ChatModule):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source.name!r}, model={self.model!r})"
+
+
+def _check_client(source: Source, profile: Profile) -> None:
+    """Raise an error if a source uses OpenAI's client for a payload format that this client can't send."""
+    if source.connect == OPENAI_CLIENT and not isinstance(profile.form, ChatForm):
+        raise ModuleError(
+            f"the default client sends only OpenAI's payload format, not the format of the profile {profile.name!r}; "
+            "pass Source(..., connect=...), or, for a built-in provider's API, use "
+            "OnlineChatModule(NAME, base_url=...)"
+        )
 
 
 def _merge_params(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
 
-_OPENAI = "openai:connect"
+OPENAI_CLIENT = "openai:connect"
 
 
 class Source(NamedTuple):
@@ -43,7 +43,7 @@ class Source(NamedTuple):
     name: str
     provider: str | Profile = "openai"
     model: str = ""
-    connect: str | Callable[[ClientSettings], OfficialClient] = _OPENAI
+    connect: str | Callable[[ClientSettings], OfficialClient] = OPENAI_CLIENT
     keys: tuple[str, ...] = ()
     base_url: str | None = None
     needs_key: bool = True
@@ -71,7 +71,7 @@ class Source(NamedTuple):
             return self.connect(settings)
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
         # OpenAI's client needs the source name, because OpenAI-compatible servers support different parameters.
-        named = self.connect == _OPENAI and self.base_url is not None
+        named = self.connect == OPENAI_CLIENT and self.base_url is not None
         return connect(settings, self.name) if named else connect(settings)
 
     def key(self, given: str | Secret | None) -> Secret | None:
@@ -96,7 +96,7 @@ class Source(NamedTuple):
         return None
 
 
-def _row(name: str, model: str = "", connect: str = _OPENAI, **more: Any) -> Source:
+def _row(name: str, model: str = "", connect: str = OPENAI_CLIENT, **more: Any) -> Source:
     """Create a source; ``name`` determines the default provider and environment variable for the API key."""
     own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
     return Source(name, model=model, connect=connect, **own)

@@ -150,6 +150,14 @@ def test_a_source_of_your_own_may_have_another_client_and_an_address() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai-responses"])
+def test_a_format_that_is_not_that_of_openai_needs_a_client(name: str) -> None:
+    """The payload was written, and the call failed with a TypeError of OpenAI's client."""
+    profile = ChatFormatter(name).profile.but(name="parrot")
+    with pytest.raises(ModuleError, match=r"not the format of the profile 'parrot'; pass Source\(\.\.\., connect="):
+        OnlineChatModule(Source("parrot", profile, "polly-1", base_url="https://parrot.example"))
+
+
 WHY = Prompty.loads("---\nmodel: {id: polly-1}\noutputs: {a: {kind: string, required: true}}\n---\nuser:\nWhy?")
 
 
