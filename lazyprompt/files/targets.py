@@ -307,7 +307,7 @@ def request(
     body: dict[str, Any] = {"model": model["id"]} if model.get("id") and not other else {}
     if not body:
         why = other if model.get("id") else "the file names no model; set model.id"
-        notes.add("model", "model", "left out", why)
+        notes.add("model", "native" if model.get("id") else "model", "left out", why)
     builder = _RequestBuilder(spec, messages, target, tools, notes, guard)
     made = {"embedding": builder.embed, "image": builder.image}.get(target.api, builder.chat)()
     body |= made
@@ -474,7 +474,7 @@ def _put_options(
         return
     for name, value in others.items():
         if other:
-            note(f"{OTHERS}.{name}", other)
+            notes.add(f"model.options.{OTHERS}.{name}", "native", "left out", other)
         elif name in body:
             note(f"{OTHERS}.{name}", f"the request already has {name!r}")
         else:

@@ -26,7 +26,7 @@ class Entry:
         where: The location in the input, such as ``messages[3].content[1]``.
         kind: The kind of block, or one of ``message``, ``metadata``, ``name``, ``id``, ``signature``, ``tools``,
             ``strict``, ``cache``, ``native`` and ``safety``. The kind ``metadata`` refers to a message key, ``native``
-            to a message in the provider's native format, and ``safety`` to control sequences.
+            to a message, model or option of a single provider, and ``safety`` to control sequences.
         action: The kind of change: ``left out``, ``changed``, ``moved`` or ``added``.
         reason: The reason for the change, and a fix if one is known.
         text: The full text that was left out or changed.

@@ -561,7 +561,7 @@ def test_a_request_to_a_profile_of_ones_own() -> None:
         "max_tokens": 9,
     }
     assert [str(each) for each in made.report] == [
-        "model (model) left out: the file sets it for anthropic, not for acme; add it to the request",
+        "model (native) left out: the file sets it for anthropic, not for acme; add it to the request",
         "model.options.topK (option) left out: requests to acme (chat) have no such option; see additionalProperties",
     ]
     response = {"choices": [{"message": {"role": "assistant", "content": '{"a": "So."}'}}]}
@@ -579,9 +579,10 @@ def test_the_model_of_a_file_is_for_its_provider() -> None:
     assert made == {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 4096}
     other = "left out: the file sets it for openai, not for anthropic; add it to the request"
     assert [str(each) for each in made.report] == [
-        f"model (model) {other}",
-        f"model.options.additionalProperties.store (option) {other}",
+        f"model (native) {other}",
+        f"model.options.additionalProperties.store (native) {other}",
     ]
+    made.report.raise_for_losses()
     own = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "store": True}
     assert prompt.request() == prompt.request(provider="azure") == own
     assert prompt.request(provider=ChatFormatter("openai").profile)["model"] == "m"
