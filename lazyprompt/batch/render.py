@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeGuard, 
 
 from lazyprompt._base.json import is_mapping, is_sequence
 from lazyprompt.batch.cells import is_nan
-from lazyprompt.batch.plan import RowPlan
+from lazyprompt.batch.plan import RowPlan, Train
 from lazyprompt.batch.row_names import RowNames
 from lazyprompt.batch.rows import Row, arrow
 from lazyprompt.errors import BatchError, LazyPromptError
@@ -42,6 +42,7 @@ def render_batch(
     model: ModelLike | None = ...,
     columns: Columns | None = ...,
     params: Mapping[str, object] | None = ...,
+    train: Train = ...,
     on_error: Literal["raise"] = ...,
 ) -> Iterator[dict[str, Any]]: ...
 @overload
@@ -53,6 +54,7 @@ def render_batch(
     model: ModelLike | None = ...,
     columns: Columns | None = ...,
     params: Mapping[str, object] | None = ...,
+    train: Train = ...,
     on_error: OnError = ...,
 ) -> Iterator[dict[str, Any] | RowFault]: ...
 def render_batch(
@@ -63,6 +65,7 @@ def render_batch(
     model: ModelLike | None = None,
     columns: Columns | None = None,
     params: Mapping[str, object] | None = None,
+    train: Train = "last",
     on_error: OnError = "raise",
 ) -> Iterator[dict[str, Any] | RowFault]:
     """Render the prompts of many rows, one at a time.
@@ -74,6 +77,7 @@ def render_batch(
         model: The model; see :meth:`RowPlan.of`.
         columns: The columns for slots, history, tools, label and id.
         params: Additional fields for each request.
+        train: The responses to train on; see :meth:`RowPlan.of`.
         on_error: ``raise`` to raise an error for a row that cannot be rendered, or ``return`` to yield a
             :class:`RowFault` instead.
 
@@ -86,7 +90,7 @@ def render_batch(
     """
     if on_error not in ("raise", "return"):
         raise BatchError(f"unknown on_error value {on_error!r}; expected 'raise' or 'return'")
-    plan = RowPlan.of(prompter, format, model=model, columns=columns, params=params)
+    plan = RowPlan.of(prompter, format, model=model, columns=columns, params=params, train=train)
     return _objects(plan, rows_of(rows), on_error)
 
 

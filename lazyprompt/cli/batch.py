@@ -57,6 +57,7 @@ class _BatchOptions(Options):
     output: str
     columns: dict[str, str]
     fields: dict[str, str]
+    train: Literal["last", "all"]
     limit: int | None
     sample: int | None
     seed: int | None
@@ -101,6 +102,13 @@ class _Command(click.Command):
     help="The column for a slot, or for input, history, tools, label or id, if its name differs.",
 )
 @settings_option("--field", "fields", metavar="NAME=VALUE", help="An additional field in each request: JSON or text.")
+@click.option(
+    "--train",
+    type=OneOf(["last", "all"]),
+    default="last",
+    show_default=True,
+    help="The responses to train on, for a training format.",
+)
 @count_option("--limit", help="Only the first N rows.")
 @count_option("--sample", help="Only N random rows, in file order.")
 @click.option("--seed", type=int, metavar="S", help="The seed of the sample.  [default: 0]")
@@ -269,6 +277,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
             model=None if options["run"] else options["model"],
             columns=Columns(slots, **others),
             params={} if options["run"] else _fields(options),
+            train=options["train"],
         )
     except LazyPromptError as error:
         raise WrongUseError(_blamed(error, "--format"), str(error)) from error

@@ -400,6 +400,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = ...,
         columns: Columns | None = ...,
         params: Mapping[str, object] | None = ...,
+        train: Literal["last", "all"] = ...,
         on_error: Literal["raise"] = ...,
     ) -> Iterator[dict[str, Any]]: ...
     @overload
@@ -411,6 +412,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = ...,
         columns: Columns | None = ...,
         params: Mapping[str, object] | None = ...,
+        train: Literal["last", "all"] = ...,
         on_error: OnError = ...,
     ) -> Iterator[dict[str, Any] | RowFault]: ...
     def render_batch(
@@ -421,6 +423,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
+        train: Literal["last", "all"] = "last",
         on_error: OnError = "raise",
     ) -> Iterator[dict[str, Any] | RowFault]:
         """Yield a prompt for each row of a dataset; see :func:`lazyprompt.batch.render.render_batch`.
@@ -432,6 +435,7 @@ class Prompter(PromptDefinition):
             model: The model's name for formats that write requests; for other formats, see :meth:`generate_prompt`.
             columns: The roles of columns that don't have the default names.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``.
+            train: The responses to train on, ``last`` or ``all``; only training formats use it.
             on_error: ``raise`` to stop at the first invalid row, or ``return`` to yield a :class:`RowFault` in its
                 place.
 
@@ -445,7 +449,9 @@ class Prompter(PromptDefinition):
         """
         from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: batch is a higher layer
 
-        return render_batch(self, rows, format=format, model=model, columns=columns, params=params, on_error=on_error)
+        return render_batch(
+            self, rows, format=format, model=model, columns=columns, params=params, train=train, on_error=on_error
+        )
 
     def ray_map(
         self,

@@ -654,3 +654,13 @@ def test_a_value_that_cannot_be_taken_is_refused_before_the_first_row(form: Any,
     with pytest.raises((BatchError, FormatError)) as caught:
         render_batch(GREET, iter(()), format=form, model=model)
     assert str(caught.value).startswith(words)
+
+
+def test_the_responses_to_train_on_are_chosen() -> None:
+    history = [("user", "Hi"), ("assistant", "Hello.")]
+    rows = [{"input": "Why?", "label": "So.", "history": [{"role": role, "content": text} for role, text in history]}]
+    prompter = ChatPrompter("Be brief.")
+    with pytest.raises(FormatError, match='pass train="all"'):
+        [*render_batch(prompter, rows, format="train-sharegpt")]
+    (line,) = prompter.render_batch(rows, format="train-sharegpt", train="all")
+    assert [turn["value"] for turn in line["conversations"]] == ["Hi", "Hello.", "Why?", "So."]

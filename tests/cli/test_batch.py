@@ -293,3 +293,14 @@ def test_how_far_it_is_in_words() -> None:
     assert describe(Progress(1000, 2000, 3, 250, 70_000, 3725.2)) == (
         "1,000 of ~2,000 rows, 250 rows/s, 3 rejected, 70,000 tokens, 1:02:05 left"
     )
+
+
+def test_the_responses_to_train_on_are_chosen(run: Callable[..., Ran], tmp_path: Path) -> None:
+    past = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"q": "Why?", "label": "So.", "history": past}) + "\n")
+    (tmp_path / "ask.prompty").write_text("user:\n{{q}}\n")
+    command = ["batch", "ask.prompty", "rows.jsonl", "-o", "out.jsonl", "--format", "train-sharegpt"]
+    assert run(*command).status != 0
+    assert run(*command, "--train", "all", "--restart").status == 0
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert [turn["value"] for turn in json.loads(line)["conversations"]] == ["Hi", "Hello.", "Why?", "So."]
