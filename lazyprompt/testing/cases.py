@@ -319,6 +319,7 @@ def render_cases(
                 raise PromptFileError(f"{case.file}:{case.line}:1: {case.fault}")
             given = case.arguments if case.row is None else loaded.arguments(case.row)
             found.append(loaded.render(*given, case.name))
+            loaded.check_names(given[0])
     if not found:
         raise PromptFileError(f"{path}:1:1: no test cases found; create {path.with_name(path.stem)}.test.yaml")
     return found
@@ -351,10 +352,16 @@ def assert_prompt(
     if isinstance(prompt, RenderedCase):
         case = prompt
     elif isinstance(prompt, str | os.PathLike):
-        case = LoadedPrompt.load(Path(prompt), text=text_of_file(os.fspath(prompt))).render(inputs, history, tools)
+        case = _rendered(LoadedPrompt.load(Path(prompt), text=text_of_file(os.fspath(prompt))), inputs, history, tools)
     else:
-        case = LoadedPrompt.of(prompt).render(inputs, history, tools)
+        case = _rendered(LoadedPrompt.of(prompt), inputs, history, tools)
     failures = prompt_failures(case, [make_check(PROMPT, kind, cast("Json", value)) for kind, value in checks.items()])
     if failures:
         raise AssertionError("\n".join(f"{each.check}: {each.message}" for each in failures))
+    return case
+
+
+def _rendered(loaded: LoadedPrompt, inputs: object, history: HistoryLike | None, tools: ToolsLike) -> RenderedCase:
+    case = loaded.render(inputs, history, tools)
+    loaded.check_names(inputs)
     return case

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_mapping
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
+from lazyprompt.errors import FormatError, LazyPromptError, SlotError, TokenizerError, did_you_mean
 from lazyprompt.files.filling import FilledFile
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
@@ -180,6 +181,18 @@ class LoadedPrompt:
         cells = self.cells
         history = cells.history_of(row) if cells.history in row else None
         return cells.input_of(row), history, cells.tools_of(row) if cells.tools in row else None
+
+    def check_names(self, inputs: object) -> None:
+        """Check that a prompt file has all inputs that a test case sets; other prompts check this when they are filled.
+
+        Raises:
+            SlotError: The file has no input with one of the names.
+        """
+        if self.file is None or not is_mapping(inputs):
+            return
+        names = [*self.cells.slots]
+        if unknown := [f"no input named {name!r}{did_you_mean(name, names)}" for name in inputs if name not in names]:
+            raise SlotError(f"{'; '.join(unknown)}; available inputs: {', '.join(map(repr, names)) or 'none'}")
 
     def render(
         self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""

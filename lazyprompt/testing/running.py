@@ -296,7 +296,7 @@ class Runner:
         # Reuse the parsed arguments if the old and new prompt versions read the same columns.
         is_alike = isinstance(loaded, LoadedPrompt) and isinstance(older, LoadedPrompt) and loaded.reads_like(older)
         for case in file.cases():
-            made = _rendered(case, loaded)
+            made = _rendered(case, loaded, is_current=True)
             change = None
             if older is not None and comparison is not None:
                 given = made.call if is_alike and isinstance(made, RenderedCase) else None
@@ -324,16 +324,24 @@ class Runner:
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
-def _rendered(case: Case, source: LoadedPrompt | str, given: Arguments | None = None) -> RenderedCase | str:
-    """Render a test case, and return the rendered prompt or the error message."""
+def _rendered(
+    case: Case, source: LoadedPrompt | str, given: Arguments | None = None, *, is_current: bool = False
+) -> RenderedCase | str:
+    """Render a test case, and return the rendered prompt or the error message.
+
+    Older versions of a prompt may lack inputs, so names of inputs are checked only for the current version.
+    """
     if case.fault or isinstance(source, str):
         return case.fault or str(source)
     try:
         if given is None:
             given = case.arguments if case.row is None else source.arguments(case.row)
-        return source.render(*given)
+        made = source.render(*given)
+        if is_current:
+            source.check_names(given[0])
     except LazyPromptError as error:
         return str(error)
+    return made
 
 
 def _answered(result: Result, answer: Future[str | None]) -> Result:

@@ -142,3 +142,13 @@ def test_starting_pytest_imports_little_of_the_package() -> None:
         encoding="utf-8",
     )
     assert "1 passed" in collected()
+
+
+def test_a_value_for_an_undeclared_input_is_an_error(tmp_path: Path) -> None:
+    inputs = "  - {name: q, kind: string}\n  - {name: urgent, kind: boolean, default: false}\n"
+    text = f"---\ninputs:\n{inputs}---\nuser:\n{{{{q}}}} {{{{urgent}}}}\n"
+    (path := tmp_path / "ask.prompty").write_text(text)
+    (tmp_path / "ask.test.yaml").write_text("cases:\n  - inputs: {q: Why?, urgnt: true}\n")
+    for make in (lambda: assert_prompt(path, {"q": "Why?", "urgnt": True}), lambda: render_cases(path)):
+        with pytest.raises(SlotError, match=r"no input named 'urgnt' \(did you mean 'urgent'\?\)"):
+            make()
