@@ -26,6 +26,7 @@ SOURCE = "ollama"
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
+    pytest.importorskip("ollama", reason="the ollama client is not installed with the lowest versions")
     with ModelServer() as server:
         yield server
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HELP = """\
-Usage: lazyprompt [OPTIONS] [COMMAND] [ARGS]...
-
   Define a prompt once, and render it in the exact format that each model
   expects.
 
@@ -40,7 +38,9 @@ def test_version(run: Callable[..., Ran]) -> None:
 def test_help(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
     ran = run(*argv)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out.decode() == HELP + "".join(f"  {name:14}  {summary}\n" for name, summary in COMMANDS.items())
+    usage, _, text = ran.out.decode().partition("\n\n")
+    assert usage.startswith("Usage: lazyprompt [OPTIONS] ")  # the rest depends on click's version
+    assert text == HELP + "".join(f"  {name:14}  {summary}\n" for name, summary in COMMANDS.items())
     assert len(COMMANDS) <= 13
 
 
