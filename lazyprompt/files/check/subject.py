@@ -326,7 +326,10 @@ class Subject:
 
     @cached_property
     def own(self) -> OwnText | None:
-        """The template's literal text, or None if the template doesn't parse."""
+        """The template without its tags, for searches in literal text; None if the template doesn't parse.
+
+        For the template as a string, use ``template``.
+        """
         if self.prompt is None and self._nodes is None:
             return None
         return OwnText(self.template, self.engine)
