@@ -27,9 +27,9 @@ from lazyprompt.errors import (
     SlotError,
     TokenizerError,
     ToolsError,
-    did_you_mean,
 )
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.templates.slots import unknown_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping
@@ -177,9 +177,8 @@ class PromptRequest:
             faults.append(str(error))
             if any(isinstance(value, str) and self._kind(name) != "string" for name, value in known.items()):
                 faults.append("write all values other than text and URLs as JSON")
-        unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in given if name not in known]
-        if unknown:
-            faults += (*unknown, f"available inputs: {', '.join(map(repr, self.names)) or 'none'}")
+        if unknown := unknown_inputs(given, self.names):
+            faults.append(unknown)
         if faults:
             raise SlotError("; ".join(faults))
 

@@ -69,7 +69,6 @@ class Report(tuple[Entry, ...]):
 
 # A report, or entries that become part of a report.
 Entries: TypeAlias = "tuple[Entry, ...]"
-_NOTHING: Entries = ()
 
 
 class Payload(dict[str, Any]):
@@ -91,12 +90,12 @@ class Payload(dict[str, Any]):
     def __init__(
         self,
         fields: dict[str, Any],
-        report: Entries = _NOTHING,
+        report: Entries = (),
         trim: TrimReport | None = None,
         neutralised: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(fields)
-        self.report = report if isinstance(report, Report) else Report(report)
+        self.report = Report(report)
         self.trim, self.neutralised = trim, neutralised
 
     def __reduce__(self) -> tuple[type[Payload], tuple[object, ...]]:

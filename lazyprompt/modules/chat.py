@@ -343,8 +343,7 @@ class ChatModule(ABC):
         texts = [each for each in own if isinstance(each, str)] if is_sequence(own) else []
         if not is_sequence(own) or len(texts) < len(own):
             raise ModuleError(f"stop must be a string or a list of strings, not {stop!r}")
-        if params:
-            check_values(params, self._client.package[0])
+        check_values(params, self._client.package[0])
         all_stops = [*texts, *stops]
         return {
             **{name: value for name, value in given.items() if value is not None},

@@ -30,7 +30,7 @@ from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 # Names are checked by `str.isidentifier`, because `\w` matches `²` but not the vowel signs of Hindi and Thai.
 _NAME = r"[^{}\s]+"
@@ -185,6 +185,20 @@ def misfit(values: Iterable[object], slots: Sequence[str], takes: Sequence[str] 
     # key.
     also = "" if missing or not takes or {*takes} & {*given} else f", and the user's text is {listed(takes)}"
     return f"{'; '.join(faults)}; {known}{also}" if faults else ""
+
+
+def unknown_inputs(given: Iterable[str], names: Collection[str]) -> str:
+    """Describe the given inputs that a prompt file doesn't have.
+
+    Args:
+        given: The names of the given inputs.
+        names: The names of the prompt file's inputs.
+
+    Returns:
+        The description, or an empty string if the file has all given inputs.
+    """
+    unknown = [f"no input named {name!r}{did_you_mean(name, names)}" for name in given if name not in names]
+    return f"{'; '.join(unknown)}; available inputs: {listed(names) or 'none'}" if unknown else ""
 
 
 def listed(names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from lazyprompt._base.json import is_mapping
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.errors import FormatError, LazyPromptError, SlotError, TokenizerError, did_you_mean
+from lazyprompt.errors import FormatError, LazyPromptError, SlotError, TokenizerError
 from lazyprompt.files.filling import FilledFile
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
@@ -23,7 +23,7 @@ from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.messages.prompt import filled_texts
-from lazyprompt.templates.slots import Value
+from lazyprompt.templates.slots import Value, unknown_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -190,9 +190,8 @@ class LoadedPrompt:
         """
         if self.file is None or not is_mapping(inputs):
             return
-        names = [*self.cells.slots]
-        if unknown := [f"no input named {name!r}{did_you_mean(name, names)}" for name in inputs if name not in names]:
-            raise SlotError(f"{'; '.join(unknown)}; available inputs: {', '.join(map(repr, names)) or 'none'}")
+        if unknown := unknown_inputs(map(str, inputs), self.cells.slots):
+            raise SlotError(unknown)
 
     def render(
         self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""
