@@ -12,8 +12,8 @@ from lazyprompt.chat_templates.traced import TextOrigin, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.messages.prompt import MARKERS, OfMessage, Prompt, Rendered
-from lazyprompt.rendering.layout import PartList, SampleParts
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.rendering.layout import PartList, SampleParts, slot_origins
 from lazyprompt.safety.find import controls_for
 from lazyprompt.safety.policy import Policy, guard
 
@@ -57,10 +57,10 @@ class ChatTemplateWriter:
         """
         rendered = self._render(prompt)
         out = PartList()
-        out.add(rendered.parts, rendered.slots)
+        out.add(rendered.parts, slot_origins(rendered.slots))
         out.note = rendered.note
         if prompt.label is not None:
-            out.add(self._guard_label(prompt.label), (MARKERS, "label", MARKERS))
+            out.add(self._guard_label(prompt.label), slot_origins((MARKERS, "label", MARKERS)))
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
@@ -83,14 +83,11 @@ class ChatTemplateWriter:
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
-        first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
-        places = zip(found.slots, found.messages, strict=True)
-        return found._replace(
-            messages=tuple(
-                at - first if at is not None and (slot == "history" or isinstance(slot, OfMessage)) else None
-                for slot, at in places
-            )
-        )
+        # Number the messages of the history from 0, and drop the numbers of all other messages.
+        last = len(asked) - (prompt.said is not None)
+        first = last - len(openai_dicts(prompt.history.messages))
+        numbers: dict[int | None, int] = dict(zip(range(first, last), range(last - first), strict=True))
+        return found._replace(messages=tuple(map(numbers.get, found.messages)))
 
     def _render(self, prompt: Prompt) -> Rendered:
         template, system = self._template, self._system(prompt)

@@ -246,12 +246,6 @@ class Text:
         return any(self.parts)
 
 
-class OfMessage(str):
-    """A slot name in a filled message; this type distinguishes the name from an equal plain string."""
-
-    __slots__ = ()
-
-
 class FilledText(str):
     """The text of a message that was filled from a template.
 
@@ -267,7 +261,7 @@ class FilledText(str):
     def __new__(cls, origins: Text) -> Self:
         """Create the text by joining the parts of ``origins``."""
         made = super().__new__(cls, "".join(origins.parts))
-        made.origins = Text(origins.parts, tuple(map(OfMessage, origins.slots)))
+        made.origins = origins
         return made
 
     def strip(self, chars: str | None = None, /) -> FilledText:

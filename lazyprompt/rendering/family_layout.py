@@ -6,9 +6,19 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.messages.prompt import MARKERS, Prompt, stripped
+from lazyprompt.messages.prompt import Prompt, stripped
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import PartList, Run, last_question, tool_parts, turn_literals
+from lazyprompt.rendering.layout import (
+    MARKER,
+    OWN,
+    Origin,
+    PartList,
+    Run,
+    last_question,
+    slot_origins,
+    tool_parts,
+    turn_literals,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 _BETWEEN = "\n\n"
+_SYSTEM, _INPUT = Origin("system"), Origin("input")
 
 
 class FamilyLayout:
@@ -48,14 +59,10 @@ class FamilyLayout:
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))
         lay = self._lay_turns if markers.system_place == "turn" else self._lay_into_user_turn
-        asked, moved = lay(system, messages, self._said(prompt), self._user_tools(prompt), out, len(leading))
-        if leading:
-            first = [*range(len(leading), len(leading) + moved)]
-            out.order = [*first, *range(len(leading)), *range(len(leading) + moved, len(prompt.history.messages))]
+        asked = lay(system, messages, self._said(prompt), self._user_tools(prompt), out, len(leading))
         if asked is not None:
-            parts, slots = asked
             out.own(markers.soh)
-            out.add(parts, slots)
+            out.add(*asked)
             out.own(markers.eoh)
         if asked is not None or not (markers.tool_form.same_turn and _ends_with_result(messages)):
             out.own(self._generation)
@@ -63,26 +70,21 @@ class FamilyLayout:
 
     def _lay_turns(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
-    ) -> tuple[Run | None, int]:
-        """Add the system turn and the history to a part list.
-
-        Returns:
-            The parts of the current user turn, and the number of history messages before the system text.
-        """
-        parts, slots = system
-        out.add(parts, slots)
+    ) -> Run | None:
+        """Add the system turn and the history to a part list, and return the parts of the current user turn."""
+        out.add(*system)
         if tools is None:
             put_history(messages, self._markers, out, first, is_open=asked is None)
         elif messages:
             _put_into_first_turn(tools, messages, self._with_tools, out, first, self._markers)
         else:
             asked = tools if asked is None else _join_runs(tools, (stripped(asked[0]), asked[1]))
-        return asked, 0
+        return asked
 
     def _lay_into_user_turn(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
-    ) -> tuple[Run | None, int]:
-        """Write the system text into a user turn of the history, and return the same values as :meth:`_lay_turns`."""
+    ) -> Run | None:
+        """Write the system text into a user turn of the history, and return the parts of the current user turn."""
         markers = self._markers
         in_first = markers.system_place == "first_user"
         if messages and (in_first or asked is None):
@@ -91,7 +93,7 @@ class FamilyLayout:
             if tools is not None:
                 out.add(*tools)
             _put_into_first_turn(system, messages[moved:], markers, out, first + moved)
-            return asked, moved
+            return asked
         put_history(messages, markers, out, first)
         if tools is not None:
             out.add(*tools)
@@ -99,7 +101,7 @@ class FamilyLayout:
             asked = _join_runs(system, asked)
         elif any(system[0][2:-2]):
             asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
-        return asked, len(messages) if first else 0
+        return asked
 
     def _user_tools(self, prompt: Prompt) -> Run | None:
         """Return the tools block if the family writes it in or before a user turn, else None."""
@@ -137,27 +139,27 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the system turn's text parts and their slots; without a system turn, return one empty part."""
+        """Return the system turn's text parts and their origins; without a system turn, return one empty part."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
         parts: Sequence[str] = (system, "", *prompt.instruction.parts)
-        slots: Sequence[str] = ("system", MARKERS, *prompt.instruction.slots)
+        origins: Sequence[Origin] = (_SYSTEM, MARKER, *slot_origins(prompt.instruction.slots))
         if "system" in markers.trim:
             parts = stripped(parts)
         if leading:
-            parts, slots = _with_leading(parts, slots, leading, trim="system" in markers.trim)
+            parts, origins = _with_leading(parts, origins, leading, trim="system" in markers.trim)
         opening, before = markers.sos + markers.preamble, None
         if prompt.tools.names:
             opening = markers.sos + markers.tool_form.header + markers.preamble
             if markers.tool_form.place == "before_system":
                 before = tool_parts(prompt.tools, markers, markers.tools)
             else:
-                parts, slots = self._with_system_tools((parts, slots), prompt)
+                parts, origins = self._with_system_tools((parts, origins), prompt)
         has_turn = any(parts) or markers.preamble or markers.empty_system
         if not has_turn and not (leading and markers.system_place == "turn"):
-            return before or (("",), (MARKERS,))
-        turn = (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
+            return before or (("",), (MARKER,))
+        turn = (opening, "", *parts, "", markers.eos), (*OWN, *origins, *OWN)
         return turn if before is None else _join_runs(before, turn)
 
     def _with_system_tools(self, text: Run, prompt: Prompt) -> Run:
@@ -181,7 +183,7 @@ class FamilyLayout:
         if not prompt.input and not any(prompt.user.parts):
             return None
         parts = (*prompt.user.parts, prompt.input or "", "")
-        return self._trimmed(parts), (*prompt.user.slots, "input", MARKERS)
+        return self._trimmed(parts), (*slot_origins(prompt.user.slots), _INPUT, MARKER)
 
     def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
         """Return the parts of a user turn, stripped if the family's template strips user text."""
@@ -190,19 +192,19 @@ class FamilyLayout:
 
 def _join_runs(first: Run, second: Run) -> Run:
     """Join two runs of alternating trusted and untrusted parts with an empty untrusted part."""
-    return (*first[0], "", *second[0]), (*first[1], MARKERS, *second[1])
+    return (*first[0], "", *second[0]), (*first[1], MARKER, *second[1])
 
 
-def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
+def _with_leading(parts: Sequence[str], origins: Sequence[Origin], leading: Sequence[Msg], *, trim: bool) -> Run:
     """Append the texts of a history's leading system messages to the parts of the system text."""
     from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only prompts with a history need it
 
-    for message in leading:
+    for index, message in enumerate(leading):
         text = message.text.strip() if trim else message.text
-        run, run_slots = message_run(text)
+        run, run_origins = message_run(text, Origin("history", index))
         parts = (*parts, "", _BETWEEN if text and any(parts) else "", *run)
-        slots = (*slots, MARKERS, MARKERS, *run_slots)
-    return parts, slots
+        origins = (*origins, *OWN, *run_origins)
+    return parts, origins
 
 
 def _is_system_text(message: Msg) -> bool:
@@ -231,7 +233,7 @@ def _put_into_first_turn(
     put_history(messages[:begun], markers, turns, first)
     put_history(messages[begun:], others or markers, turns, first + begun)
     # In ``turns``, the first two parts are empty, and the third part is the start marker of the first turn.
-    slots = turns.slots
-    out.add(turns.parts[:3], slots[:3])
+    origins = turns.origins
+    out.add(turns.parts[:3], origins[:3])
     out.add(*system)
-    out.extend(turns.parts[3:], slots[3:])
+    out.extend(turns.parts[3:], origins[3:])

@@ -24,75 +24,84 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.tool_form import ToolFormat
 
 
-# A sequence of text parts, and the slot of each part.
-Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
+class Origin(NamedTuple):
+    """The origin of a text part. Only training samples need more than the slot.
 
-
-class Said(str):  # don't rename this class, because pickled segments contain the class name
-    """The slot name of a part in an assistant turn.
-
-    A ``Said`` compares equal to the plain slot name, so only the code for training samples depends on this class.
+    Attributes:
+        slot: The name of the slot.
+        message: The index of the history message that contains the text; None for markers and for other text.
+        result: The number of the tool result in its message, from 0; None for the message's own text.
+        in_answer: True if the model writes the part: the content of an assistant turn, and the marker that ends it.
+        ends_turn: True if the part begins with the marker that ends an assistant turn.
     """
 
-    __slots__ = ()
+    slot: str
+    message: int | None = None
+    result: int | None = None
+    in_answer: bool = False
+    ends_turn: bool = False
 
 
-class End(Said):
-    """The slot name of the trusted part after an assistant turn, which begins with the turn's end marker."""
+# A sequence of text parts, and the origin of each part.
+Run: TypeAlias = "tuple[Sequence[str], Sequence[Origin]]"
 
-    __slots__ = ()
+MARKER = Origin(MARKERS)
+OWN = (MARKER, MARKER)
+_MARKER = (MARKER,)
 
 
-_MARKER = (MARKERS,)
-OWN = (MARKERS, MARKERS)
+@lru_cache(maxsize=256)
+def slot_origins(slots: tuple[str, ...]) -> tuple[Origin, ...]:
+    """Return the origins of text parts outside the history, given their slot names."""
+    return tuple(map(Origin, slots))
 
 
 class PartList:
-    """A list of alternating trusted and untrusted text parts, with the slot of each part.
+    """A list of alternating trusted and untrusted text parts, with the origin of each part.
 
     Args:
         parts: The initial parts. The first and the last part are trusted.
-        slots: The slot of each part in ``parts``.
+        origins: The origin of each part in ``parts``.
 
     Attributes:
         parts: All parts.
-        runs: Sequences of slot names, whose concatenation contains the slot of each text part in order.
+        runs: Sequences of origins, whose concatenation contains the origin of each text part in order.
         note: The reason why the slots are unknown; empty if they are known.
-        order: The message indices, in the order in which the messages appear in the text; None for the history's order.
     """
 
-    __slots__ = ("note", "order", "parts", "runs")
+    __slots__ = ("note", "parts", "runs")
 
-    def __init__(self, parts: Iterable[str] = ("",), slots: Sequence[str] = _MARKER) -> None:
+    def __init__(self, parts: Iterable[str] = ("",), origins: Sequence[Origin] = _MARKER) -> None:
         self.parts: list[str] = [*parts]
-        self.runs: list[Sequence[str]] = [slots]
+        self.runs: list[Sequence[Origin]] = [origins]
         self.note = ""
-        self.order: Sequence[int] | None = None
+
+    @property
+    def origins(self) -> list[Origin]:
+        """The origin of each part."""
+        return [origin for run in self.runs for origin in run]
 
     @property
     def slots(self) -> list[str]:
         """The slot of each part."""
-        slots: list[str] = []
-        for run in self.runs:
-            slots += run
-        return slots
+        return [origin.slot for run in self.runs for origin in run]
 
-    def extend(self, parts: Iterable[str], slots: Sequence[str]) -> None:
+    def extend(self, parts: Iterable[str], origins: Sequence[Origin]) -> None:
         """Append a list of parts whose first part is untrusted and whose last part is trusted."""
         self.parts += parts
-        self.runs.append(slots)
+        self.runs.append(origins)
 
-    def own(self, text: str, slots: Sequence[str] = OWN) -> None:
+    def own(self, text: str, origins: Sequence[Origin] = OWN) -> None:
         """Add trusted text, such as a marker."""
         self.parts += ("", text)
-        self.runs.append(slots)
+        self.runs.append(origins)
 
-    def add(self, parts: Iterable[str], slots: Sequence[str]) -> None:
+    def add(self, parts: Iterable[str], origins: Sequence[Origin]) -> None:
         """Add a sequence of alternating trusted and untrusted parts, whose first and last parts are trusted."""
         self.parts.append("")
         self.parts += parts
         self.runs.append(_MARKER)
-        self.runs.append(slots)
+        self.runs.append(origins)
 
 
 class SampleParts(NamedTuple):
@@ -161,8 +170,8 @@ def turn_literals(markers: Markers) -> tuple[str, ...]:
     )
 
 
-def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the trusted and untrusted parts of a prompt's tools block, and the slot name of each part.
+def tool_parts(tools: ToolSet, markers: Markers, description: str) -> Run:
+    """Return the trusted and untrusted parts of a prompt's tools block, and the origin of each part.
 
     Args:
         tools: The tools.
@@ -181,9 +190,7 @@ def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tupl
 
 
 @lru_cache(maxsize=64)
-def _described_tools(
-    tools: ToolSet, description: str, form: ToolFormat, join: str | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _described_tools(tools: ToolSet, description: str, form: ToolFormat, join: str | None) -> Run:
     before, after = description.split("{tools}")
     if join is None:
         parts = [before, tools.json, after]
@@ -191,4 +198,4 @@ def _described_tools(
         parts = join_parts([tool_run(tool, form) for tool in tools], join)
         parts[0] = before + parts[0]
         parts[-1] += after
-    return tuple(parts), ("tools",) * len(parts)
+    return tuple(parts), (Origin("tools"),) * len(parts)

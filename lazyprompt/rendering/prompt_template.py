@@ -10,6 +10,7 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
+from lazyprompt.rendering.layout import slot_origins
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable, tokens_of
 from lazyprompt.rendering.template_layout import TemplateLayout
 from lazyprompt.safety.find import Controls, controls_for, is_breakable
@@ -251,7 +252,7 @@ class PromptWriter:
             answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)
             if self._looks:
                 answer = guard(self._label_controls, answer, slots, self._safety)
-            out.add(answer, slots)
+            out.add(answer, slot_origins(slots))
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
@@ -270,15 +271,10 @@ class PromptWriter:
                 contains text that would be neutralised in a prompt.
             FormatError: The response contains media, which flat text can't represent.
         """
-        from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
-            answer_parts,
-            sample_parts,
-            turns_in,
-            with_trained,
-        )
+        from lazyprompt.rendering.turns import answer_parts, answer_turns, sample_parts  # noqa: PLC0415 - prompts need none
 
         out = self.write(prompt)
-        turns = turns_in(out.slots)
+        turns = answer_turns(out.origins)
         # ``trained`` has one flag per turn. A template may render the history more than once, so repeat the flags.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
@@ -288,9 +284,8 @@ class PromptWriter:
         answered = answer_parts(answer, self._markers, self._layout.opening, prompt.history)
         if self._looks:
             answered.parts = guard(self._label_controls, answered.parts, answered.slots, self._safety)
-        out.add(answered.parts, answered.slots)
-        parts = with_trained(out, wanted, self._markers, self._layout.opening)
-        return sample_parts(parts, prompt.history, out.order, self._markers)
+        out.add(answered.parts, answered.origins)
+        return sample_parts(out, wanted, self._markers, self._layout.opening, prompt.history)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Raise an error if rendering a prompt neutralised reasoning or tool calls in a history turn to train on.

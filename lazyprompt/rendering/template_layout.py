@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
-from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import MARKER, OWN, Origin, PartList, Run, slot_origins, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from lazyprompt.messages.prompt import Prompt
+
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-_Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
+_Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[Origin]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_INPUT = ("input", MARKERS)
-_SYSTEM = ("system",)
+_INPUT = (Origin("input"), MARKER)
+_SYSTEM = (Origin("system"),)
 _BEGINNING: Run = ("",), OWN[:1]
 
 
@@ -119,7 +120,7 @@ class TemplateLayout:
     def _run(self, name: str, prompt: Prompt) -> Run:
         out = PartList()
         _FIELDS[name].put(prompt, self._markers, out)
-        return tuple(out.parts[1:]), tuple(out.slots[1:])
+        return tuple(out.parts[1:]), tuple(out.origins[1:])
 
     def lay(self, prompt: Prompt) -> PartList:
         """Replace the placeholders in the template with a prompt's fields.
@@ -132,17 +133,16 @@ class TemplateLayout:
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
                 raise error(f"this prompt template has no placeholder for the {name}; add {{{name}}} to the template")
-        parts, slots = self._head
-        out = PartList(parts, slots)
+        out = PartList(*self._head)
         markers = self._markers
         for tests, steps in self._plan:
             if tests and not any(is_shown(prompt) for is_shown in tests):
                 continue
-            for put, parts, slots in steps:
+            for put, parts, origins in steps:
                 if put is not None:
                     put(prompt, markers, out)
                 if parts:
-                    out.extend(parts, slots)
+                    out.extend(parts, origins)
         return out
 
     def mark(self, split: str) -> str:
@@ -236,7 +236,7 @@ _FIELDS: dict[str, _Field] = {
         lambda prompt, _, out: out.add((prompt.system or "",), _SYSTEM), attrgetter("system"), no_place=None
     ),
     "instruction": _Field(
-        lambda prompt, _, out: out.add(prompt.instruction.parts, prompt.instruction.slots),
+        lambda prompt, _, out: out.add(prompt.instruction.parts, slot_origins(prompt.instruction.slots)),
         lambda prompt: any(prompt.instruction.parts),
     ),
     "tools": _Field(_put_tools, attrgetter("tools.names"), ToolsError),
@@ -244,7 +244,8 @@ _FIELDS: dict[str, _Field] = {
         _put_history, lambda prompt: prompt.history is not EMPTY_HISTORY and prompt.history, HistoryError
     ),
     "user": _Field(
-        lambda prompt, _, out: out.add(prompt.user.parts, prompt.user.slots), lambda prompt: any(prompt.user.parts)
+        lambda prompt, _, out: out.add(prompt.user.parts, slot_origins(prompt.user.slots)),
+        lambda prompt: any(prompt.user.parts),
     ),
     "input": _Field(
         lambda prompt, _, out: out.extend((prompt.input or "", ""), _INPUT), attrgetter("input"), SlotError

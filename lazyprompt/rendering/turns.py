@@ -4,53 +4,64 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.prompt import MARKERS, FilledText, OfMessage, join_lines
-from lazyprompt.rendering.layout import OWN, End, PartList, Run, Said, SampleParts, last_question
+from lazyprompt.messages.prompt import MARKERS, FilledText, join_lines
+from lazyprompt.rendering.layout import MARKER, OWN, Origin, PartList, Run, SampleParts, last_question
 from lazyprompt.rendering.markers import PLAIN_RESULT, Markers
 from lazyprompt.rendering.tool_form import CallIds, call_parts, join_parts, result_parts, split_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.messages.history import History
 
 
-class _SaidOfMessage(Said, OfMessage):
-    """The slot name of a part in an assistant turn, if the turn's text was filled from a template."""
+class _TurnOrigins(NamedTuple):
+    """The origins of a message's texts, of the fixed text between these texts, and of the text that ends the turn."""
 
-    __slots__ = ()
+    text: Origin
+    between: Origin = MARKER
+    end: Origin = MARKER
+
+    @classmethod
+    def of_answer(cls, slot: str, message: int | None = None) -> _TurnOrigins:
+        """Return the origins of an assistant turn."""
+        between = Origin(MARKERS, in_answer=True)
+        return cls(Origin(slot, message, in_answer=True), between, between._replace(ends_turn=True))
 
 
-class _Slots(NamedTuple):
-    """The slots of a message's texts, of the fixed text between these texts, and of the text that ends the turn."""
+class _Row(NamedTuple):
+    """A part of a training sample; see :class:`SampleParts`."""
 
-    text: tuple[str, str]
-    between: tuple[str, str] = OWN
-    end: tuple[str, str] = OWN
-
-
-def _assistants(slot: str) -> _Slots:
-    between = Said(MARKERS)
-    return _Slots((Said(slot), between), (between, between), (between, End(MARKERS)))
+    text: str
+    slot: str
+    trained: bool = False
+    message: int | None = None
 
 
 # Many families write reasoning and tool calls inside these tags.
 _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
-_HISTORY = ("history", MARKERS)
-_OTHERS = _Slots(_HISTORY)
-_ASSISTANT = _assistants("history")
-# The slots of the four flat-text parts of a plain message: an empty untrusted part, the start marker, the text and the
-# end marker.
-_PLAIN = (MARKERS, MARKERS, "history", MARKERS)
-_PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
-_LABEL = _assistants("label")
+_HISTORY = "history"
+_LABEL = _TurnOrigins.of_answer("label")
+_EMPTY = _Row("", MARKERS)
+
+
+def _turn_origins(index: int, role: Role) -> _TurnOrigins:
+    """Return the origins for the turn of the history message with this index."""
+    return _TurnOrigins.of_answer(_HISTORY, index) if role == "assistant" else _TurnOrigins(Origin(_HISTORY, index))
+
+
+@lru_cache(maxsize=1024)
+def _plain_origins(index: int, role: Role) -> tuple[Origin, ...]:
+    """Return the origins of a plain message's four parts: an empty part, the start marker, the text, the end marker."""
+    text, _, end = _turn_origins(index, role)
+    return (*OWN, text, end)
 
 
 def put_messages(
@@ -68,7 +79,7 @@ def put_messages(
         "assistant": (markers.soa, markers.eoa, "assistant" in markers.trim),
         "tool": (markers.soh, markers.eoh, "tool" in markers.trim),
     }
-    add_parts, add_slots = out.parts.extend, out.runs.append
+    add_parts, add_origins = out.parts.extend, out.runs.append
     form = markers.tool_form
     ids = CallIds(form)
     asked = first + last_question(messages) if is_open and form.open_thought else first + len(messages)
@@ -82,50 +93,52 @@ def put_messages(
             text = content.strip() if trims else content
             after_result = False
             if isinstance(text, FilledText):
-                slots = _ASSISTANT if role == "assistant" else _OTHERS
+                origins = _turn_origins(index, role)
                 out.own(before)
-                out.extend(*message_run(text, slots.text))
-                out.own(after, slots.end)
+                out.extend(*message_run(text, origins.text, origins.between))
+                out.own(after, origins[1:])
                 continue
             add_parts(("", before, text, after))
-            add_slots(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
+            add_origins(_plain_origins(index, role))
             continue
         where = f"history[{index}]"
         shown: list[Block] = []
-        has_results = False
+        results = 0
         for block in content if isinstance(content, tuple) else message.blocks:
             if isinstance(block, ToolResultBlock):
-                _put_result(block, markers, out, where, ids, joined=after_result)
+                origin = Origin(_HISTORY, index, results)
+                _put_result(block, markers, out, where, ids, origin, joined=after_result)
                 after_result = True
-                has_results = True
+                results += 1
             elif not isinstance(block, ThinkingBlock):
                 shown.append(block)
         if message.url is not None:
             raise _url_error(message, where)
-        if has_results and not shown:
+        if results and not shown:
             continue
         after_result = False
-        slots = _ASSISTANT if role == "assistant" else _OTHERS
+        origins = _turn_origins(index, role)
         out.own(before if form.opens_turn or not _calls_alone(shown) else "")
-        _put_blocks(shown, markers, out, where, slots, ids, trim=trims)
-        out.own(after, slots.end)
+        _put_blocks(shown, markers, out, where, origins, ids, trim=trims)
+        out.own(after, origins[1:])
 
 
 def _calls_alone(blocks: Iterable[Block]) -> bool:
     return all(isinstance(block, ToolUseBlock) for block in blocks)
 
 
-def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
+def message_run(text: str, origin: Origin, between: Origin = MARKER) -> Run:
     """Split a message's text into alternating untrusted and trusted parts; the last part is trusted.
 
     Args:
         text: The text of the message. If it is a ``FilledText``, its existing parts and slots are returned.
-        slots: The slot for text that is not a ``FilledText``, and the slot for the empty trusted part after it.
+        origin: The origin of the text. The parts of a ``FilledText`` keep their own slots.
+        between: The origin of the empty trusted part after text that is not a ``FilledText``.
     """
     if not isinstance(text, FilledText):
-        return (text, ""), slots
-    parts, own = text.origins.parts, (OfMessage(MARKERS), *text.origins.slots)
-    return ("", *parts), tuple(map(_SaidOfMessage, own)) if isinstance(slots[0], Said) else own
+        return (text, ""), (origin, between)
+    slots = (MARKERS, *text.origins.slots)
+    return ("", *text.origins.parts), tuple(origin._replace(slot=slot) for slot in slots)
 
 
 def _url_error(message: Msg, where: str) -> FormatError:
@@ -133,29 +146,44 @@ def _url_error(message: Msg, where: str) -> FormatError:
 
 
 def _put_blocks(
-    blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, ids: CallIds, *, trim: bool
+    blocks: Sequence[Block],
+    markers: Markers,
+    out: PartList,
+    where: str,
+    origins: _TurnOrigins,
+    ids: CallIds,
+    *,
+    trim: bool,
 ) -> None:
     """Append the content of a message to ``out``: the text, followed by the tool calls."""
     text = _text(blocks, where)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     text = text.strip() if trim or (calls and markers.tool_form.strips_text) else text
+    run = message_run(text, origins.text, origins.between)
     if not calls:
-        out.extend(*message_run(text, slots.text))
+        out.extend(*run)
         return
     form = markers.tool_form
     before, _, between, _, after = split_pattern(form.turn)
     if before:
-        out.own(before, slots.between)
-    out.extend(*message_run(text, slots.text))
+        out.own(before, (origins.between, origins.between))
+    out.extend(*run)
     runs = [call_parts(call, form, markers.call_pattern, ids.add(call)) for call in calls]
     first, *parts = join_parts(runs, form.call_join)
     out.parts[-1] += (form.text_end if text else "") + between + first
     parts[-1] += after
-    out.extend(parts, slots.text * (len(parts) // 2))
+    out.extend(parts, (origins.text, origins.between) * (len(parts) // 2))
 
 
 def _put_result(
-    result: ToolResultBlock, markers: Markers, out: PartList, where: str, ids: CallIds, *, joined: bool
+    result: ToolResultBlock,
+    markers: Markers,
+    out: PartList,
+    where: str,
+    ids: CallIds,
+    origin: Origin,
+    *,
+    joined: bool,
 ) -> None:
     """Append a tool result to ``out``, as a separate turn or in the turn of the previous tool result."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
@@ -167,7 +195,7 @@ def _put_result(
         out.parts[-1] = markers.result_join + first
     else:
         out.own(soe + first)
-    out.extend(parts, _HISTORY * (len(parts) // 2))
+    out.extend(parts, (origin, MARKER) * (len(parts) // 2))
     out.own(eoe)
 
 
@@ -215,26 +243,21 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
     out = PartList((opening if markers.tool_form.opens_turn or not _calls_alone(blocks) else "",))
     calls = sum(block.type == "tool_use" for message in history.messages for block in message.blocks)
     _put_blocks(blocks, markers, out, where, _LABEL, CallIds(markers.tool_form, calls), trim=False)
-    out.own(markers.eoa, _LABEL.end)
+    out.own(markers.eoa, _LABEL[1:])
     return out
 
 
-def turns_in(slots: Sequence[str]) -> list[range]:
+def answer_turns(origins: Sequence[Origin]) -> list[range]:
     """Return the part indices of each assistant turn. A turn's last part begins with the turn's end marker."""
     turns: list[range] = []
     begin: int | None = None
-    for index, slot in enumerate(slots):
-        if isinstance(slot, Said):
+    for index, origin in enumerate(origins):
+        if origin.in_answer:
             begin = index if begin is None else begin
-            if isinstance(slot, End):
+            if origin.ends_turn:
                 turns.append(range(begin, index + 1))
                 begin = None
     return turns
-
-
-def _unsaid(slot: str) -> str:
-    """Return a slot name without the class that marks parts to train on."""
-    return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
 
 
 @lru_cache(maxsize=64)
@@ -244,7 +267,9 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})")
 
 
-def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
+def sample_parts(
+    out: PartList, wanted: Sequence[bool], markers: Markers, opening: str, history: History
+) -> SampleParts:
     """Split a sample's parts so that each part is either trained on entirely or not at all.
 
     Text to train on may also contain reasoning and tool calls. The tags of reasoning and tool calls become trusted
@@ -256,80 +281,46 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
         markers: The model's markers.
         opening: The last part of the assistant marker, which the model itself generates. The prompt part before each
             assistant turn ends with this text.
-
-    Returns:
-        The split parts. Only the parts that are trained on have slot names of the class :class:`Said`.
+        history: The history.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
-    parts: list[str] = []
-    slots: list[str] = []
-    old = out.slots
+    origins, indices = out.origins, _message_indices(history)
+    plain = [
+        _Row(text, origin.slot, message=indices.get((origin.message, origin.result)))
+        for text, origin in zip(out.parts, origins, strict=True)
+    ]
+    rows: list[_Row] = []
     done = 0
-    for turn, trained in zip(turns_in(old), wanted, strict=True):
+    for turn, trained in zip(answer_turns(origins), wanted, strict=True):
+        if not trained:
+            continue
         first, last = turn[0], turn[-1]
-        if trained:
-            before, behind = out.parts[first - 1], out.parts[last]
-            cut = len(before.removesuffix(opening))
-            parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
-            slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
-            for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
-                # Split the part into untrusted text and trusted tags, which alternate.
-                pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
-                parts += pieces
-                slots += [slot] * len(pieces)
-            # Split the part after the response, because it may contain the end of one turn and the beginning of the
-            # next turn.
-            parts += (behind[:end], "", behind[end:])
-            slots += (Said(MARKERS), MARKERS, MARKERS)
-        else:
-            parts += out.parts[done : last + 1]
-            slots += map(_unsaid, old[done : last + 1])
+        before, after = out.parts[first - 1], out.parts[last]
+        cut = len(before.removesuffix(opening))
+        rows += plain[done : first - 1]
+        rows += (_Row(before[:cut], MARKERS), _EMPTY, _Row(before[cut:], MARKERS, trained=True))
+        for at, row in enumerate(plain[first:last], first):
+            # Split the part into untrusted text and trusted tags, which alternate.
+            keeps = is_trusted(at, row.text) or isinstance(row.text, JsonText)
+            rows += (row._replace(text=text, trained=True) for text in ([row.text] if keeps else split(row.text)))
+        # Split the part after the response, because it may contain the end of one turn and the beginning of the next
+        # turn.
+        rows += (_Row(after[:end], MARKERS, trained=True), _EMPTY, _Row(after[end:], MARKERS))
         done = last + 1
-    return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
+    return SampleParts(*zip(*rows, *plain[done:], strict=True))
 
 
-def sample_parts(out: PartList, history: History, order: Sequence[int] | None, markers: Markers) -> SampleParts:
-    """Return the parts of a training sample, with the message index of each part of the history.
+def _message_indices(history: History) -> dict[tuple[int | None, int | None], int]:
+    """Map each message and tool result of a history to the index of its OpenAI dict.
 
-    Args:
-        out: The sample's parts. Parts to train on have slot names of the class :class:`Said`.
-        history: The history, which a template may render more than once.
-        order: The message indices, in the order in which the messages appear in the text; see :class:`PartList`.
-        markers: The model's markers.
+    The keys are pairs of :attr:`Origin.message` and :attr:`Origin.result`.
     """
-    slots, messages = out.slots, list[int | None]()
-    groups = [*_texts_of(history, markers)]
-    texts = cycle([text for at in (range(len(groups)) if order is None else order) for text in groups[at]])
-    current, left, in_turn = 0, 0, False
-    for slot in slots:
-        trained = isinstance(slot, Said)
-        is_text = slot == "history" or isinstance(slot, OfMessage)
-        if is_text:
-            if not (in_turn if trained else left):
-                current, left = next(texts)
-            left, in_turn = 0 if trained else left - 1, trained
-        messages.append(current if is_text else None)
-        in_turn = in_turn and trained
-    trained_parts = tuple(isinstance(slot, Said) for slot in slots)
-    return SampleParts(tuple(out.parts), tuple(map(str, slots)), trained_parts, tuple(messages))
-
-
-def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield one list per message: the index and the number of texts of each OpenAI dict made from the message."""
-    at = 0
-    form, ids = markers.tool_form, CallIds(markers.tool_form)
-    for message in history.messages:
-        calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
-        results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # A message with tool results becomes several OpenAI dicts. The dict with the text comes first if the message
-        # has tool calls, and last otherwise.
-        own = join_lines([block.text for block in message.blocks if block.type == "text"])
-        count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
-        in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
-        in_result = len(result_parts("", form, "")) // 2
-        texts = [(at + result + bool(calls), in_result) for result in range(len(results))]
-        has_turn = _has_turn(message.blocks)
-        if has_turn:
-            texts.append((at if calls else at + len(results), count + in_calls))
-        yield texts
-        at += len(results) + has_turn
+    indices: dict[tuple[int | None, int | None], int] = {}
+    for at, message in enumerate(history.messages):
+        kinds = [block.type for block in message.blocks]
+        # The dict with the text comes first if the message has tool calls, and last otherwise.
+        results: list[int | None] = [*range(kinds.count("tool_result"))]
+        own: list[int | None] = [None] if _has_turn(message.blocks) else []
+        for result in (*own, *results) if "tool_use" in kinds else (*results, *own):
+            indices[at, result] = len(indices)
+    return indices
