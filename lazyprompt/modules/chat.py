@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
 from lazyprompt._base.files import read_regular, write_whole
-from lazyprompt._base.json import checked, is_mapping, is_sequence
+from lazyprompt._base.json import is_mapping, is_sequence
 from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike, messages_from
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
-from lazyprompt.messages.native import Native
 from lazyprompt.messages.open_calls import OpenCalls
+from lazyprompt.modules._checks import check_values
 from lazyprompt.modules._reading import AnswerSchema, AsyncReplyStream, Exchange, ReplyStream, ResponseFormat
-from lazyprompt.modules._values import check_values
+from lazyprompt.modules.saved_chats import dump_chat, load_chat
 from lazyprompt.modules.tool_runner import ToolRunner, output_of
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._sending import Sender
-    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
+    from lazyprompt.modules.clients._base import OfficialClient
 
     class HasPrompter(Protocol):
         """An object that has a prompter, such as a prompt loaded from a file."""
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
 Step: TypeAlias = "Delta | Reply | ToolResultBlock"
 """A step of a conversation with tools: a delta of a reply, a complete reply, or a tool result."""
 
-_FORMAT = "lazyprompt.chat/1"
 # The maximum size of a saved conversation in bytes.
 _MOST = 1_073_741_824
 
@@ -542,9 +539,7 @@ class Chat:
         Raises:
             OSError: The file cannot be written.
         """
-        saved = {"format": _FORMAT, "messages": [_dump_message(message) for message in self._history]}
-        text = json.dumps(saved, ensure_ascii=False, indent=1)
-        write_whole(Path(path), text.encode(), 0o600)
+        write_whole(Path(path), dump_chat(self._history), 0o600)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replace the history with a conversation that :meth:`save` wrote.
@@ -556,16 +551,7 @@ class Chat:
             HistoryError: The file is not a saved conversation, or has an unsupported format.
             OSError: The file cannot be read.
         """
-        name = os.fspath(path)
-        try:
-            saved: Any = json.loads(read_regular(path, _MOST))
-            form, messages = saved["format"], saved["messages"]
-            if form == _FORMAT:
-                self._history = tuple(map(_load_message, messages))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise HistoryError(f"{name} is not a conversation saved by Chat.save: {error}") from error
-        if form != _FORMAT:
-            raise HistoryError(f"{name} is a conversation in the format {form!r}; this version reads only {_FORMAT!r}")
+        self._history = load_chat(read_regular(path, _MOST), os.fspath(path))
 
     def _stream(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
@@ -695,40 +681,6 @@ class Connection:
         self.sender: Sender | None = None
 
 
-def check_settings(settings: ClientSettings, concurrency: int | None, error: type[ModuleError]) -> ClientSettings:
-    """Validate client settings and return them."""
-    if not _is_positive(settings.timeout):
-        raise error(f"timeout must be a positive number of seconds, not {settings.timeout!r}")
-    if "api_key" in settings.options:  # an API key in the options would appear in reprs and logs
-        raise error("pass the key as api_key=, not in options=")
-    _check_number("retries", settings.retries, 0, error)
-    _check_number("concurrency", 1 if concurrency is None else concurrency, 1, error)
-    _check_number("max_answer_bytes", settings.max_answer_bytes, 1, error)
-    return settings
-
-
-def _check_number(name: str, value: object, least: int, error: type[ModuleError]) -> None:
-    if not isinstance(value, int):
-        raise error(f"{name} must be an integer, not {value!r}")
-    if value < least:
-        raise error(f"{name} must be at least {least}, not {value}")
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and value > 0
-
-
-def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: type[ModuleError]) -> Mapping[str, Any]:
-    """Check that no parameter overrides the prompt or the model, and return the parameters."""
-    for name in params:
-        if name in ("model", "stream") or name in payload:
-            raise error(
-                f"{name!r} cannot be a call parameter: the prompter renders {' and '.join(payload)}, the module sets "
-                "the model, and module.stream(...) streams the response"
-            )
-    return params
-
-
 def _prompter_of(prompter: PrompterLike) -> Prompter:
     """Convert a prompter, prompt file or instruction to a prompter.
 
@@ -746,27 +698,3 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     raise TemplateError(
         f"prompter must be a Prompter, a prompt file, an instruction or None, not {type(prompter).__name__}"
     )
-
-
-def _dump_message(message: Msg) -> Mapping[str, Any]:
-    """Convert a message to a JSON-serializable dict that :func:`_load_message` can read."""
-    content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
-    return {
-        "name": message.name,
-        "role": message.role,
-        "content": content,
-        **({} if message.url is None else {"url": message.url}),
-        **({"metadata": dict(message.metadata)} if message.metadata else {}),
-        **({"usage": dict(message.usage)} if message.usage else {}),
-        **({"native": message.native._asdict()} if message.native else {}),
-    }
-
-
-def _load_message(saved: dict[str, Any]) -> Msg:
-    """Convert a dict from :func:`_dump_message` to a message."""
-    fields = {**saved}
-    native = fields.pop("native", None)
-    message = Msg(**fields)
-    own = None if native is None else Native(str(native["provider"]), checked(native["data"], "native", HistoryError))
-    speaker = "" if message.name == message.role else message.name
-    return message_of(speaker, message.content, message.role, message.url, message.metadata, message.usage, own)

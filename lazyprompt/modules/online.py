@@ -8,10 +8,10 @@ from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.formatter import ChatFormatter, countable
+from lazyprompt.modules._checks import check_params, check_settings, check_values
 from lazyprompt.modules._reading import AnswerSchema, Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules._values import check_values
-from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import CallOptions, ChatModule, Connection
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.clients.openai import OpenAIClient, response_format
 from lazyprompt.modules.sources import OPENAI_CLIENT, Source, source_named

@@ -19,6 +19,7 @@ from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, user_turn, value_at
 from lazyprompt.messages.encoding import TokenCache, TokenizerLike, backend_of
 from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.modules._checks import check_params, check_settings, check_values
 from lazyprompt.modules._layout import (
     LayoutSettings,
     PromptLayout,
@@ -28,8 +29,7 @@ from lazyprompt.modules._layout import (
 )
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules._values import check_values
-from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import CallOptions, ChatModule, Connection
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
