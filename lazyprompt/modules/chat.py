@@ -351,15 +351,11 @@ class ChatModule(ABC):
         """Return the prompter for a call, the schema for its output, and the parameters that request this schema."""
         form = self._prompter.response_format if call.response_format is None else call.response_format
         structure = None if form is None else AnswerSchema.of(form)
-        asked = None if structure is None else self._structured(structure)
+        asked = None if structure is None else self._client.output_params(structure.schema, structure.name)
         prompter = self._prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
         return self._with_budget(prompter), structure, asked or {}
-
-    def _structured(self, structure: AnswerSchema) -> dict[str, Any] | None:
-        """Return the parameters that request a schema, or None to describe the schema in the prompt."""
-        return self._client.structured(structure.schema, structure.name)
 
     def _with_budget(self, prompter: Prompter) -> Prompter:
         return prompter if self._budget is None else prompter.with_budget(self._budget)

@@ -9,11 +9,10 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.modules._checks import check_params, check_settings, check_values
-from lazyprompt.modules._reading import AnswerSchema, Exchange, ReplyReader
+from lazyprompt.modules._reading import Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import CallOptions, ChatModule, Connection
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
-from lazyprompt.modules.clients.openai import OpenAIClient, response_format
 from lazyprompt.modules.sources import OPENAI_CLIENT, Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
 from lazyprompt.safety.restoring import Restorer
@@ -111,7 +110,9 @@ class OnlineChatModule(ChatModule):
         _check_client(self.source, self._formatter.profile)
         self._key = api_key
         address = address_of(base_url) if base_url else self.source.base_url
-        settings = ClientSettings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
+        # A custom profile defines what the server supports, even if the client doesn't know the server.
+        schemas = None if isinstance(self.source.provider, str) else self.source.provider.output_schemas
+        settings = ClientSettings(address, None, timeout, retries, dict(options or {}), max_answer_bytes, schemas)
         self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
         check_values(self._params, self._client.package[0])
@@ -149,16 +150,6 @@ class OnlineChatModule(ChatModule):
         request = Request(self.model, payload, _merge_params(params, asked), prompter.origin, prompter.secrets)
         reader = ReplyReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
-
-    def _structured(self, structure: AnswerSchema) -> dict[str, Any] | None:
-        profile = self.source.provider
-        if not isinstance(profile, str) and not profile.output_schemas:
-            return None
-        asked = super()._structured(structure)
-        # A custom profile defines what the server supports, even if the client doesn't know the server.
-        if asked is None and not isinstance(profile, str) and isinstance(self._client, OpenAIClient):
-            return response_format(structure.schema, structure.name)
-        return asked
 
     def _check_length(self, payload: Payload) -> None:
         """Raise an error if the prompt exceeds the model's context window."""

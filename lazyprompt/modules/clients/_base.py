@@ -67,6 +67,8 @@ class ClientSettings(NamedTuple):
         retries: The number of retries after status 408, 409, 429, 5xx or a lost connection.
         options: Additional arguments for the client's constructor.
         max_answer_bytes: The maximum decompressed size of a response or stream event, in bytes.
+        output_schemas: True if the server accepts JSON schemas for structured output, False if it doesn't; None if the
+            client decides.
     """
 
     base_url: str | None
@@ -75,6 +77,7 @@ class ClientSettings(NamedTuple):
     retries: int
     options: Mapping[str, Any]
     max_answer_bytes: int = MAX_ANSWER_BYTES
+    output_schemas: bool | None = None
 
     @property
     def limits(self) -> AnswerLimits:
@@ -294,6 +297,10 @@ class OfficialClient(ABC):
             check_parameters(further, resolve_name(self.method), self.called, self.advice)
         return {self.names.get(name, name): value for name, value in common.items()}
 
+    def output_params(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
+        """Return the parameters that request a JSON schema, or None if the schema must be part of the prompt."""
+        return None if self._settings.output_schemas is False else self.structured(schema, name)
+
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters that request a JSON schema, or None if some models of the API don't support schemas."""
         return None
@@ -376,7 +383,7 @@ class OwnHttpClient(OfficialClient):
         retries after every exception except its own. The exception for oversize responses is therefore a subclass of
         the client's base exception.
         """
-        base_url, _, timeout, retries, options, _ = self._settings
+        base_url, _, timeout, retries, options, *_ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""
         made: dict[str, Any] = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
         if "http_client" not in options:

@@ -188,7 +188,7 @@ class GeminiClient(OfficialClient):
 
         With aiohttp, the official client applies the timeout to the whole response and always retries once.
         """
-        base_url, key, timeout, _, options, _ = self._settings
+        base_url, key, timeout, _, options, *_ = self._settings
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))

@@ -403,7 +403,8 @@ class OpenAIClient(OwnHttpClient):
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters that request a JSON schema, or None if the server may not support schemas."""
-        return None if self._server.structured is None else self._server.structured(schema, name)
+        build = response_format if self._settings.output_schemas else self._server.structured
+        return None if build is None else build(schema, name)
 
     def _make(self, *, in_loop: bool) -> Any:
         client = super()._make(in_loop=in_loop)
