@@ -37,11 +37,6 @@ def letters_of(text: str) -> str:
     return "".join(character for character in seen if character.isalnum())
 
 
-def looks_like_role(name: str) -> bool:
-    """Return True if a reader could mistake a speaker's name for a role, even with lookalike letters or punctuation."""
-    return letters_of(name) in _ROLE_WORDS
-
-
 def one_line(name: str) -> str:
     """Replace colons, line breaks and other characters that could end a speaker's name with spaces."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
