@@ -217,6 +217,10 @@ class Text:
     parts: tuple[str, ...] = ("",)
     slots: tuple[str, ...] = _MARKERS
 
+    def __post_init__(self) -> None:
+        for name in ("parts", "slots"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
         """Create a text that consists of one trusted part."""

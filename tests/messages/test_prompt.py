@@ -124,6 +124,13 @@ def test_a_text_is_its_parts() -> None:
     assert Text.trusted("hi", "user") == Text(("hi",), ("user",))
 
 
+def test_a_text_made_of_lists_equals_one_made_of_tuples() -> None:
+    """A layout looks the slots up in a cache, and a list can't be a key."""
+    parts, slots = ("Say ", "hi", ""), ("instruction", "word", "instruction")
+    listed: Any = ([*parts], [*slots])
+    assert {Text(*listed): 1} == {Text(parts, slots): 1}
+
+
 def test_plain_text_in_a_prompt_is_the_developers_own() -> None:
     prompt = Prompt(instruction="do", user="this")
     assert prompt.instruction == Text(("do",), ("instruction",))
