@@ -130,9 +130,9 @@ class FamilyLayout:
         system messages, because no marker would separate the messages. For other families, the method follows the chat
         template: it returns only the first message, and only if the prompter has no system text.
         """
-        if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
-            return ()
         texts = [*takewhile(_is_system_text, prompt.history.messages)]
+        if not texts:
+            return ()
         if not self._markers.sos or self._markers.system_place != "turn":
             return texts
         own = prompt.system if self._system_text is None else self._system_text
