@@ -209,7 +209,6 @@ class TemplateReader:
         """Add the text of the current region to the message, unless it was already added."""
         if not self._streams:
             self.builder.text("".join(self._region))
-        self._region = []
 
 
 WrittenCalls: TypeAlias = list[tuple[WrittenCall, str]]

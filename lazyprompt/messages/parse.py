@@ -172,11 +172,10 @@ def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
 
 def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessages:
     firsts: list[int] = []
+    at = 0
     while len(firsts) < len(messages):
-        at = firsts[-1] + 1 if firsts else 0
-        while counts.get(at, 1) == 0:
-            at += 1
         firsts += [at] * counts.get(at, 1)
+        at += 1
     return ParsedMessages(messages, firsts)
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime
 from enum import Enum
 from math import inf
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -72,12 +71,12 @@ def test_an_integer_that_python_cannot_write_is_infinite() -> None:
     assert plain([1 << (most - 1), Number(1 << (most - 1)), Number(1 << most)]) == [1 << (most - 1)] * 2 + [inf]
 
 
-def test_what_is_nested_too_deep_is_left_out() -> None:
-    value: Any = "end"
-    for _ in range(MAX_DEPTH + 30):
-        value = [value]
+@pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a": ', "}")])
+def test_what_is_nested_too_deep_is_left_out(start: str, end: str) -> None:
+    deep = MAX_DEPTH + 30
+    value = json.loads(start * deep + "1" + end * deep)
     for text, depth in ((json_or_text(value), MAX_DEPTH + 1), (json.dumps(plain(value)), MAX_DEPTH + 21)):
-        assert json.loads(text) == json.loads("[" * depth + '"…"' + "]" * depth)
+        assert json.loads(text) == json.loads(start * depth + '"…"' + end * depth)
 
 
 def test_the_members_of_an_object_are_those_it_has() -> None:

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, JsonText, checked, checked_object, dump, well_formed
+from lazyprompt._base.json import (
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    JsonText,
+    checked,
+    checked_object,
+    dump,
+    fresh,
+    fresh_json,
+    well_formed,
+)
 from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
 
 VALUES = st.recursive(
@@ -50,10 +60,11 @@ def containers(value: object) -> list[int]:
 @given(VALUES)
 def test_a_checked_value_is_equal_and_shares_nothing(value: Any) -> None:
     before = json.dumps(value)
-    copy = checked(value, "x", ToolsError)
-    assert copy == value
+    made = checked(value, "x", ToolsError)
+    for copy, source in ((made, value), (fresh_json(made), made), (fresh({"a": made})["a"], made)):
+        assert copy == value
+        assert not set(containers(copy)) & set(containers(source))
     assert json.dumps(value) == before
-    assert not set(containers(copy)) & set(containers(value))
 
 
 @given(VALUES)

@@ -82,6 +82,15 @@ QWEN_CALLS = (
         (QWEN, "a<tool_call>[1]</tool_call>", ["a", "[1]"]),
         (QWEN, "", []),
         (QWEN, "<", ["<"]),
+        (QWEN, "<think></think>Hi", ["Hi"]),
+        # transformers rejects content with control characters that it uses itself.
+        (QWEN, "a<tool_call>\1", ["a", "\1"]),
+        (QWEN, "<tool_call>\1</tool_call><think>b</think>c", ["\1", ("thinking", "b"), "c"]),
+        (
+            QWEN,
+            f"a<tool_call>\1</tool_call>b<tool_call>[\2]</tool_call>{QWEN_CALLS}",
+            ["a", "\1", "b", "[\2]", RAIN, NOON],
+        ),
         (XML, "<call f><a>1</a></call>", [("f", {"a": "1"})]),
         (XML, "<call get_weather><days>3</days><zip>3</zip></call>", [("get_weather", {"days": 3, "zip": "3"})]),
         (PYTHON, "Hi<c>[f(a=1), now()]</c>", ["Hi", ("f", {"a": 1}), NOON]),

@@ -10,8 +10,20 @@ from hypothesis import strategies as st
 
 from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.prompt import MARKERS, FilledText, Prompt, Rendered, Segment, Text, join_lines, stripped
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, URLSource
+from lazyprompt.messages.prompt import (
+    MARKERS,
+    FilledText,
+    Prompt,
+    Rendered,
+    Segment,
+    Text,
+    filled_texts,
+    join_lines,
+    map_filled,
+    stripped,
+    without_origins,
+)
 from lazyprompt.messages.tools import ToolSet
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -289,3 +301,28 @@ def test_joined_lines_keep_their_origins() -> None:
         ("x", "a"),
     ]
     assert not any(isinstance(text, FilledText) for text in (join_lines(["a", "b"]), join_lines([])))
+
+
+FILLED = FilledText(Text(("<", "x"), ("instruction", "a")))
+IMAGE = ImageBlock(URLSource("https://a.example/b.png"))
+
+
+@pytest.mark.parametrize(
+    ("content", "changed"),
+    [
+        ("<x", None),
+        ([TextBlock("<x"), IMAGE], None),
+        (FILLED, "<X"),
+        (
+            [IMAGE, TextBlock("b"), TextBlock(FILLED, signature="s")],
+            [IMAGE, TextBlock("b"), TextBlock("<X", signature="s")],
+        ),
+    ],
+)
+def test_only_filled_texts_of_a_message_are_changed(content: Any, changed: Any) -> None:
+    given = Msg("Ann", content, "user", "https://a.example", {"more": 1}, {"prompt_tokens": 1})
+    made, bare = map_filled(given, str.upper), without_origins(given)
+    assert [*filled_texts(given)] == ([FILLED] if changed else [])
+    assert made == Msg("Ann", changed or content, "user", "https://a.example", {"more": 1}, {"prompt_tokens": 1})
+    assert (bare, [*filled_texts(bare)]) == (given, [])
+    assert (made is given) == (bare is given) == (changed is None)

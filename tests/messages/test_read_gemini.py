@@ -83,6 +83,7 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
         (["", {"inlineData": {"mimeType": 3}}], "[1].mime_type must be a string, not int"),
         ([{"inlineData": {"mimeType": "image/png"}}], "[0].inline_data.data is missing or empty"),
         ([{"fileData": {"mimeType": "image/png"}}], "[0].file_data.file_uri is missing or empty"),
+        ([response(willContinue=float("nan"))], "[0].function_response.will_continue is nan, which is not valid JSON"),
         ([response(), response()], "[1].function_response has no id, and no call to 'f' is waiting for a result"),
     ],
 )
