@@ -11,6 +11,7 @@ from base64 import b64encode
 from http import HTTPStatus
 from importlib import import_module
 from statistics import mean
+from string import ascii_uppercase, digits
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from support.paths import GOLDEN
 from support.vocabularies import encoding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from lazyprompt.tokens.counter import TokenCounter
@@ -151,6 +153,28 @@ def test_what_is_no_prose_is_near(text: str) -> None:
 def test_no_text_is_no_token_and_any_text_is_one() -> None:
     assert approximate_tokens("") == 0
     assert {approximate_tokens(character) for character in CHARACTERS} <= {1, 2}
+
+
+# For each first byte of UTF-8 from 0xC2 on, the first character that begins with it.
+PLACES = (*range(0x80, 0x800, 0x40), 0x800, *range(0x1000, 0x10000, 0x1000), *range(0x10000, 0x110000, 0x40000))
+SCRIPTS = [*map(chr, PLACES)]
+UNITS = "AA |xAA |AAx |xxxx |'x |-x |!!!! |éxa |éxxa |don't |x7|我们|使用 ".split("|")
+
+
+@pytest.mark.parametrize(
+    ("units", "counts"),
+    [
+        *(("aeiouy", "10"), ("bcdfghjklmnpqrstvwxz", "35"), (ascii_uppercase, "15"), (digits, "34"), (" ", "1")),
+        *(("\t\v\f", "36"), ("\r\n", "7"), ("'-=*#~+_./", "2"), ('!"$%&(),:;<>?@[]^`{|}\\\0\x7f', "12")),
+        (SCRIPTS[:30], "87 90 90 90 10 90 90 90 90 90 90 90 25 25 16 16 16 16 36 36 35 35 24 24 24 24 36 36 36 36"),
+        (SCRIPTS[30:], "39 36 87 70 100 100 100 100 100 100 46 46 46 46 70 70 120 120 120 120"),
+        ("đẠỀकॐกเ─═", "10 10 10 24 24 41 41 2 2"),
+        (UNITS, "129 369 309 201 200 240 141 381 381 101 200 100 200"),
+    ],
+)
+def test_characters_of_each_kind_keep_their_counts(units: Iterable[str], counts: str) -> None:
+    found = [str(approximate_tokens(unit * 100)) for unit in units]
+    assert counts in (" ".join(found), " ".join({*found}))
 
 
 @pytest.mark.slow
