@@ -72,6 +72,16 @@ def test_text_comes_as_it_is_said_and_what_may_be_a_marker_is_held_back() -> Non
     ]
 
 
+def test_half_a_surrogate_pair_is_held_back() -> None:
+    assert chunks_of("qwen2.5", "a\ud800", "\udc00\udbff", "\udfffb\ud7ff", "\udbff") == [
+        [("text", "a")],
+        [("text", "\U00010000")],
+        [("text", "\U0010ffffb\ud7ff")],
+        [],
+        [("text", "\ufffd")],
+    ]
+
+
 def test_space_is_held_back_until_it_is_clear_whether_it_is_layout() -> None:
     assert chunks_of("qwen2.5", "a\n", "\n", "b\n\n", "<tool_call>", '{"name": "f"}', "</tool_call>\n") == [
         [("text", "a")],

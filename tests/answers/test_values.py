@@ -20,7 +20,7 @@ def tool(schema: dict[str, Any], **root: Any) -> dict[str, Any]:
 
 
 NULLABLE = {"type": "integer", "nullable": True}
-UNION = {"anyOf": [{"type": "array"}, {"type": "null"}]}
+UNION = {"anyOf": [{"oneOf": [{"type": "array"}]}, {"allOf": [{"type": "null"}]}]}
 POINT = {"$ref": "#/$defs/Point"}
 DEFINED = {"$defs": {"Point": {"type": "object"}, "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}, {"type": "integer"}]}}}
 

@@ -182,10 +182,11 @@ def test_a_result_of_data_is_written_as_json() -> None:
 
 
 def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
-    results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])
+    results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")]), ToolResultBlock("3", "", [])
     assert openai_dicts([Msg("system", (*results, TextBlock("go on")), "user")]) == [
         {"role": "tool", "tool_call_id": "1", "content": "a", "name": "f"},
         {"role": "tool", "tool_call_id": "2", "content": "b", "name": "g"},
+        {"role": "tool", "tool_call_id": "3", "content": ""},
         {"role": "user", "name": "system", "content": "go on"},
     ]
 

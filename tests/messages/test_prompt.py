@@ -260,8 +260,10 @@ def test_what_a_prompt_does_not_say_is_not_shown() -> None:
     assert prompt != prompt.evolve(opening=0)
     assert not any(f" {name}=" in repr(prompt) for name in ("opening", "closing", "report", "source"))
     talk = [["a", "b"], ["c", "d"]]
-    assert [message.text for message in Prompt(history=talk, opening=1, closing=2).conversation] == ["b"]
-    assert [message.text for message in Prompt(history=talk).conversation] == list("abcd")
+    for opening, closing, left in ((1, 2, "b"), (1, 0, "bcd"), (0, 1, "abc"), (0, 0, "abcd")):
+        shown = Prompt(history=talk, opening=opening, closing=closing)
+        assert "".join(message.text for message in shown.conversation) == left
+        assert [*shown.plain_messages] == [*shown.history.messages]
 
 
 def test_a_prompt_is_empty_unless_it_is_given_something() -> None:

@@ -25,6 +25,7 @@ from lazyprompt import (
     VideoBlock,
     messages_from,
 )
+from lazyprompt.messages.parse import parse_with_sources
 from support.providers.types import sdk
 
 if TYPE_CHECKING:
@@ -191,6 +192,32 @@ def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> Non
         Msg("tool", [ToolResultBlock("a", output="Sun."), ToolResultBlock("b", output=[TextBlock("Noon.")])], "tool"),
         Msg("user", "And tomorrow?", "user"),
     ]
+
+
+def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
+    searches, results = (
+        [{"type": "search_call", "a": n} for n in (1, 2)],
+        [{"type": "b_output", "b": n} for n in (1, 2)],
+    )
+    items = [*searches, {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}, *results]
+    call, result = messages_from(items)
+    assert call == Msg("assistant", [ToolUseBlock("a", "f")], "assistant", metadata=call.metadata)
+    assert call.metadata == {"part_fields": {"item": searches[0], "item (item 2)": searches[1]}}
+    assert result == Msg(
+        "tool", [], "tool", metadata={"part_fields": {"item": results[0], "item (item 2)": results[1]}}
+    )
+    assert (call.native, result.native) == (("openai-responses", items[:3]), ("openai-responses", results))
+    given = [["a", "b"], Msg("user", "c", "user"), *items, ["d", "e"]]
+    parsed = parse_with_sources(given)
+    assert (parsed.firsts, parsed.has_forms, len(parsed.messages)) == ([0, 0, 1, 2, 5, 7, 7], True, 7)
+    assert [(each.start, each.stop) for each in parsed.sources(8)] == [
+        *[(0, 1)] * 2,
+        (1, 2),
+        (2, 5),
+        (5, 7),
+        *[(7, 8)] * 2,
+    ]
+    assert not parse_with_sources([["a", "b"], Msg("user", "c", "user")]).has_forms
 
 
 def test_two_answers_in_a_row_stay_two_messages() -> None:

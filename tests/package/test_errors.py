@@ -111,7 +111,8 @@ def test_a_checkout_is_installed_in_place(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "pyproject.toml").touch()
     assert requirement_of("openai", tmp_path, {}) == f'-e "{tmp_path}[openai]"'
     monkeypatch.chdir(tmp_path)
-    assert requirement_of("openai", tmp_path, {}) == '-e ".[openai]"'
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "lazyprompt/errors.py"))
+    assert install_command("openai") == 'pip install -e ".[openai]"'
     assert requirement_of("openai", tmp_path / "lib", {"url": tmp_path.as_uri(), "dir_info": {}}) == '".[openai]"'
 
 

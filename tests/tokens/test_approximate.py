@@ -158,7 +158,7 @@ def test_no_text_is_no_token_and_any_text_is_one() -> None:
 # For each first byte of UTF-8 from 0xC2 on, the first character that begins with it.
 PLACES = (*range(0x80, 0x800, 0x40), 0x800, *range(0x1000, 0x10000, 0x1000), *range(0x10000, 0x110000, 0x40000))
 SCRIPTS = [*map(chr, PLACES)]
-UNITS = "AA |xAA |AAx |xxxx |'x |-x |!!!! |éxa |éxxa |don't |x7|我们|使用 ".split("|")
+UNITS = ["AA ", "xAA ", "AAx ", "xxxx ", "'x ", "-x ", "!!!! ", "éxa ", "éxxa ", "don't ", "x7", "我们", "使用 "]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.tokens.counter import CharTokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter, content_of, forms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,17 +101,21 @@ def test_it_limits_a_formatter() -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("blocks", "media"),
     [
-        Msg("user", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))], "user"),
-        Msg("user", [TextBlock("abc"), AudioBlock(URLSource("https://x/a.mp3"))], "user"),
-        Msg("user", [TextBlock("abc"), FileBlock(URLSource("https://x/f.pdf"))], "user"),
-        Msg("user", [ToolResultBlock("1", "", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))])], "user"),
-        Msg("user", "abc", "user"),
+        ([TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))], [{"type": "video"}]),
+        ([TextBlock("abc"), AudioBlock(URLSource("https://x/a.mp3"))], [{"type": "audio"}]),
+        ([TextBlock("abc"), FileBlock(URLSource("https://x/f.pdf"))], [{"type": "file"}]),
+        ([ToolResultBlock("1", "", [TextBlock("abc"), VideoBlock(URLSource("https://x/v.mp4"))])], [{"type": "video"}]),
+        ("abc", []),
     ],
 )
-def test_messages_count_also_where_the_openai_form_has_no_place_for_their_media(message: Msg) -> None:
+def test_messages_count_also_where_the_openai_form_has_no_place_for_their_media(blocks: Any, media: Any) -> None:
+    message = Msg("user", blocks, "user")
     assert CharTokenCounter().count([message]) == 3
+    assert [content_of(form) for form in forms([message])] == [(["abc"], media)]
+    if not isinstance(blocks, str):
+        assert content_of({"role": "user", "content": blocks}) == (["abc"], media)
 
 
 def test_messages_count_as_their_openai_form_does() -> None:
