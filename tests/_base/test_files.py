@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -21,18 +22,46 @@ from lazyprompt._base.files import (
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and permissions are those of POSIX")
 
 
-@pytest.mark.parametrize("as_root", [False, True])
-def test_a_file_is_read_up_to_the_limit_and_closed(tmp_path: Path, *, as_root: bool) -> None:
-    path, root = tmp_path / "b/c/a", str(tmp_path) if as_root else None
+@pytest.mark.parametrize("way", ["", "in steps", "at once"])
+def test_a_file_is_read_up_to_the_limit_and_closed(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, root = tmp_path / "b/c/a", str(tmp_path) if way else None
+    if way == "at once":
+        monkeypatch.setattr(os, "supports_dir_fd", set())
     path.parent.mkdir(parents=True)
     opened = os.listdir("/dev/fd")  # noqa: PTH208 - the names are those of descriptors
     path.write_bytes(b"0123456789")
     assert read_regular(str(path), 10, root) == b"0123456789"
     with pytest.raises(OSError, match="file is too large: 10 bytes; the limit is 9"):
         read_regular(str(path), 9, root)
-    with pytest.raises(OSError, match="the path is a directory, not a regular file"):
-        read_regular(str(path.parent), 9, root)
+    os.mkfifo(tmp_path / "b/pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        monkeypatch.chdir(path.parent)
+        server.bind("../socket")
+    places = [
+        ("b/c", "directory"),
+        ("b/pipe", "pipe"),
+        ("b/socket", "socket"),
+        *([("/dev/null", "device")] * (not root)),
+    ]
+    for place, kind in places:
+        with pytest.raises(OSError, match=f"the path is a {kind}, not a regular file|No such device"):
+            read_regular(str(tmp_path / place), 9, root)
     assert os.listdir("/dev/fd") == opened  # noqa: PTH208 - as above
+
+
+@pytest.mark.parametrize("in_steps", [True, False])
+def test_a_resolved_file_is_read_through_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_steps: bool
+) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "c").symlink_to(".")
+    if not in_steps:
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    assert read_regular(str(tmp_path / "b"), 9) == read_regular(str(tmp_path / "a"), 9, str(tmp_path)) == b"a"
+    for place in ("b", "c/a"):
+        with pytest.raises(OSError, match="a link|symbolic links|Not a directory"):
+            read_regular(str(tmp_path / place), 9, str(tmp_path))
 
 
 def test_a_file_that_grows_or_comes_in_pieces_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +111,16 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_files_of_ours_are_no_links(tmp_path: Path) -> None:
+def test_files_of_ours_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     assert own_status(path) is None
     os.close(open_own(path))
     assert (own_status(path) or path.stat()).st_ino == path.stat().st_ino
+    (tmp_path / "c").symlink_to(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("lazyprompt._base.files.own_status", lambda _: None)  # the link comes after the check
+        with pytest.raises(OSError, match="symbolic links"):
+            open_own(tmp_path / "c")
     (tmp_path / "b").hardlink_to(path)
     for check in (own_status, open_own, own_database_status):
         with pytest.raises(OSError, match="the file has more than one hard link, so another user may control it"):

@@ -18,6 +18,7 @@ from lazyprompt._base.json import (
     dump,
     fresh,
     fresh_json,
+    texts_in,
     well_formed,
 )
 from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
@@ -73,6 +74,11 @@ def test_json_text_reads_back_as_the_value(value: Any) -> None:
     assert type(text) is JsonText
     assert json.loads(text) == value
     assert "\n" not in text
+
+
+def test_all_strings_of_a_value_are_found() -> None:
+    assert sorted(texts_in({"a": ["b", ("c", 1)], "d": {"e": None, "f": "g"}})) == list("abcdefg")
+    assert (texts_in("a"), texts_in(1)) == (["a"], [])
 
 
 def test_json_text_keeps_chinese_readable_and_one_spacing() -> None:

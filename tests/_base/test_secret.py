@@ -7,6 +7,7 @@ import copy
 import html
 import json
 import logging
+import os
 import pickle
 import textwrap
 import traceback
@@ -18,6 +19,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lazyprompt import Secret
+from lazyprompt._base.secret import (
+    HiddenEnvironment,
+    SecretText,
+    address_of,
+    looked_up,
+    revealed,
+    secrets_within,
+    shown,
+    variable,
+)
 
 VALUE = "sk-never-shown"
 
@@ -69,6 +80,7 @@ def test_it_is_taken_out_of_texts() -> None:
     assert secret.hidden_in("nothing") == "nothing"
     assert Secret("").hidden_in("all") == "all"
     assert Secret("abc").hidden_in("an abc of it") == "an abc of it"  # in many a text by chance
+    assert Secret("abcd").hidden_in("an abcd of it") == "an *** of it"
 
 
 KEYS = st.text("ab/+=-_.~!#$%&'\"<>0189XYZk", min_size=12, max_size=60)
@@ -79,6 +91,7 @@ AROUND = st.binary(max_size=5)
 @given(KEYS, AROUND, AROUND, st.integers(1, 76))
 @example('sk-"a/bc<d>&e', b"user:", b"", 8)
 @example("000000000%09", b"", b"", 76)
+@example("sk-0a-0d-09-20", b"", b"", 3)
 @example("000%09000000", b"", b"", 3)
 def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
     key: str, before: bytes, behind: bytes, width: int
@@ -155,3 +168,62 @@ def test_what_is_no_text_is_refused_unseen(wrong: object) -> None:
         Secret(wrong)  # type: ignore[arg-type]  # that is the point
     assert VALUE not in str(caught.value)
     assert "5" not in str(caught.value)
+
+
+@pytest.fixture
+def text(monkeypatch: pytest.MonkeyPatch) -> SecretText:
+    """A text with a variable that is set, and one with a default."""
+    monkeypatch.setenv("KEY", VALUE)
+    monkeypatch.delenv("GONE", raising=False)
+    return looked_up("Bearer ${env:KEY} ${ENV:GONE:x}")
+
+
+def test_a_text_with_values_of_the_environment_shows_its_reference(text: SecretText) -> None:
+    assert (text.reveal(), text.reference) == (f"Bearer {VALUE} x", "Bearer ${env:KEY} ${ENV:GONE:x}")
+    assert (str(text), f"{text:>4}", repr(text), text.values) == ("***", " ***", "'***'", (text.reveal(), VALUE))
+    assert (text.is_hidden, SecretText(text.reference, text.reference).is_hidden) == (False, True)
+    assert copy.copy(text) is copy.deepcopy([text])[0] is text
+    data = pickle.dumps(text)
+    assert VALUE.encode() not in data
+    assert pickle.loads(data).reveal() == text.reveal()  # noqa: S301 - our own bytes
+
+
+def test_texts_within_json_are_shown_or_revealed(text: SecretText) -> None:
+    value = {"a": [text, f"see {VALUE}"], VALUE: 1, "b": {"c": text}, "d": None}
+    assert shown(value) == {"a": [text.reference, f"see {VALUE}"], VALUE: 1, "b": {"c": text.reference}, "d": None}
+    assert shown(value, [text]) == {"a": [text.reference, "see ***"], "***": 1, "b": {"c": text.reference}, "d": None}
+    assert [*secrets_within(value)] == [text] * 2
+    whole = text.reveal()
+    assert revealed(value) == {"a": [whole, f"see {VALUE}"], VALUE: 1, "b": {"c": whole}, "d": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("A", "1"), ("A:x", "1"), ("E", ""), ("B:x:y", "x:y"), ("B", None), (":x", None)]
+)
+def test_a_variable_has_its_value_or_the_default(given: str, value: str | None) -> None:
+    environment = {"A": "1", "E": ""}
+    if value is not None:
+        assert variable(given, environment) == value
+        return
+    name = given.partition(":")[0]
+    with pytest.raises(ValueError, match="^Environment variable") as caught:
+        variable(given, environment)
+    advice = f"set it or add a default: ${{env:{name or 'X'}:default}}"
+    assert str(caught.value) == f"Environment variable '{name}' not set; {advice}"
+
+
+def test_a_hidden_environment_has_references_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", VALUE)
+    assert dict(HiddenEnvironment(["KEY", "B"])) == {"KEY": "${env:KEY}", "B": "${env:B}"}
+    assert dict(HiddenEnvironment()) == {name: f"${{env:{name}}}" for name in os.environ}
+    assert (len(HiddenEnvironment()), HiddenEnvironment([]).get("KEY")) == (len(os.environ), None)
+
+
+def test_an_address_with_a_password_is_not_shown() -> None:
+    url = address_of("https://me:pass@a.example/b")
+    assert (url, repr(url)) == ("https://me:pass@a.example/b", "'***'")
+    assert copy.copy(url) is copy.deepcopy([url])[0] is url
+    with pytest.raises(TypeError, match="a URL with a password can't be pickled"):
+        pickle.dumps(url)
+    for plain in ("https://a.example/me@b", "me@a.example", "/b"):
+        assert type(address_of(plain)) is str

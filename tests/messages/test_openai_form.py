@@ -22,7 +22,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.open_calls import OpenCalls
-from lazyprompt.messages.openai_form import openai_dicts
+from lazyprompt.messages.openai_form import OpenAIWriter, openai_dicts
 from lazyprompt.messages.read_openai import read_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
@@ -191,9 +191,18 @@ def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
     ]
 
 
-def test_a_message_that_only_thinks_says_nothing() -> None:
-    assert openai_dicts([Msg("assistant", (ThinkingBlock("hmm"),), "assistant")]) == [
-        {"role": "assistant", "content": ""}
+def test_a_call_is_written_before_its_result_and_thoughts_only_if_they_have_a_key() -> None:
+    thoughts = ThinkingBlock("a"), ThinkingBlock("b")
+    blocks = *thoughts, ToolResultBlock("1", "f", "42"), ToolUseBlock("1", "f", raw_input="{"), TextBlock("So.")
+    said = {"role": "assistant", "content": "So.", "tool_calls": [call("f", '{"raw_input": "{"}', id="1")]}
+    result = {"role": "tool", "tool_call_id": "1", "content": "42"}
+    message, alone = Msg("assistant", blocks, "assistant"), Msg("assistant", thoughts, "assistant")
+    assert openai_dicts([message, alone]) == [said, result | {"name": "f"}, {"role": "assistant", "content": ""}]
+    thinking = {"reasoning_content": "a\nb"}
+    assert openai_dicts([message, alone], OpenAIWriter(thinking="reasoning_content")) == [
+        said | thinking,
+        result,
+        {"role": "assistant", "content": ""} | thinking,
     ]
 
 

@@ -404,6 +404,8 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"type": "ai", "tool_calls": [{"name": 5}]}], "history[0].tool_calls[0].name must be a string, not int"),
         ([{"type": "ai", "invalid_tool_calls": [{"args": 5}]}], "history[0].invalid_tool_calls[0].args must be"),
         ([{"type": "function_call", "call_id": "a"}], "history[0].name is missing or empty"),
+        ([{"type": "custom_tool_call", "call_id": "a"}], "history[0].name is missing or empty"),
+        ([{"type": "custom_tool_call", "name": "f", "call_id": 3}], "history[0].call_id must be a string, not int"),
         ([{"type": "custom_tool_call", "name": "f", "input": 3}], "history[0].input must be a string, not int"),
         ([{"type": "function_call_output", "call_id": "a", "name": 4}], "history[0].name must be a string, not int"),
         ([{"type": "function_call_output", "call_id": "a", "output": 4}], "history[0].output must be a list, not int"),

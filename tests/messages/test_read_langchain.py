@@ -97,6 +97,10 @@ LEGACY = {"function_call": {"name": "f", "arguments": "{}"}}
             [ToolUseBlock("c1", "f", ARGUMENTS)],
         ),
         (
+            {"content": [REASONING, TEXT]},
+            [ThinkingBlock("hm", id="rs_1", provider="openai-responses"), TextBlock("hi")],
+        ),
+        (
             {"content": [TEXT, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}]},
             [TextBlock("hi"), ToolUseBlock("c1", "f")],
         ),

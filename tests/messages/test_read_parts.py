@@ -64,7 +64,7 @@ IMAGES: list[Any] = [
         ({"type": "image_url", "image_url": URL}, ImageBlock(AT)),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, ImageBlock(AT, detail="auto")),
         ({"type": "input_image", "image_url": URL, "detail": "low"}, ImageBlock(AT, detail="low")),
-        ({"type": "input_image", "image_url": URL, "detail": "auto"}, ImageBlock(AT)),
+        *(({"type": "input_image", "image_url": URL} | more, ImageBlock(AT)) for more in ({}, {"detail": "auto"})),
         ({"type": "video_url", "video_url": {"url": URL}}, VideoBlock(AT)),
         ({"type": "audio_url", "audio_url": URL}, AudioBlock(AT)),
         ({"type": "file_url", "file_url": URL}, FileBlock(AT)),

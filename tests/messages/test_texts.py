@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
     given = Msg("ANN", [block], "assistant", metadata={"a": "b"})
     made = with_texts(given, changed)
     assert made == Msg("ANN", [expected], "assistant", metadata={"a": "b"})
+    assert [*map(asdict, made.blocks)] == [asdict(expected)]
     assert (made is given) == (block == expected)
 
 

@@ -59,6 +59,14 @@ def test_errors_can_be_pickled_and_copied(name: str) -> None:
         assert str(twin) == "what was given"
 
 
+def test_an_error_of_a_module_keeps_what_arrived() -> None:
+    error = errors.EngineError("gone", kind="empty", status=500, partial="a")
+    for twin in (error, pickle.loads(pickle.dumps(error))):  # noqa: S301 - our own bytes
+        assert (str(twin), twin.kind, twin.status, twin.partial) == ("gone", "empty", 500, "a")
+    bare = errors.ModuleError("gone")
+    assert (bare.kind, bare.status, bare.partial, errors.BatchError("x").setting) == ("", None, None, "")
+
+
 def test_the_nearest_name_is_offered() -> None:
     assert did_you_mean("contxt", ["query", "context"]) == " (did you mean 'context'?)"
     assert did_you_mean("contxt", iter(["context"])) == " (did you mean 'context'?)"
