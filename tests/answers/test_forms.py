@@ -48,6 +48,7 @@ def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(form: str, text: 
         ("llama", {"tools": TOOLS}, "so<|python_start|>\n{<|python_end|>", ["so{"]),
         ("llama", {}, "so<|python_start|><|python_end|>on", ["so", "on"]),
         ("llama", {}, '{"name": "now", "parameters": {}}{}', [("now", {}), "{}"]),
+        ("llama", {}, '{"name": "now", "parameters": {}}; ', [("now", {})]),
         ("mistral", {"tools": TOOLS}, "so[TOOL_CALLS]now\n{}[INST]", ["so", ("now", {})]),
         ("hermes", {}, '<tool_call>{"name": "f", "arguments": {}x}</tool_call>', [("f", {}), "x}"]),
         ("hermes", {}, '<tool_call>{"name": "f", "arguments"</tool_call>', [("f", '{"name": "f", "arguments"')]),

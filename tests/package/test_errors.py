@@ -90,8 +90,11 @@ def test_short_and_chinese_names_are_offered(given: str, known: str) -> None:
     assert did_you_mean(given, ["input", known, "zebra"]) == f" (did you mean {known!r}?)"
 
 
-@pytest.mark.parametrize(("given", "known"), [("context", []), ("context", ["zebra"]), ("de", ["en"]), ("x", ["y"])])
-def test_nothing_is_offered_where_nothing_is_near(given: str, known: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [("context", []), ("context", ["zebra"]), ("de", ["en"]), ("x", ["y"]), (3, ["3"]), (None, ["None"])],
+)
+def test_nothing_is_offered_where_nothing_is_near(given: object, known: list[str]) -> None:
     assert did_you_mean(given, known) == ""
 
 
