@@ -55,10 +55,8 @@ ANSWER = Answer.model_validate({"text": "a", "when": Unset(), "more": [B]})
         *((Level.LOW, "low"), (Level.DATA, "YQ=="), (b"ab", "YWI="), (date(2026, 1, 2), "2026-01-02")),
         (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00+00:00"),
         *((object, "<type>"), ({1}, "<set>")),
-        ((1, (b"a",)), [1, ["YQ=="]]),
-        ({"a": {2: Level.LOW}}, {"a": {"2": "low"}}),
-        (MappingProxyType({"a": (1,)}), {"a": [1]}),
-        (ANSWER, {"text": "a", "more": [{"text": "b"}]}),
+        *(((1, (b"a",)), [1, ["YQ=="]]), ({"a": {2: Level.LOW}}, {"a": {"2": "low"}})),
+        *((MappingProxyType({"a": (1,)}), {"a": [1]}), (ANSWER, {"text": "a", "more": [{"text": "b"}]})),
     ],
 )
 def test_a_value_becomes_plain(value: object, expected: object) -> None:

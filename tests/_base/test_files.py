@@ -22,11 +22,11 @@ from lazyprompt._base.files import (
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and permissions are those of POSIX")
 
 
-@pytest.mark.parametrize("way", ["", "in steps", "at once"])
-def test_a_file_is_read_up_to_the_limit_and_closed(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, root = tmp_path / "b/c/a", str(tmp_path) if way else None
-    if way == "at once":
-        monkeypatch.setattr(os, "supports_dir_fd", set())
+@pytest.mark.parametrize("as_root", [False, True])
+def test_a_file_is_read_up_to_the_limit_and_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_root: bool
+) -> None:
+    path, root = tmp_path / "b/c/a", str(tmp_path) if as_root else None
     path.parent.mkdir(parents=True)
     opened = os.listdir("/dev/fd")  # noqa: PTH208 - the names are those of descriptors
     path.write_bytes(b"0123456789")

@@ -24,11 +24,8 @@ def found(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
         (f"sk-{B[:20]}", "a key of the form sk-"),
         *((f"{start}{A[:16]}", "an access key of AWS") for start in ("AKIA", "ASIA")),
         *((f"{start}{A[:30]}", "a token of GitHub") for start in ("ghp_", "github_pat_")),
-        (f"AIza{A[:30]}", "a key of Google"),
-        (f"xai-{A[:20]}", "a key of xAI"),
-        (f"gsk_{A[:20]}", "a key of Groq"),
-        (f"hf_{A[:20]}", "a token of Hugging Face"),
-        (f"xoxb-{A[:10]}", "a token of Slack"),
+        *((f"AIza{A[:30]}", "a key of Google"), (f"xai-{A[:20]}", "a key of xAI"), (f"gsk_{A[:20]}", "a key of Groq")),
+        *((f"hf_{A[:20]}", "a token of Hugging Face"), (f"xoxb-{A[:10]}", "a token of Slack")),
     ],
 )
 def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:

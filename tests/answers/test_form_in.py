@@ -60,15 +60,10 @@ def test_models_own_templates_show_their_form(package: str, names: str, form: st
 @pytest.mark.parametrize(
     ("template", "form"),
     [
-        ("{{ messages }}", "hermes"),
-        ("", "hermes"),
-        ("<tool_call>{{ call }}</tool_call>", "hermes"),
-        ("<tool_call>\n<function={{ name }}>", "qwen-xml"),
-        ("<tool_call>{{ name }}<arg_key>", "glm-4.5"),
-        ("<|start_of_role|> ... <tool_call>", "granite"),
-        ("[|endofturn|] ... <tool_call>", "hermes"),
-        ("[|assistant|]<thought>\n", "exaone-deep"),
-        ("<|start|>assistant<|channel|>final", "harmony"),
+        *(("{{ messages }}", "hermes"), ("", "hermes"), ("<tool_call>{{ call }}</tool_call>", "hermes")),
+        *(("<tool_call>\n<function={{ name }}>", "qwen-xml"), ("<tool_call>{{ name }}<arg_key>", "glm-4.5")),
+        *(("<|start_of_role|> ... <tool_call>", "granite"), ("[|endofturn|] ... <tool_call>", "hermes")),
+        *(("[|assistant|]<thought>\n", "exaone-deep"), ("<|start|>assistant<|channel|>final", "harmony")),
         ("<|turn>model<|channel>thought", "hermes"),
     ],
 )

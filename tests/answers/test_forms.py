@@ -16,20 +16,17 @@ from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolUseBlock
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
-CASES = [(form, text, expected) for form, examples in EXAMPLES.items() for text, expected in examples]
-
-
-@pytest.mark.parametrize(("form", "text", "expected"), CASES)
-def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(form: str, text: str, expected: list[object]) -> None:
-    assert message_contents(ResponseParser(form).parse(text)) == expected
-    deltas, message = streamed(ResponseParser(form), text)
-    assert message_contents(message) == expected
-    adds_up(deltas, message)
+CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES.items() for text, expected in examples]
+LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
+    ({}, 'Look.\n{"name": "now", "parameters": {}}'),
+    ({"tools": TOOLS}, 'Like so:\n{"name": "Bob", "age": 3}\nSo.'),
+]
 
 
 @pytest.mark.parametrize(
     ("form", "options", "text", "expected"),
     [
+        *CASES,
         # The prompt has opened the model's thoughts, or the model opens them.
         ("hermes", {"thinking": True}, "<think>", []),
         ("hermes", {"thinking": True}, "to<think>", [("thinking", "to<think>")]),
@@ -71,9 +68,16 @@ def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(form: str, text: 
         ("harmony", {}, "<|end|>a<|call|>b<|start|>assistant<|channel|>final<|message|>c", ["a"]),
         ("harmony", {}, " to=now<|channel|>c<|message|>{}", [("now", {})]),
         ("harmony", {}, " to be<|end|>", [" to be"]),
+        # Unmarked calls in text need a known tool, and marked calls don't.
+        ("llama", {"tools": TOOLS}, 'Look.\n{"name": "now", "parameters": {}}', ["Look.", ("now", {})]),
+        *(("llama", options, text, [text]) for options, text in LIKE_CALLS),
+        ("llama", {"tools": TOOLS}, "<|python_start|>Look.<|python_end|>So.", ["Look.", "So."]),
+        ("hermes", {"tools": ["f"]}, '<tool_call>{"name": "g", "arguments": {}}</tool_call>', [("g", {})]),
     ],
 )
-def test_an_answer_that_is_like_another(form: str, options: dict[str, Any], text: str, expected: list[object]) -> None:
+def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(
+    form: str, options: dict[str, Any], text: str, expected: list[object]
+) -> None:
     parser = ResponseParser(form, **options)
     assert message_contents(parser.parse(text)) == expected
     deltas, message = streamed(parser, text)
@@ -322,21 +326,6 @@ def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | N
     assert output.rstrip() in prompter.generate_prompt("Well?", [Msg("user", "Hi", "user"), answer], model=family)
     deltas, message = streamed(ResponseParser(family, tools=TOOLS, thinking=False), output)
     assert message_contents(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
-    adds_up(deltas, message)
-
-
-@pytest.mark.parametrize(
-    ("text", "tools", "expected"),
-    [
-        ('Look.\n{"name": "now", "parameters": {}}', TOOLS, ["Look.", ("now", {})]),
-        ('Look.\n{"name": "now", "parameters": {}}', None, ['Look.\n{"name": "now", "parameters": {}}']),
-        ('Like so:\n{"name": "Bob", "age": 3}\nSo.', TOOLS, ['Like so:\n{"name": "Bob", "age": 3}\nSo.']),
-        ("<|python_start|>Look.<|python_end|>So.", TOOLS, ["Look.", "So."]),
-    ],
-)
-def test_llama_calls_behind_text_if_the_tools_are_known(text: str, tools: Any, expected: list[object]) -> None:
-    deltas, message = streamed(ResponseParser("llama", tools=tools), text)
-    assert message_contents(message) == expected
     adds_up(deltas, message)
 
 

@@ -79,9 +79,7 @@ QWEN_CALLS = (
         (QWEN, '<tool_call>{"name": "f"}</tool_call>', [("f", {})]),
         (QWEN, 'a<tool_call>{"name": broken</tool_call>b', ["a", '{"name": broken', "b"]),
         (QWEN, 'a<tool_call>{"name": "f", "argu', ["a", '{"name": "f", "argu']),
-        (QWEN, "a<tool_call>[1]</tool_call>", ["a", "[1]"]),
-        (QWEN, "", []),
-        (QWEN, "<", ["<"]),
+        *((QWEN, "a<tool_call>[1]</tool_call>", ["a", "[1]"]), (QWEN, "", []), (QWEN, "<", ["<"])),
         (QWEN, "<think></think>Hi", ["Hi"]),
         # transformers rejects content with control characters that it uses itself.
         (QWEN, "a<tool_call>\1", ["a", "\1"]),

@@ -85,11 +85,7 @@ def property_of(hint: object, default: object = ...) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
-        (str, {"type": "string"}),
-        (bool, {"type": "boolean"}),
-        (float, {"type": "number"}),
-        (Any, {}),
-        (object, {}),
+        *((str, {"type": "string"}), (bool, {"type": "boolean"}), (float, {"type": "number"}), (Any, {}), (object, {})),
         (None, {"type": "null"}),
         (list[int], {"type": "array", "items": {"type": "integer"}}),
         (list, {"type": "array", "items": {}}),
@@ -256,14 +252,8 @@ def test_a_hint_without_a_schema_is_named(hint: object) -> None:
 @pytest.mark.parametrize(
     ("default", "form"),
     [
-        (None, None),
-        ("x", "x"),
-        (Color.BLUE, "blue"),
-        (Level.LOW, 1),
-        ((1, 2), [1, 2]),
-        ({"b", "a"}, ["a", "b"]),
-        (Point(x=1, title="here"), {"x": 1, "title": "here"}),
-        ({"a": [Color.RED]}, {"a": ["red"]}),
+        *((None, None), ("x", "x"), (Color.BLUE, "blue"), (Level.LOW, 1), ((1, 2), [1, 2]), ({"b", "a"}, ["a", "b"])),
+        *((Point(x=1, title="here"), {"x": 1, "title": "here"}), ({"a": [Color.RED]}, {"a": ["red"]})),
     ],
 )
 def test_a_default_is_shown_in_its_json_form(default: object, form: object) -> None:

@@ -42,10 +42,7 @@ def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
     assert history == History.of(PAIRS)  # type: ignore[arg-type]
     assert hash(history) == hash(History.of(PAIRS))  # type: ignore[arg-type]
     assert [(message.role, message.content) for message in messages_from(form)] == [
-        ("user", "你好"),
-        ("assistant", "hi"),
-        ("user", "how"),
-        ("assistant", "so"),
+        *(("user", "你好"), ("assistant", "hi"), ("user", "how"), ("assistant", "so")),
     ]
     assert openai_dicts(history.messages) == turns("你好", "hi", "how", "so")
     assert form == before
@@ -87,11 +84,6 @@ def test_no_history_is_the_empty_one(nothing: Any) -> None:
     assert not history.awaits_answer
 
 
-def test_a_history_is_taken_as_it_is() -> None:
-    history = History.of([("a", "b")])
-    assert History.of(history) is history
-
-
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_history_can_be_pickled_and_copied(form: Any) -> None:
     history = History.of(form)
@@ -116,7 +108,7 @@ def test_a_history_shares_nothing_with_what_was_given_or_given_out() -> None:
 
 def test_histories_are_joined_in_each_combination() -> None:
     pairs, more, messages = History.of([("a", "b")]), History.of([("c", "d")]), History.of([Msg("Bob", "e", "user")])
-    assert pairs + EMPTY_HISTORY is pairs
+    assert (pairs + EMPTY_HISTORY is History.of(pairs) is pairs, pairs.awaits_answer) == (True, False)
     assert EMPTY_HISTORY + pairs is pairs
     assert [message.text for message in (pairs + more).messages] == ["a", "b", "c", "d"]
     assert [message.content for message in (pairs + messages).messages] == ["a", "b", "e"]
@@ -148,10 +140,6 @@ def test_a_history_prints_its_messages() -> None:
 )
 def test_whether_the_assistant_speaks_next_is_known(last: Any, waits: bool) -> None:  # noqa: FBT001 - a parameter
     assert History.of([["a", "b"], asks("f", id="1"), last]).awaits_answer is waits
-
-
-def test_plain_pairs_never_wait() -> None:
-    assert not History.of([("a", "b")]).awaits_answer
 
 
 def results(history: Any) -> list[str]:

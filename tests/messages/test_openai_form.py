@@ -103,22 +103,6 @@ def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
     assert message.name == "assistant"
 
 
-@pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}', '{"a":1}', ' {"a": 1}\n'])
-def test_arguments_are_taken_as_text_and_as_a_dict(arguments: object) -> None:
-    message = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
-    assert message.content == (ToolUseBlock("1", "f", {"a": 1}),)
-    (form,) = openai_dicts([message])
-    assert form["content"] is None
-    assert form["tool_calls"] == [call("f", '{"a": 1}', id="1")]
-
-
-@pytest.mark.parametrize("arguments", [None, "", {}])
-def test_a_call_may_have_no_arguments(arguments: object) -> None:
-    assert read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]}).content == (
-        ToolUseBlock("1", "f"),
-    )
-
-
 @pytest.mark.parametrize("content", [None, "", []])
 def test_a_message_without_content_is_empty(content: Any) -> None:
     """A client's ``model_dump()`` has nulls: they were an error, and a tool's result the text "null"."""
@@ -126,12 +110,28 @@ def test_a_message_without_content_is_empty(content: Any) -> None:
     assert read({"role": "tool", "tool_call_id": "1", "content": content}).blocks == (ToolResultBlock("1"),)
 
 
-@pytest.mark.parametrize("arguments", ["{", "[" * 100_000, "[1]", "Paris", [1, 2], '{"a": NaN}', '{"a": "\\ud800"}'])
-def test_arguments_that_are_no_object_stay_as_the_model_wrote_them(arguments: Any) -> None:
-    """They raised in a history, and were kept in an answer."""
-    (block,) = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]}).blocks
-    raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    assert block == ToolUseBlock("1", "f", raw_input=raw)
+BROKEN = ["{", "[" * 100_000, "[1]", "Paris", '{"a": NaN}', '{"a": "\\ud800"}']
+OBJECTS: list[object] = [{"a": 1}, '{"a": 1}', '{"a":1}', ' {"a": 1}\n']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "block"),
+    [
+        *((given, ToolUseBlock("1", "f", {"a": 1})) for given in OBJECTS),
+        *((given, ToolUseBlock("1", "f")) for given in (None, "", {})),
+        *((given, ToolUseBlock("1", "f", raw_input=given)) for given in BROKEN),
+        ([1, 2], ToolUseBlock("1", "f", raw_input="[1, 2]")),
+    ],
+)
+def test_arguments_are_taken_as_text_and_as_a_dict_and_stay_text_if_they_are_no_object(
+    arguments: object, block: ToolUseBlock
+) -> None:
+    message = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
+    assert message.content == (block,)
+    (form,) = openai_dicts([message])
+    assert form["content"] is None
+    if arguments in OBJECTS:
+        assert form["tool_calls"] == [call("f", '{"a": 1}', id="1")]
 
 
 def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
@@ -165,13 +165,6 @@ def test_a_call_without_an_id_gets_one_made_of_its_number() -> None:
 def test_tool_calls_may_be_none() -> None:
     nothing: dict[str, Any] = {"tool_calls": None, "refusal": None, "annotations": []}
     assert read({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
-
-
-def test_thinking_stands_before_content_and_calls() -> None:
-    form = {"role": "assistant", "content": "so", "reasoning_content": "hmm", "tool_calls": [call("f", {}, id="1")]}
-    message = read(form)
-    assert message.content == (ThinkingBlock("hmm"), TextBlock("so"), ToolUseBlock("1", "f"))
-    assert openai_dicts([message]) == [{"role": "assistant", "content": "so", "tool_calls": [call("f", "{}", id="1")]}]
 
 
 def test_a_result_of_data_is_written_as_json() -> None:
@@ -268,6 +261,10 @@ def test_a_message_keeps_the_form_that_blocks_cannot_express(form: Any, native: 
     ("form", "blocks"),
     [
         (ASSISTANT | {"thinking": "Hm."}, (ThinkingBlock("Hm."), TextBlock("a"))),
+        (
+            ASSISTANT | {"reasoning_content": "Hm.", "tool_calls": [call("f", {}, id="1")]},
+            (ThinkingBlock("Hm."), TextBlock("a"), ToolUseBlock("1", "f")),
+        ),
         (ASSISTANT | {"reasoning": "Hm."}, (ThinkingBlock("Hm."), TextBlock("a"))),
         (ASSISTANT | {"reasoning": {"effort": "low"}}, (TextBlock("a"),)),
         ({"role": "tool", "tool_call_id": "1", "tool_name": "f", "content": "a"}, (ToolResultBlock("1", "f", "a"),)),

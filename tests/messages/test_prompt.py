@@ -155,15 +155,6 @@ def test_a_prompt_reads_history_and_tools_in_any_form() -> None:
     assert PROMPT.evolve(history=PROMPT.history, tools=PROMPT.tools) == PROMPT
 
 
-def test_an_empty_prompt_holds_nothing() -> None:
-    prompt = Prompt(history=None, tools=None)
-    assert prompt == Prompt()
-    assert prompt.history is EMPTY_HISTORY
-    assert not prompt.instruction
-    assert (prompt.system, prompt.input, prompt.label) == (None, None, None)
-    assert prompt.tools.names == ()
-
-
 def test_a_prompt_shares_nothing_with_what_it_was_given() -> None:
     history: Any = [["a", "b"]]
     tools: Any = copy.deepcopy(TOOLS)
@@ -204,10 +195,6 @@ TWICE = Prompt(
 )
 
 
-def test_the_values_of_a_prompt_are_known_by_their_slots() -> None:
-    assert TWICE.slots == {"topic": ("A",), "word": ("B", "B"), "input": ("Now?",)}
-
-
 def test_a_slot_gets_another_text_in_each_of_its_places() -> None:
     changed = TWICE.with_slot("word", "C")
     assert changed.slots == {"topic": ("A",), "word": ("C", "C"), "input": ("Now?",)}
@@ -219,11 +206,6 @@ def test_a_slot_gets_another_text_in_each_of_its_places() -> None:
 def test_of_several_values_of_a_slot_the_first_place_gets_the_text() -> None:
     items = Prompt(instruction=Text(("- ", "A", "\n- ", "B", ""), ("instruction", "item") * 2 + ("instruction",)))
     assert str(items.with_slot("item", "A, B").instruction) == "- A, B\n- "
-
-
-def test_a_slot_that_is_not_there_is_refused() -> None:
-    with pytest.raises(SlotError, match="the prompt has no slot 'topc' \\(did you mean 'topic'\\?\\)"):
-        TWICE.with_slot("topc", "x")
 
 
 def test_a_prompt_gets_another_history() -> None:
@@ -269,6 +251,7 @@ def test_what_a_prompt_does_not_say_is_not_shown() -> None:
 def test_a_prompt_is_empty_unless_it_is_given_something() -> None:
     empty = Text.trusted("", "instruction"), Text.trusted("", "user")
     assert Prompt() == Prompt(None, *empty, None, None, None, None, 0, 0, (), None)
+    assert (Prompt().history is EMPTY_HISTORY, bool(Prompt().instruction), Prompt().tools.names) == (True, False, ())
     assert Prompt().slots == Prompt("s", "i", "u", "").slots == {}
 
 
@@ -280,11 +263,8 @@ def test_slots_have_a_value_for_each_occurrence() -> None:
 @pytest.mark.parametrize(
     ("parts", "chars", "left"),
     [
-        ((" a ",), None, ["a"]),
-        ((" ", " a ", " "), None, ["", "a", ""]),
-        ((" ", "", " "), None, ["", "", ""]),
-        (("xa", "b", "cx"), "x", ["a", "b", "c"]),
-        (("a ", " b"), None, ["a ", " b"]),
+        *(((" a ",), None, ["a"]), ((" ", " a ", " "), None, ["", "a", ""]), ((" ", "", " "), None, ["", "", ""])),
+        *((("xa", "b", "cx"), "x", ["a", "b", "c"]), (("a ", " b"), None, ["a ", " b"])),
     ],
 )
 def test_parts_are_stripped_as_one_text(parts: tuple[str, ...], chars: str | None, left: list[str]) -> None:
@@ -297,10 +277,7 @@ def test_joined_lines_keep_their_origins() -> None:
     assert isinstance(joined, FilledText)
     assert joined == "h\n<x"
     assert [(part, slot) for part, slot in zip(joined.origins.parts, joined.origins.slots, strict=True) if part] == [
-        ("h", "history"),
-        ("\n", MARKERS),
-        ("<", "instruction"),
-        ("x", "a"),
+        *(("h", "history"), ("\n", MARKERS), ("<", "instruction"), ("x", "a")),
     ]
     assert not any(isinstance(text, FilledText) for text in (join_lines(["a", "b"]), join_lines([])))
 

@@ -50,9 +50,7 @@ def test_several_calls() -> None:
     chat = [{"from": "function_call", "value": calls}, {"from": "tool", "value": "1"}, {"from": "tool", "value": "2"}]
     blocks = [block for message in messages_from(chat) for block in message.blocks]
     assert [(block.id, block.name) for block in blocks if isinstance(block, ToolUseBlock | ToolResultBlock)] == [
-        ("call_without_id_0", "a"),
-        ("call_without_id_1", "b"),
-        ("call_without_id_0", "a"),
+        *(("call_without_id_0", "a"), ("call_without_id_1", "b"), ("call_without_id_0", "a")),
         ("call_without_id_1", "b"),
     ]
 

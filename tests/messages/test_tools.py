@@ -320,19 +320,9 @@ def test_a_name_given_twice_is_refused(tools: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("value", "path"),
     [
-        ({1}, "a"),
-        (b"x", "a"),
-        (bytearray(b"x"), "a"),
-        (1j, "a"),
-        (object(), "a"),
-        (search, "a"),
-        (float("nan"), "a"),
-        ([0, float("inf")], "a[1]"),
-        ({"b": ({1},)}, "a.b[0]"),
-        ({1: 2}, "a"),
-        ({"b": "\ud800"}, "a.b"),
-        ({"\udfff": 1}, "a"),
-        (..., "a"),
+        *(({1}, "a"), (b"x", "a"), (bytearray(b"x"), "a"), (1j, "a"), (object(), "a"), (search, "a")),
+        *((float("nan"), "a"), ([0, float("inf")], "a[1]"), ({"b": ({1},)}, "a.b[0]"), ({1: 2}, "a")),
+        *(({"b": "\ud800"}, "a.b"), ({"\udfff": 1}, "a"), (..., "a")),
     ],
 )
 def test_values_that_are_no_json_are_named_with_their_path(value: object, path: str) -> None:

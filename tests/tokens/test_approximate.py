@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import dump
-from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import (
     Base64Source,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 COUNTER: TokenCounter = ApproximateTokenCounter()
 SAMPLES = sorted((GOLDEN / "samples").iterdir())
-# The sources of these, and what they say of themselves, are texts that are there wherever Python is.
+# The sources of these are texts that are there wherever Python is.
 MODULES = """
     abc argparse ast asyncio.base_events asyncio.tasks base64 bdb bisect calendar cmd codecs collections
     configparser contextlib copy csv dataclasses datetime decimal difflib dis doctest email.message enum filecmp
@@ -99,24 +98,6 @@ def test_sources_are_near() -> None:
 
 
 @pytest.mark.slow
-def test_what_modules_say_of_themselves_is_near() -> None:
-    said: dict[str, str] = {}
-    for name in MODULES:
-        module = import_module(name)
-        texts = [
-            inspect.getdoc(module),
-            *(inspect.getdoc(member) for member in vars(module).values() if callable(member)),
-        ]
-        text = "\n\n".join(filter(None, texts))
-        if len(text) > 1000:
-            said[name] = text
-    errors = {name: error(text) for name, text in said.items()}
-    assert len(errors) > 50
-    assert mean(map(abs, errors.values())) < 0.05
-    assert {name: found for name, found in errors.items() if abs(found) > 0.15} == {}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 4}])
 def test_json_is_near(layout: dict[str, Any]) -> None:
     statuses = [{"value": status, "phrase": status.phrase, "description": status.description} for status in HTTPStatus]
@@ -138,11 +119,7 @@ def test_json_is_near(layout: dict[str, Any]) -> None:
         "550e8400-e29b-41d4-a716-446655440000\n" * 10,
         b64encode(bytes(range(256)) * 4).decode(),
         "https://example.org/docs/guide/getting-started?lang=en#install\n" * 10,
-        " " * 4000,
-        "-" * 1000,
-        "a" * 1000,
-        "\n" * 500,
-        "😀 🎉 🚀 👍🏽 💡 🔧 🧪 ❤️ ✅ ❌ ⚠️ 👩‍💻 🇺🇸 " * 20,
+        *(" " * 4000, "-" * 1000, "a" * 1000, "\n" * 500, "😀 🎉 🚀 👍🏽 💡 🔧 🧪 ❤️ ✅ ❌ ⚠️ 👩‍💻 🇺🇸 " * 20),
     ],
     ids=["numbers", "times", "hex", "uuid", "base64", "address", "spaces", "line", "letter", "newlines", "emoji"],
 )
@@ -254,14 +231,6 @@ def test_tools_count_as_json() -> None:
     }
     assert COUNTER.count([], [tool, tool]) == 3 + 2 * approximate_tokens(dump(tool))
     assert COUNTER.count([{"role": "user", "content": "Hello"}], [tool]) == 3 + 5 + approximate_tokens(dump(tool))
-
-
-@pytest.mark.parametrize("bad", [{"tool_calls": [object()]}, {"content": [{"x": b"a"}]}, {"content": {1}}])
-def test_what_is_no_json_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(FormatError, match="of a message"):
-        COUNTER.count([{"role": "user", **bad}])
-    with pytest.raises(FormatError, match="a tool"):
-        COUNTER.count([], [{"function": object()}])
 
 
 MESSAGES: list[Msg | dict[str, Any]] = [

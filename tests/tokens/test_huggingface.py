@@ -299,10 +299,8 @@ SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "f
 @pytest.mark.parametrize(
     ("message", "part"),
     [
-        ({"role": "user", "content": [LOOK, PICTURE]}, PICTURE),
-        ({"role": "user", "content": [PICTURE]}, PICTURE),
-        ({"role": "user", "content": [CLAUDES, LOOK]}, CLAUDES),
-        ({"role": "user", "content": [SOUND]}, SOUND),
+        *(({"role": "user", "content": [LOOK, PICTURE]}, PICTURE), ({"role": "user", "content": [PICTURE]}, PICTURE)),
+        *(({"role": "user", "content": [CLAUDES, LOOK]}, CLAUDES), ({"role": "user", "content": [SOUND]}, SOUND)),
         ({"role": "user", "content": "Look", "images": [DATA]}, {"images": [DATA]}),
         ({"role": "user", "parts": [{"text": "Look"}, GEMINIS]}, GEMINIS),
         ({"role": "user", "content": [{"type": "tool_result", "content": [LOOK, CLAUDES]}]}, CLAUDES),
