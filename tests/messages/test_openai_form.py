@@ -1,5 +1,6 @@
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.open_calls import OpenCalls
-from lazyprompt.messages.openai_form import OpenAIWriter, openai_dicts
+from lazyprompt.messages.openai_form import IDS, NAMES, OpenAIWriter, fitted, openai_dicts
 from lazyprompt.messages.read_openai import read_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
@@ -309,6 +310,21 @@ def test_addresses_with_data_become_the_data() -> None:
 def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: str) -> None:
     form: Any = openai_dicts([Msg("user", (AudioBlock(Base64Source(media_type, "eA==")),), "user")])
     assert form[0]["content"][0]["input_audio"] == {"data": "eA==", "format": written}
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "length", "written"),
+    [
+        *((same, NAMES, 64, same) for same in ("a-b_C1", "a" * 64)),
+        ("a" * 65, NAMES, 64, "a" * 55 + "_d16dd28e"),
+        ("天气", NAMES, 64, "x_62fb53f1"),
+        (" a.b:c-d(e)é_", NAMES, 64, "a_b_c-d_e_15d2c3a0"),
+        *(("c" * 40, IDS, 40, "c" * 40), ("c" * 41, IDS, 40, "c" * 31 + "_391d06c7"), ("a\n", IDS, 40, "a_1f8a44f7")),
+        ("call_1", re.compile("[a-zA-Z0-9]{9}"), 9, "ef35225de"),
+    ],
+)
+def test_a_name_that_is_refused_becomes_another_one(text: str, pattern: Any, length: int, written: str) -> None:
+    assert fitted(text, pattern, length) == written
 
 
 @pytest.mark.parametrize(

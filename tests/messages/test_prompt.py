@@ -258,6 +258,8 @@ def test_a_prompt_is_empty_unless_it_is_given_something() -> None:
 def test_slots_have_a_value_for_each_occurrence() -> None:
     text = Text(("a", "x", "b", "y", "", "z"), ("instruction", "s", "instruction", MARKERS, "s", "s"))
     assert Prompt(instruction=text, input="q").slots == {"s": ("x", "z"), "input": ("q",)}
+    for own in (MARKERS, "system", "instruction", "user", "tools", "history", "label"):
+        assert Prompt(instruction=Text(("", "x"), ("s", own))).slots == {}
 
 
 @pytest.mark.parametrize(
