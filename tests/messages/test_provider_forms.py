@@ -163,6 +163,7 @@ def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None
     read = messages_from(contents)
     output: list[Block] = [TextBlock("o"), ImageBlock(Base64Source("image/png", PNG))]
     assert read[3].blocks == (ToolResultBlock("call_without_id_0", "f", output),)
+    assert [message.native.provider for message in read if message.native] == ["gemini"] * 4
     assert [message.native and message.native.data for message in read] == [
         None,
         [{"text": "a", "part_metadata": {"x": 1}}],
