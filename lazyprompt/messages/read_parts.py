@@ -174,7 +174,7 @@ def _is_untyped(part: Fields) -> bool:
 
 
 def _read_untyped(fields: dict[str, object], where: str, beside: Beside) -> Block | None:
-    key = next(iter(fields), "text")
+    key = next((key for key, value in fields.items() if key in _UNTYPED and isinstance(value, str)), "text")
     block = _UNTYPED[key](fields.pop(key, ""))
     _keep_rest(fields, block, where, beside)
     return block

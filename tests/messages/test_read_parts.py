@@ -100,6 +100,22 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "block", "rest"),
+    [
+        ({}, TextBlock(""), {}),
+        ({"own": 1}, TextBlock(""), {"own": 1}),
+        ({"own": 1, "image": URL}, ImageBlock(AT), {"own": 1}),
+        ({"image": 3}, TextBlock(""), {"image": 3}),
+    ],
+)
+def test_a_part_whose_text_is_null_is_read_by_its_other_keys(more: Any, block: Any, rest: Any) -> None:
+    """A key beside such a text raised a KeyError."""
+    beside: dict[str, Any] = {}
+    assert read_parts([{"text": None, **more}], "c", beside) == (block,)
+    assert beside == ({"c[0]": rest} if rest else {})
+
+
+@pytest.mark.parametrize(
     "part",
     [
         {"type": "image", "source": {"file_id": "f"}},
