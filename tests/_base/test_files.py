@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 import os
 import socket
 import stat
@@ -12,6 +13,7 @@ import pytest
 from lazyprompt._base.files import (
     locked,
     make_own_directory,
+    names_other_machine,
     open_own,
     own_database_status,
     own_status,
@@ -115,6 +117,7 @@ def test_files_of_ours_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "a"
     assert own_status(path) is None
     os.close(open_own(path))
+    assert not stat.S_IMODE(path.stat().st_mode) & 0o111
     assert (own_status(path) or path.stat()).st_ino == path.stat().st_ino
     (tmp_path / "c").symlink_to(path)
     with monkeypatch.context() as patch:
@@ -142,6 +145,15 @@ def test_a_directory_of_ours_is_made_once_and_through_no_link(tmp_path: Path, mo
     assert make_own_directory(tmp_path / "link/c")
     with pytest.raises(OSError, match="the file is a link"):
         make_own_directory(Path("link/d"))
+
+
+def test_a_share_of_another_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not names_other_machine("/b", [])
+    for name in ("splitdrive", "normcase"):
+        monkeypatch.setattr(os.path, name, getattr(ntpath, name))
+    paths = [r"\\other\share\b", "//OTHER/x/b", r"\\host\share\b", r"C:\b", r"D:\b", "/b"]
+    found = [names_other_machine(path, [r"C:\a", r"\\Host\Share\a"]) for path in paths]
+    assert found == [True, True, False, False, False, False]
 
 
 def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:

@@ -134,17 +134,12 @@ def test_what_is_no_json_is_refused_with_its_place(value: object, message: str, 
             checked_object(cast("dict[str, object]", value), "x", kind)
 
 
-def nested(levels: int) -> list[object]:
-    value: list[object] = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
-def test_nesting_is_allowed_to_its_bound_and_no_deeper() -> None:
-    assert checked(nested(MAX_DEPTH), "x", ToolsError) == nested(MAX_DEPTH)
+@pytest.mark.parametrize(("start", "end"), [("[", "]"), ('{"a": ', "}")])
+def test_nesting_is_allowed_to_its_bound_and_no_deeper(start: str, end: str) -> None:
+    value = json.loads(start * (MAX_DEPTH - 1) + "[]" + end * (MAX_DEPTH - 1))
+    assert checked(value, "x", ToolsError) == value
     with pytest.raises(ToolsError, match=f"deeper than {MAX_DEPTH} levels"):
-        checked(nested(MAX_DEPTH + 1), "x", ToolsError)
+        checked([value], "x", ToolsError)
 
 
 def test_an_integer_is_allowed_up_to_what_can_be_written_and_no_longer() -> None:

@@ -48,6 +48,7 @@ LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
         ("llama", {}, '{"name": "now", "parameters": {}}; ', [("now", {})]),
         ("mistral", {"tools": TOOLS}, "so[TOOL_CALLS]now\n{}[INST]", ["so", ("now", {})]),
         ("hermes", {}, '<tool_call>{"name": "f", "arguments": {}x}</tool_call>', [("f", {}), "x}"]),
+        ("hermes", {}, '<tool_call>{"name": "f"; "args": {}}</tool_call>', [("f", '{"name": "f"; "args": {}}')]),
         ("hermes", {}, '<tool_call>{"name": "f", "arguments"</tool_call>', [("f", '{"name": "f", "arguments"')]),
         ("hermes", {}, '<tool_call>{"function": {"name": "f", "parameters": {"a": 1}}}</tool_call>', [("f", {"a": 1})]),
         ("hermes", {}, '<tool_call>{"function": {"name": "f"}}</tool_call>', [("f", {})]),

@@ -100,6 +100,15 @@ def test_fields_of_a_wrong_type_are_refused_with_that_type(kind: Any, fields: An
         kind(**fields)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "label"),
+    [(TextBlock, "text", "text"), (ThinkingBlock, "thinking", "text"), (ThinkingBlock, "signature", "signature")],
+)
+def test_a_field_of_a_wrong_type_is_named(kind: Any, name: str, label: str) -> None:
+    with pytest.raises(HistoryError, match=f"^the {label} of a {kind.__name__} must be a string, not int"):
+        kind(**{name: 5})
+
+
 @pytest.mark.parametrize("bad", [{"a": {1}}, {"a": float("nan")}, {1: 2}])
 def test_arguments_and_metadata_that_are_no_json_are_refused(bad: Any) -> None:
     with pytest.raises(HistoryError, match=r"^f\.input"):

@@ -253,6 +253,14 @@ def test_a_prompt_is_empty_unless_it_is_given_something() -> None:
     assert Prompt() == Prompt(None, *empty, None, None, None, None, 0, 0, (), None)
     assert (Prompt().history is EMPTY_HISTORY, bool(Prompt().instruction), Prompt().tools.names) == (True, False, ())
     assert Prompt().slots == Prompt("s", "i", "u", "").slots == {}
+    assert [Prompt(user=user, input=own).said for user in ("", "u") for own in (None, "", "q")] == [
+        None,
+        None,
+        "q",
+        "u",
+        "u",
+        "uq",
+    ]
 
 
 def test_slots_have_a_value_for_each_occurrence() -> None:

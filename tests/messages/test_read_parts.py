@@ -95,7 +95,7 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
     beside: dict[str, Any] = {}
     assert read_parts([part], "w[0].c", beside) == (block,)
     assert beside == {}
-    assert read_parts([{**part, "own": 1}], "w[0].c", beside) == (block,)
+    assert read_parts([{**part, "own": 1, "empty": "", "none": None, "more": []}], "w[0].c", beside) == (block,)
     assert beside == {"c[0]": {"own": 1}}
 
 
