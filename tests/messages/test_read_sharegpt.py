@@ -106,7 +106,10 @@ def test_function_calls_of_openais_first_form() -> None:
         messages_from(old[2:])
 
 
-def test_a_result_of_another_function_answers_no_call() -> None:
-    call: dict[str, Any] = {"role": "assistant", "content": None, "function_call": {"name": "rain", "arguments": "{}"}}
-    (_, result) = messages_from([call, {"role": "function", "name": "rain", "content": "no"}])
-    assert result.blocks[0] == ToolResultBlock("call_without_id_0", "rain", "no")
+def test_a_result_of_a_function_answers_the_call_of_its_name() -> None:
+    calls: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "function_call": {"name": name, "arguments": "{}"}}
+        for name in ("rain", "wind")
+    ]
+    result = messages_from([*calls, {"role": "function", "name": "wind", "content": "no"}])[-1]
+    assert result.blocks[0] == ToolResultBlock("call_without_id_1", "wind", "no")
