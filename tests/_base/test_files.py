@@ -40,9 +40,7 @@ def test_a_file_is_read_up_to_the_limit_and_closed(
         monkeypatch.chdir(path.parent)
         server.bind("../socket")
     places = [
-        ("b/c", "directory"),
-        ("b/pipe", "pipe"),
-        ("b/socket", "socket"),
+        *(("b/c", "directory"), ("b/pipe", "pipe"), ("b/socket", "socket")),
         *([("/dev/null", "device")] * (not root)),
     ]
     for place, kind in places:

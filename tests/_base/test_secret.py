@@ -91,8 +91,7 @@ def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
     quoted = [
         json.dumps(key)[1:-1],
         json.dumps(json.dumps(key))[3:-3],
-        "".join(f"\\u{code:04X}" for code in codes),
-        "".join(f"\\x{code:02x}" for code in codes),
+        *("".join(f"\\u{code:04X}" for code in codes), "".join(f"\\x{code:02x}" for code in codes)),
         quote(key, safe=""),
         "".join(f"%{code:02x}" for code in codes),
         quote("".join(f"%{code:02X}" for code in codes)),

@@ -18,10 +18,8 @@ def found(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize(
     ("secret", "what"),
     [
-        (f"-----BEGIN RSA PRIVATE KEY-----\n{A}", "a private key"),
-        (f"sk-ant-{A[:16]}", "a key of Anthropic"),
-        (f"sk-or-{A[:16]}", "a key of OpenRouter"),
-        (f"sk-{B[:20]}", "a key of the form sk-"),
+        *((f"-----BEGIN RSA PRIVATE KEY-----\n{A}", "a private key"), (f"sk-ant-{A[:16]}", "a key of Anthropic")),
+        *((f"sk-or-{A[:16]}", "a key of OpenRouter"), (f"sk-{B[:20]}", "a key of the form sk-")),
         *((f"{start}{A[:16]}", "an access key of AWS") for start in ("AKIA", "ASIA")),
         *((f"{start}{A[:30]}", "a token of GitHub") for start in ("ghp_", "github_pat_")),
         *((f"AIza{A[:30]}", "a key of Google"), (f"xai-{A[:20]}", "a key of xAI"), (f"gsk_{A[:20]}", "a key of Groq")),
@@ -38,10 +36,8 @@ def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("text", "secret", "field"),
     [
-        ("api_key: hunter22 ", "hunter22", "api_key"),
-        ('- "Password":\t"a \\" b"', 'a \\" b', "Password"),
-        ("a:\n  secret: ' ab '", "ab", "secret"),
-        ("{model: m, apikey: hunter22, b: 1}", "hunter22", "apikey"),
+        *(("api_key: hunter22 ", "hunter22", "api_key"), ('- "Password":\t"a \\" b"', 'a \\" b', "Password")),
+        *(("a:\n  secret: ' ab '", "ab", "secret"), ("{model: m, apikey: hunter22, b: 1}", "hunter22", "apikey")),
         ("client-secret: |-\n  line 1\n  line 2\nb: 1", "line 1\n  line 2", "client-secret"),
         ('x: "\\\ntoken\\\n"\nauth_token: ab"', "ab", "auth_token"),
         (f"bearer: a{'{b}'}c # d", "a{b}c", "bearer"),

@@ -40,8 +40,7 @@ LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
         ("glm-4", {}, "{}", ["{}"]),
         ("glm-4", {}, "now()<|assistant|>Look{}<|observation|>", ["now()", "Look{}"]),
         ("glm-4", {}, f"{'n' * 128}\n{{}}", [("n" * 128, {})]),
-        ("glm-4", {}, f"{'n' * 129}\n{{}}", [f"{'n' * 129}\n{{}}"]),
-        ("llama", {"tools": TOOLS}, "\n{", ["\n{"]),
+        *(("glm-4", {}, f"{'n' * 129}\n{{}}", [f"{'n' * 129}\n{{}}"]), ("llama", {"tools": TOOLS}, "\n{", ["\n{"])),
         ("llama", {"tools": TOOLS}, "so<|python_start|>\n{<|python_end|>", ["so{"]),
         ("llama", {}, "so<|python_start|><|python_end|>on", ["so", "on"]),
         ("llama", {}, '{"name": "now", "parameters": {}}{}', [("now", {}), "{}"]),
@@ -205,8 +204,7 @@ def test_the_markers_that_a_form_drops_are_no_text(form: str) -> None:
 def test_a_call_that_says_to_answer_is_left_out(name: str) -> None:
     call = json.dumps([{"tool_name": name, "parameters": {}}])
     for form, text in (
-        ("command-r", f"Action: ```json{call}```"),
-        ("command-r7b", f"<|START_ACTION|>{call}<|END_ACTION|>"),
+        *(("command-r", f"Action: ```json{call}```"), ("command-r7b", f"<|START_ACTION|>{call}<|END_ACTION|>")),
     ):
         assert message_contents(ResponseParser(form).parse(f"{text}So.")) == ["So."]
 
@@ -352,14 +350,9 @@ def test_an_unknown_name_raises_with_the_nearest(name: str, near: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ({"form": 3}, TemplateError),
-        ({"form": ""}, TemplateError),
-        ({"form": "dolphin-llama-4"}, TemplateError),
-        ({"thinking": "yes"}, TemplateError),
-        ({"tools": "get_weather"}, ToolsError),
-        ({"tools": 3}, ToolsError),
-        ({"tools": {"name": "f"}}, ToolsError),
-        ({"tools": [3]}, ToolsError),
+        *(({"form": 3}, TemplateError), ({"form": ""}, TemplateError), ({"form": "dolphin-llama-4"}, TemplateError)),
+        *(({"thinking": "yes"}, TemplateError), ({"tools": "get_weather"}, ToolsError), ({"tools": 3}, ToolsError)),
+        *(({"tools": {"name": "f"}}, ToolsError), ({"tools": [3]}, ToolsError)),
         ({"tools": [{"function": {}}]}, ToolsError),
     ],
 )

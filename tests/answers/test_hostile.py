@@ -112,16 +112,13 @@ def seconds(parser: ResponseParser, text: str) -> float:
 @pytest.mark.parametrize(
     ("form", "start", "unit"),
     [
-        ("hermes", "", "<"),
-        ("hermes", "", "<tool_cal"),
-        ("hermes", "", '<tool_call>{"name": "f"'),
+        *(("hermes", "", "<"), ("hermes", "", "<tool_cal"), ("hermes", "", '<tool_call>{"name": "f"')),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "', "</tool_call>"),
         ("qwen-xml", "<tool_call><function=f>", "<parameter=a></parameter> "),
         *(("llama", "", '{"name": "f", "parameters": {}};'), ("pythonic", "[", "f(a='")),
         *(("lfm2", "<|tool_call_start|>", "[f('''"), ("mistral", "", "[TOOL_CALLS]")),
         ("deepseek", "", "<｜tool▁call▁begin｜>f<｜tool▁sep｜>"),
-        ("glm-4.5", "<tool_call>f", "<arg_key>a</arg_key><arg_value>"),
-        ("command-r", "", "Action: ``"),
+        *(("glm-4.5", "<tool_call>f", "<arg_key>a</arg_key><arg_value>"), ("command-r", "", "Action: ``")),
         ("gemma-4", "<|tool_call>call:f{a:", '<|"|>'),
         # No token was looked for from each place on: a long number took quadratic time, and so did escaped quotes.
         *(("gemma-4", "<|tool_call>call:f{a:", "0"), ("gemma-4", "<|tool_call>call:f{a:", "-.")),

@@ -43,9 +43,7 @@ DEFINED = {"$defs": {"Point": {"type": "object"}, "Loop": {"anyOf": [{"$ref": "#
         *(({"type": "object"}, "[" * 90_000, "[" * 90_000), (POINT, '{"x": 1}', {"x": 1})),
         ({"$ref": "#/$defs/Loop"}, "7", 7),
         ({"$ref": "#/$defs/None"}, "7", "7"),
-        ({}, "7", "7"),
-        (True, "7", "7"),
-        ({"type": "null"}, "nothing", "nothing"),
+        *(({}, "7", "7"), (True, "7", "7"), ({"type": "null"}, "nothing", "nothing")),
     ],
 )
 @pytest.mark.parametrize(
@@ -111,8 +109,7 @@ def test_literals_are_read_as_python_reads_them(value: object) -> None:
     [
         *("1_000", "+1", "-.5", "1.", "1e3", "(1, 2)", "(1,)", "(1)", "()", "[1, 2,]", "{'a': 1,}", "'a' 'b'", "''"),
         *(r"'\x41\u0041\U00000041\101\0\n\t\\\'\"'", r'r"\n"', "'''a\n'b''c'''", '"""a"b"""', "'\\\n'", '""'),
-        "{'a': ('b', [])}",
-        "'''a''' \"b\"",
+        *("{'a': ('b', [])}", "'''a''' \"b\""),
     ],
 )  # fmt: skip
 def test_so_are_other_ways_to_write_them(text: str) -> None:
@@ -148,9 +145,7 @@ def test_python_calls() -> None:
     assert python_calls("[a.b-c(x=1, y='z',), d()]") == [("a.b-c", "x=1, y='z',", {"x": 1, "y": "z"}), ("d", "", {})]
     assert python_calls("f(x=1)") == [("f", "x=1", {"x": 1})]
     assert python_calls("[f(1), g(x=h('(')), k(x=1 + 1)]") == [
-        ("f", "1", None),
-        ("g", "x=h('(')", None),
-        ("k", "x=1 + 1", None),
+        *(("f", "1", None), ("g", "x=h('(')", None), ("k", "x=1 + 1", None)),
     ]
     for wrong in ("", "[]", "[f]", "f", "[f()", "f())", "[f() g()]", "[1]"):
         with pytest.raises(ValueError):  # noqa: PT011 - what it says is not for users

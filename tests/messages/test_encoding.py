@@ -419,9 +419,7 @@ def test_offsets_are_trimmed_where_the_tokenizer_trims_them() -> None:
 @pytest.mark.parametrize(
     ("kind", "token", "parts"),
     [
-        ("llama", "<s>", "▁ a < s > b"),
-        ("first", "<s>", "a < s > b"),
-        ("unigram", "<s>", "▁ a < s > b"),
+        *(("llama", "<s>", "▁ a < s > b"), ("first", "<s>", "a < s > b"), ("unigram", "<s>", "▁ a < s > b")),
         # The rest would be a control token too, so all signs stand apart.
         ("nested", "<<s>", "a < < s > b"),
     ],

@@ -86,14 +86,12 @@ def property_of(hint: object, default: object = ...) -> dict[str, Any]:
     ("hint", "schema"),
     [
         *((str, {"type": "string"}), (bool, {"type": "boolean"}), (float, {"type": "number"}), (Any, {}), (object, {})),
-        (None, {"type": "null"}),
-        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        *((None, {"type": "null"}), (list[int], {"type": "array", "items": {"type": "integer"}})),
         (list, {"type": "array", "items": {}}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
         (set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
-        (Literal["a", 1], {"enum": ["a", 1]}),
-        (Color, {"type": "string", "enum": ["red", "blue"]}),
+        *((Literal["a", 1], {"enum": ["a", 1]}), (Color, {"type": "string", "enum": ["red", "blue"]})),
         (Literal[Color.RED], {"type": "string", "const": "red"}),
         (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045
         ("int | str", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),

@@ -130,8 +130,7 @@ def test_a_history_prints_its_messages() -> None:
 @pytest.mark.parametrize(
     ("last", "waits"),
     [
-        (["a", "b"], False),
-        ({"role": "user", "content": "a"}, True),
+        *((["a", "b"], False), ({"role": "user", "content": "a"}, True)),
         ({"role": "tool", "tool_call_id": "1", "content": "x"}, True),
         (Msg("system", (ToolResultBlock("1", "f", "x"),), "system"), True),
         ({"role": "system", "content": "a"}, False),
@@ -180,16 +179,14 @@ def test_a_pair_may_hold_blocks() -> None:
     ("item", "said"),
     [
         (["a", "b", "c"], "contains 3 items; a pair must be [question, answer]"),
-        (["a"], "contains 1 items; a pair must be"),
-        ([], "contains 0 items; a pair must be"),
+        *((["a"], "contains 1 items; a pair must be"), ([], "contains 0 items; a pair must be")),
         (["a", None], ": the assistant content of the pair must be a string or a list of blocks, not NoneType"),
         ([5, "b"], ": the user content of the pair must be a string or a list of blocks, not int"),
         (["a", {"role": "x"}], ": the assistant content of the pair must be a string or a list of blocks, not dict"),
         (["a", [5]], ".content[0] must be a block such as TextBlock or {'type': 'text', ...}, not int"),
         ("ab", "must be a pair [question, answer], a message dict"),
         (5, "must be a pair [question, answer], a message dict"),
-        (None, "must be a pair [question, answer], a message dict"),
-        ({}, "has no 'role'"),
+        *((None, "must be a pair [question, answer], a message dict"), ({}, "has no 'role'")),
         ({"role": "user"}, "must contain 'content' or 'tool_calls'"),
         ({"role": "robot", "content": "x"}, "has the unknown role 'robot'"),
         ({"role": "user", "content": [{"type": "text"}]}, ": invalid fields for TextBlock (type)"),

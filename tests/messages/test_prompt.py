@@ -256,10 +256,7 @@ def test_a_prompt_is_empty_unless_it_is_given_something() -> None:
     assert [Prompt(user=user, input=own).said for user in ("", "u") for own in (None, "", "q")] == [
         None,
         None,
-        "q",
-        "u",
-        "u",
-        "uq",
+        *("q", "u", "u", "uq"),
     ]
 
 
@@ -299,9 +296,7 @@ IMAGE = ImageBlock(URLSource("https://a.example/b.png"))
 @pytest.mark.parametrize(
     ("content", "changed"),
     [
-        ("<x", None),
-        ([TextBlock("<x"), IMAGE], None),
-        (FILLED, "<X"),
+        *(("<x", None), ([TextBlock("<x"), IMAGE], None), (FILLED, "<X")),
         (
             [IMAGE, TextBlock("b"), TextBlock(FILLED, signature="s")],
             [IMAGE, TextBlock("b"), TextBlock("<X", signature="s")],

@@ -213,9 +213,7 @@ def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
     assert (parsed.firsts, parsed.has_forms, len(parsed.messages)) == ([0, 0, 1, 2, 5, 7, 7], True, 7)
     assert [(each.start, each.stop) for each in parsed.sources(8)] == [
         *[(0, 1)] * 2,
-        (1, 2),
-        (2, 5),
-        (5, 7),
+        *((1, 2), (2, 5), (5, 7)),
         *[(7, 8)] * 2,
     ]
     assert not parse_with_sources([["a", "b"], Msg("user", "c", "user")]).has_forms

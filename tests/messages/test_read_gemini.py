@@ -64,8 +64,7 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ("a", " must be a list, not str"),
-        ([3], "[0] must be a dict, not int"),
+        *(("a", " must be a list, not str"), ([3], "[0] must be a dict, not int")),
         ([{}], "[0] contains nothing; use one of text, function_call, function_response, inline_data, file_data"),
         ([{"text": "a", "inlineData": {}}], "[0] contains 'text' and 'inline_data'; use one of text, function_call"),
         ([{"text": 3}], "[0].text must be a string, not int"),

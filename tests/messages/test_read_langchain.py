@@ -59,11 +59,8 @@ def test_a_function_call_of_older_answers_is_read() -> None:
 @pytest.mark.parametrize(
     ("kinds", "role"),
     [
-        ("human HumanMessageChunk", "user"),
-        ("ai AIMessageChunk", "assistant"),
-        ("system SystemMessageChunk", "system"),
-        ("developer", "developer"),
-        ("chat ChatMessageChunk", "user"),
+        *(("human HumanMessageChunk", "user"), ("ai AIMessageChunk", "assistant")),
+        *(("system SystemMessageChunk", "system"), ("developer", "developer"), ("chat ChatMessageChunk", "user")),
         ("tool ToolMessageChunk function FunctionMessageChunk", "tool"),
     ],
 )
@@ -82,9 +79,7 @@ LEGACY = {"function_call": {"name": "f", "arguments": "{}"}}
 @pytest.mark.parametrize(
     ("fields", "content"),
     [
-        ({"content": None}, ""),
-        ({"content": "x"}, "x"),
-        ({"content": ["x"]}, [X]),
+        *(({"content": None}, ""), ({"content": "x"}, "x"), ({"content": ["x"]}, [X])),
         ({"content": "x", "additional_kwargs": {"reasoning_content": "hm"}}, [ThinkingBlock("hm"), X]),
         ({"content": "x", "additional_kwargs": LEGACY}, [X, F]),
         ({"content": "x", "tool_calls": [{"name": "g", "args": {}, "id": "c2"}], "additional_kwargs": LEGACY}, [X, G]),

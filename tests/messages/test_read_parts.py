@@ -102,10 +102,8 @@ def test_a_part_is_a_block(part: Any, block: Any) -> None:
 @pytest.mark.parametrize(
     ("more", "block", "rest"),
     [
-        ({}, TextBlock(""), {}),
-        ({"own": 1}, TextBlock(""), {"own": 1}),
-        ({"own": 1, "image": URL}, ImageBlock(AT), {"own": 1}),
-        ({"image": 3}, TextBlock(""), {"image": 3}),
+        *(({}, TextBlock(""), {}), ({"own": 1}, TextBlock(""), {"own": 1})),
+        *(({"own": 1, "image": URL}, ImageBlock(AT), {"own": 1}), ({"image": 3}, TextBlock(""), {"image": 3})),
     ],
 )
 def test_a_part_whose_text_is_null_is_read_by_its_other_keys(more: Any, block: Any, rest: Any) -> None:

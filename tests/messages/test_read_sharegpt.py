@@ -40,8 +40,7 @@ def test_what_the_speakers_are() -> None:
     assert [
         each.role for each in messages_from([{"from": "user", "value": "a"}, {"from": "assistant", "value": "b"}])
     ] == [
-        "user",
-        "assistant",
+        *("user", "assistant"),
     ]
 
 

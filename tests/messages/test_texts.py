@@ -67,10 +67,7 @@ def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "speaker", "expected"),
     [
-        ("ann", "a", "ANN", "A"),
-        ("ann", "A", "ANN", "A"),
-        ("USER", "a", "USER", "A"),
-        ("ANN", "A", "ANN", "A"),
+        *(("ann", "a", "ANN", "A"), ("ann", "A", "ANN", "A"), ("USER", "a", "USER", "A"), ("ANN", "A", "ANN", "A")),
         ("USER", [TextBlock("a"), TextBlock("b"), IMAGE, TextBlock("c")], "USER", ["A", "B+", "", "C"]),
     ],
 )

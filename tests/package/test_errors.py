@@ -127,18 +127,9 @@ def test_a_checkout_is_installed_in_place(tmp_path: Path, monkeypatch: pytest.Mo
     assert requirement_of("openai", tmp_path / "lib", {"url": tmp_path.as_uri(), "dir_info": {}}) == '".[openai]"'
 
 
-@pytest.mark.parametrize(
-    ("origin", "command"),
-    [
-        (None, 'pip install "lazyprompt[openai]"'),
-        ("no JSON", 'pip install "lazyprompt[openai]"'),
-        ('{"url": "https://a/x.whl"}', 'pip install "lazyprompt[openai] @ https://a/x.whl"'),
-    ],
-)
-def test_the_command_installs_from_where_pip_installed(
-    origin: str | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = {"direct_url.json": origin}
-    monkeypatch.setattr("importlib.metadata.distribution", lambda _: SimpleNamespace(read_text=files.__getitem__))
+def test_the_command_installs_from_where_pip_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "lazyprompt/errors.py"))
-    assert install_command("openai") == command
+    for origin, source in ((None, ""), ("no JSON", ""), ('{"url": "https://a/x.whl"}', " @ https://a/x.whl")):
+        pip = SimpleNamespace(read_text={"direct_url.json": origin}.__getitem__)
+        monkeypatch.setattr("importlib.metadata.distribution", {"lazyprompt": pip}.__getitem__)
+        assert install_command("openai") == f'pip install "lazyprompt[openai]{source}"'

@@ -113,8 +113,7 @@ def test_json_is_near(layout: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "3.14159, 2.71828, 1.41421\n" * 40,
-        "2025-06-14T16:30:00Z 192.168.0.1:8080\n" * 40,
+        *("3.14159, 2.71828, 1.41421\n" * 40, "2025-06-14T16:30:00Z 192.168.0.1:8080\n" * 40),
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "550e8400-e29b-41d4-a716-446655440000\n" * 10,
         b64encode(bytes(range(256)) * 4).decode(),
@@ -145,8 +144,7 @@ UNITS = ["AA ", "xAA ", "AAx ", "xxxx ", "'x ", "-x ", "!!!! ", "éxa ", "éxxa 
         *(("\t\v\f", "36"), ("\r\n", "7"), ("'-=*#~+_./", "2"), ('!"$%&(),:;<>?@[]^`{|}\\\0\x7f', "12")),
         (SCRIPTS[:30], "87 90 90 90 10 90 90 90 90 90 90 90 25 25 16 16 16 16 36 36 35 35 24 24 24 24 36 36 36 36"),
         (SCRIPTS[30:], "39 36 87 70 100 100 100 100 100 100 46 46 46 46 70 70 120 120 120 120"),
-        ("đẠỀकॐกเ─═", "10 10 10 24 24 41 41 2 2"),
-        (UNITS, "129 369 309 201 200 240 141 381 381 101 200 100 200"),
+        *(("đẠỀकॐกเ─═", "10 10 10 24 24 41 41 2 2"), (UNITS, "129 369 309 201 200 240 141 381 381 101 200 100 200")),
     ],
 )
 def test_characters_of_each_kind_keep_their_counts(units: Iterable[str], counts: str) -> None:
@@ -196,8 +194,7 @@ def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ({"role": "user", "content": "Hello world"}, 4 + 2),
-        ({"role": "user", "content": ""}, 4),
+        *(({"role": "user", "content": "Hello world"}, 4 + 2), ({"role": "user", "content": ""}, 4)),
         ({"role": "assistant", "content": None}, 4),
         ({"role": "user", "name": "Bob", "content": "Hello world"}, 4 + 1 + 1 + 2),
         ({"role": "user", "content": [{"type": "text", "text": "Hello world"}]}, 4 + 2),

@@ -137,10 +137,8 @@ def test_nothing_is_three_tokens_and_no_text_none() -> None:
         ({"role": "user", "content": "\ud800"}, ["user", "\ufffd"], 3),
         ({"role": "critic", "content": "hello"}, ["critic", "hello"], 3),
         ({"role": "user", "name": "Bob", "content": "hello"}, ["user", "Bob", "hello"], 4),
-        ({"role": "assistant", "content": None}, ["assistant"], 3),
-        ({"role": "assistant"}, ["assistant"], 3),
-        ({"content": "hello"}, ["hello"], 3),
-        ({"role": ["user"], "content": "hello"}, ["hello"], 3),
+        *(({"role": "assistant", "content": None}, ["assistant"], 3), ({"role": "assistant"}, ["assistant"], 3)),
+        *(({"content": "hello"}, ["hello"], 3), ({"role": ["user"], "content": "hello"}, ["hello"], 3)),
         ({"role": "user", "content": [{"type": "text", "text": "a b"}, {"text": "c"}]}, ["user", "a b", "c"], 3),
         ({"role": "tool", "tool_call_id": "call_1", "name": "f", "content": "42"}, ["tool", "call_1", "f", "42"], 4),
         (
@@ -211,8 +209,7 @@ def test_every_providers_form_counts_about_the_same(provider: str) -> None:
     [
         *(("gpt-4o", 765, 85, 1445), ("gpt-4o-2024-08-06", 765, 85, 1445), ("chatgpt-4o-latest", 765, 85, 1445)),
         *(("gpt-4-turbo", 765, 85, 1445), ("gpt-4.5-preview", 765, 85, 1445), ("gpt-4.1", 765, 85, 1445)),
-        ("gpt-4o-mini", 25_501, 2833, 48_169),
-        ("ft:gpt-4o-mini-2024-07-18:us::1", 25_501, 2833, 48_169),
+        *(("gpt-4o-mini", 25_501, 2833, 48_169), ("ft:gpt-4o-mini-2024-07-18:us::1", 25_501, 2833, 48_169)),
         *(("gpt-4.1-mini", 1659, 1659, 9954), ("gpt-4.1-nano", 2520, 2520, 3779), ("o1", 675, 75, 1275)),
         *(("o1-pro", 675, 75, 1275), ("o3", 675, 75, 1275), ("o4-mini", 1762, 1762, 2642), ("gpt-5", 630, 70, 1190)),
         *(("gpt-5-chat-latest", 630, 70, 1190), ("gpt-5.1", 630, 70, 1190), ("gpt-5-mini", 1229, 1229, 1844)),
@@ -274,8 +271,7 @@ def test_tools_of_every_form_count_the_same(tools: Any) -> None:
 @pytest.mark.parametrize(
     ("parameters", "frames", "texts"),
     [
-        (None, 0, []),
-        ({}, 0, []),
+        *((None, 0, []), ({}, 0, [])),
         ({"type": "object", "properties": {}, "required": [], "additionalProperties": False}, 0, []),
         ({"properties": {"a": {}}}, 6, ["a::"]),
         ({"properties": {"a": {"type": "string", "description": "b."}, "c": True}}, 9, ["a:string:b", "c:true"]),
