@@ -113,13 +113,14 @@ def test_a_message_without_content_is_empty(content: Any) -> None:
 
 BROKEN = ["{", "[" * 100_000, "[1]", "Paris", '{"a": NaN}', '{"a": "\\ud800"}']
 OBJECTS: list[object] = [{"a": 1}, '{"a": 1}', '{"a":1}', ' {"a": 1}\n']
+NOTHING: list[object] = [None, "", {}]
 
 
 @pytest.mark.parametrize(
     ("arguments", "block"),
     [
         *((given, ToolUseBlock("1", "f", {"a": 1})) for given in OBJECTS),
-        *((given, ToolUseBlock("1", "f")) for given in (None, "", {})),
+        *((given, ToolUseBlock("1", "f")) for given in NOTHING),
         *((given, ToolUseBlock("1", "f", raw_input=given)) for given in BROKEN),
         ([1, 2], ToolUseBlock("1", "f", raw_input="[1, 2]")),
     ],

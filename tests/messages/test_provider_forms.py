@@ -196,10 +196,8 @@ def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> Non
 
 
 def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
-    searches, results = (
-        [{"type": "search_call", "a": n} for n in (1, 2)],
-        [{"type": "b_output", "b": n} for n in (1, 2)],
-    )
+    searches: list[dict[str, Any]] = [{"type": "search_call", "a": n} for n in (1, 2)]
+    results: list[dict[str, Any]] = [{"type": "b_output", "b": n} for n in (1, 2)]
     items = [*searches, {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}, *results]
     call, result = messages_from(items)
     assert call == Msg("assistant", [ToolUseBlock("a", "f")], "assistant", metadata=call.metadata)
