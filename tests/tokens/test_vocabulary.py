@@ -27,7 +27,7 @@ from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 from lazyprompt.errors import TokenizerError
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.download import download_vocabulary
-from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for
+from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, vocabularies_here
 from support.media import Site, served
 from support.serving import Serving
 from support.vocabularies import O200K, vocabulary_folder
@@ -402,10 +402,12 @@ def test_a_damaged_file_is_downloaded_again(site: Site, proxy: Proxy, folder: Pa
     whole = (vocabulary_folder() / KEY).read_bytes()
     site.gives(PATH, whole)
     (folder / KEY).write_bytes(b"damaged")
+    assert vocabularies_here() == []
     # Proxies are named without a scheme, too.
     monkeypatch.delenv("HTTPS_PROXY")
     monkeypatch.setenv("all_proxy", proxy.url)
     assert download_vocabulary("cl100k_base") == folder / KEY
+    assert vocabularies_here() == ["cl100k_base"]
     assert (folder / KEY).read_bytes() == whole
     assert [path.name for path in folder.iterdir()] == [KEY]
     (seen,) = site.seen
