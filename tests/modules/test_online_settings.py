@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from lazyprompt import (
     ThinkingBlock,
 )
 from lazyprompt.modules.sources import SOURCES, Source
+from modules.clients.helpers import raised
 from modules.online_scenes import (
     ASKED,
     COMMON,
@@ -278,6 +281,7 @@ def test_threads_that_race_make_one_client(server: ModelServer, source: str, mon
     [
         ("openai", "openai", "openai"),
         ("deepseek", "openai", "openai"),
+        ("openai-responses", "openai", "openai"),
         ("anthropic", "anthropic", "anthropic"),
         ("gemini", "google.genai", "google-genai"),
         ("ollama", "ollama", "ollama"),
@@ -293,9 +297,11 @@ def test_a_client_that_is_missing_is_named(
     if package == "google.genai":
         monkeypatch.setitem(sys.modules, "google", None)
     model = module(server, source)
-    for way in ways(model, ASKED):
-        with pytest.raises(MissingExtraError, match=rf"pip install .+\[{extra}\]"):
-            way()
+    parameters: tuple[dict[str, Any], ...] = ({},) if package == "tenacity" else ({}, {"stop": "x"}, {"not_common": 1})
+    for way in chain.from_iterable(ways(model, ASKED, **each) for each in parameters):
+        error = raised(way)
+        assert isinstance(error, MissingExtraError)
+        assert re.search(rf"pip install .+\[{extra}\]", str(error))
 
 
 # What is wrong from the beginning.
