@@ -103,9 +103,9 @@ class _Meter:
             raise self._oversize(f"the stream exceeds {STREAM_BYTES} times max_answer_bytes={self._most}")
         text = self._tail + piece
         end = max(found + len(mark) if (found := text.rfind(mark)) >= 0 else 0 for mark in self._ends)
-        self._tail = text[-3:]
-        if end > 0:
+        if end > len(self._tail):  # otherwise, the end belongs to an earlier piece
             self._event_bytes, self._event_started = 0, monotonic()
+        self._tail = text[-3:]
         self._event_bytes += min(len(piece), len(text) - end)
         if self._event_bytes > self._most:
             raise self._oversize(f"one event in the stream exceeds max_answer_bytes={self._most}")
