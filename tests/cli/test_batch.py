@@ -264,6 +264,22 @@ def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, comma
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "say.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"images": ["a.png"], "tools": [1], "y": 1}, "'images', 'tools' are columns that the prompt doesn't use"),
+        ({"images": [], "tools": [1]}, "'tools' is a column that the prompt doesn't use"),
+        ({"y": 1}, None),
+    ],
+)
+def test_columns_that_look_like_messages_and_are_not_used_are_told(
+    run: Callable[..., Ran], tmp_path: Path, command: list[str], columns: dict[str, object], said: str | None
+) -> None:
+    write(tmp_path / "data.jsonl", json.dumps({"x": "1", **columns}))
+    lines = run(*command).err.splitlines()[1:]
+    assert lines == ([] if said is None else [f"lazyprompt: {said}; assign one with --column NAME=COLUMN"])
+
+
 def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "out-00002.jsonl").touch()
     ran = run(*command)
@@ -283,9 +299,12 @@ def test_a_terminal_shows_how_far_it_is(
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    assert run(*command).status == 0
-    assert "100 of ~100 rows, " in screen.getvalue()
-    assert screen.getvalue().endswith(" rows/s\n")
+    assert run(*command[:-1], "[b]out.jsonl").status == 0
+    shown, _, end = screen.getvalue().rpartition("lazyprompt: [b]out.jsonl: 100 rows read, ")
+    assert "[b]out.jsonl " in shown
+    assert "100 of ~100 rows, " in shown
+    assert shown.endswith("\x1b[1A\x1b[2K")  # which takes the bar away
+    assert end.endswith(" rows/s\n")
 
 
 def test_how_far_it_is_in_words() -> None:

@@ -161,6 +161,15 @@ def test_the_first_turn_without_an_answer_ends_it(
     assert ran.out.endswith(b"\n")
 
 
+def test_an_interrupt_ends_it(talk: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lazyprompt.modules.chat.Chat.stream", interrupt)
+    ran = talk("hi\n/tokens\n")
+    assert (ran.status, ran.out, server.seen) == (130, b"", [])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -41,7 +41,7 @@ def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "s" / "refund@1.0.0.prompty").write_text(FIRST)
     (tmp_path / "s" / "refund@2.0.0.prompty").write_text(FIRST.replace("user:", "Be brief.\nuser:"))
     (tmp_path / "s" / "refund.zh-CN.prompty").write_text("user:\n你好\n", encoding="utf-8")
-    (tmp_path / "ask.yaml").write_text("instruction: Answer {question}.\n")
+    (tmp_path / "ask.yaml").write_text("\ufeffinstruction: Answer {question}.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -186,13 +186,3 @@ def test_a_process_elsewhere_with_a_package_and_a_layer(tmp_path: Path) -> None:
     assert lib_process("list") == "KEY  LANGUAGES  VERSIONS\na    -          1.0.0 1.1.0\n"
     assert lib_process("show", "a", "--version", "1.0.0").endswith("\n\nuser:\nStern.\n")
     assert lib_process("diff", "a", "1.0.0", "1.1.0").endswith("-Stern.\n      +Hi\n")
-
-
-def test_help_of_each_command() -> None:
-    alone = CliRunner().invoke(commands, ["lib"])
-    assert (alone.exit_code, "Commands:" in alone.output) == (0, True)
-    for name in ("list", "show", "diff"):
-        assert f"\n  {name} " in alone.output
-        ran = CliRunner().invoke(commands, ["lib", name, "--help"])
-        assert ran.exit_code == 0
-        assert "Examples:" in ran.output

@@ -44,12 +44,12 @@ def test_help(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
     assert len(COMMANDS) <= 13
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, "lib list", "lib show", "lib diff", "list families", "list providers"])
 def test_the_help_of_a_command_has_examples_as_they_are_typed(run: Callable[..., Ran], name: str) -> None:
-    lines = run(name, "-h").out.decode().splitlines()
-    examples = [line for line in lines if "lazyprompt " in line and line.startswith("    ")]
-    assert examples or name in ("lib", "list")
-    assert "\b" not in "".join(lines)
+    lines = run(*name.split(), "--help").out.decode().splitlines()
+    examples = [line for line in lines if f"lazyprompt {name}" in line and line.startswith("    ")]
+    assert examples or name == "lib" or name.startswith("list")
+    assert not {"\b", "\\"} & {*"".join(line for line in lines if line not in examples)}
     assert max(len(line) for line in lines if line not in examples) <= 80
 
 
