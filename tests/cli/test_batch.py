@@ -267,15 +267,15 @@ def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, comma
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"images": ["a.png"], "tools": [1], "y": 1}, "'images', 'tools' are columns that the prompt doesn't use"),
-        ({"images": [], "tools": [1]}, "'tools' is a column that the prompt doesn't use"),
+        ({"images": ["a"], "audios": ["b"], "y": 1}, "'images', 'audios' are columns that the prompt doesn't use"),
+        ({"images": [], "videos": ["a"]}, "'videos' is a column that the prompt doesn't use"),
         ({"y": 1}, None),
     ],
 )
-def test_columns_that_look_like_messages_and_are_not_used_are_told(
+def test_columns_of_media_that_are_not_used_are_told(
     run: Callable[..., Ran], tmp_path: Path, command: list[str], columns: dict[str, object], said: str | None
 ) -> None:
-    write(tmp_path / "data.jsonl", json.dumps({"x": "1", **columns}))
+    write(tmp_path / "data.jsonl", json.dumps({"x": "1", "input": "Hi", **columns}))
     lines = run(*command).err.splitlines()[1:]
     assert lines == ([] if said is None else [f"lazyprompt: {said}; assign one with --column NAME=COLUMN"])
 
