@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -16,7 +18,7 @@ import pytest
 from cli.helpers import Ran, fault
 from lazyprompt import CharTokenCounter
 from lazyprompt.batch.run import Progress
-from lazyprompt.cli.test import _progress
+from lazyprompt.cli import streams
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.missing import needs
@@ -306,11 +308,11 @@ def test_what_changed_since_a_revision(run: Run, old: str, new: str, kinds: list
     assert status.stdout in (b"", b" M prompts/greet.prompty\n")
 
 
-def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run) -> None:
+def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     cases()
     write("old/greet.prompty", PROMPT.replace("kindly", "warmly"))
-    ran = run("test", "greet.test.yaml", "--against", "old")
-    assert ran.out.decode().splitlines() == [
+    lines = run("test", "greet.test.yaml", "--against", "old").out.decode().splitlines()
+    assert lines == [
         "FILE             PASSED  FAILED  CHANGED",
         "greet.test.yaml       1       0        1",
         "",
@@ -324,6 +326,15 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run) -> Non
         "",
         "",
         "1 passed, 0 failed, 1 changed",
+    ]
+    monkeypatch.setattr(streams, "goes_to_terminal", lambda: True)
+    cases("{not_contains: Ann}")
+    colored = run("test", "greet.test.yaml", "--against", "old", stdin=b"").out.decode().splitlines()
+    assert colored[2:] == [
+        *("", "greet.test.yaml:2: Ann", "  not_contains: the text contains 'Ann'\x1b[1;31m [name]\x1b[0m"),
+        *("    \x1b[1;31mAnn\x1b[0m", *lines[2:8]),
+        *("\x1b[31m    -You greet Ann warmly.\x1b[0m", "\x1b[32m    +You greet Ann kindly.\x1b[0m"),
+        *("", "", "\x1b[1;31m0 passed, 1 failed, 1 changed", "\x1b[0m"),
     ]
 
 
@@ -410,8 +421,44 @@ def test_answers_are_checked(
     assert ran.err == "lazyprompt: 1 model calls\n"
 
 
-def test_the_progress_shows_cases_in_a_second() -> None:
-    assert _progress(10, 2, 4.0) == Progress(10, None, 2, 2.5, None, None)
+def test_the_progress_shows_cases_in_a_second(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, Progress]] = []
+
+    @contextmanager
+    def bar(name: str) -> Iterator[Callable[[Progress], None]]:
+        yield lambda progress: shown.append((name, progress))
+
+    monkeypatch.setattr("lazyprompt.cli.test.progress_bar", bar)
+    monkeypatch.setattr("lazyprompt.cli.test.time.monotonic", count(100, 0.125).__next__)
+    write("greet.test.jsonl", '{"name": "Ann"}\n{"nam": 1}\n{"nam": 2}\n{"name": "Bob"}\n')
+    assert run("test", "--format", "json").status == 1
+    assert shown == [("test (json)", Progress(number, None, number // 2, 8.0, None, None)) for number in (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "name"),
+    [
+        ("openai:gpt-5-mini", "openai", "gpt-5-mini"),
+        ("ollama:qwen2.5:7b", "ollama", "qwen2.5:7b"),
+        ("openai:", "openai", None),
+        ("qwen2.5:7b", None, "qwen2.5:7b"),
+        ("openai", None, "openai"),
+    ],
+)
+def test_a_model_is_named_with_its_source_or_is_a_local_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, given: str, source: str | None, name: str | None
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def opened(options: dict[str, Any]) -> None:
+        asked.append(options)
+        raise streams.WrongUseError("--run", "no model is needed here")
+
+    monkeypatch.setattr("lazyprompt.cli.models.open_model", opened)
+    cases("{contains: Ann}")
+    assert run("test", "--run", given, "--base-url", "http://a", "--url", "http://b").status == 2
+    urls = {"base_url": "http://a", "url": "http://b", "engine": None}
+    assert asked == [{"source": source, "model": name, **urls}]
 
 
 def rows(count: int) -> None:
