@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.helpers import ERROR, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, TOOLS, Ran, Terminal, fault, write
 from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
+from lazyprompt.cli import streams
 from support.engines import eventually, running, tiny_model
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 from support.paths import PROMPTS
@@ -159,6 +162,39 @@ def test_the_first_turn_without_an_answer_ends_it(
     assert len(server.seen) == 2
     assert ran.out.startswith(b"one two three\n")
     assert ran.out.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("terminal", "stdin", "env", "interactive", "written"),
+    [
+        (True, Terminal(io.BytesIO()), {}, True, "\x1b[31m?\\u0007\x1b[0m"),
+        (True, io.TextIOWrapper(io.BytesIO()), {}, False, "\x1b[31m?\\u0007\x1b[0m"),
+        (True, None, {}, False, "\x1b[31m?\\u0007\x1b[0m"),
+        (True, None, {"NO_COLOR": "1"}, False, "?\\u0007"),
+        (True, None, {"TERM": "dumb"}, False, "?\\u0007"),
+        (False, Terminal(io.BytesIO()), {}, False, "?\x07"),
+    ],
+)
+def test_a_person_is_there_if_input_and_output_are_terminals(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    terminal: bool,
+    stdin: io.TextIOWrapper | None,
+    env: dict[str, str],
+    interactive: bool,
+    written: str,
+) -> None:
+    for name, value in ({"NO_COLOR": "", "TERM": "xterm"} | env).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(streams, "goes_to_terminal", lambda: terminal)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    screen = streams.Screen()
+    for text in ("", "\ud800\x07", "\n", "a\n", "b"):
+        screen.write(text, "red" if "\x07" in text else "")
+    screen.line("c")
+    assert (screen.terminal, screen.interactive) == (terminal, interactive)
+    assert capsys.readouterr().out == f"{written}\na\nb\nc\n"
 
 
 def test_an_interrupt_ends_it(talk: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:

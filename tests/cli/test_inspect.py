@@ -210,6 +210,19 @@ def test_a_prompter_in_python(run: Run, app: Path, name: str) -> None:  # noqa: 
     assert "Answer Who?." in found["text"]
 
 
+def test_a_file_imports_those_beside_it_before_others(run: Run, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(app / "named_twice_of_a_test.py", "TEXT = 'of the working directory'")
+    write(app / "pkg" / "named_twice_of_a_test.py", "TEXT = 'of the directory of the file'")
+    write(
+        app / "pkg" / "beside.py",
+        "import lazyprompt, named_twice_of_a_test as other\nmade = lazyprompt.ChatPrompter(other.TEXT)",
+    )
+    monkeypatch.delitem(sys.modules, "named_twice_of_a_test", raising=False)
+    sys.path.insert(0, str(app))
+    found: Any = json.loads(run("inspect", "pkg/beside.py:made", "--json").out)
+    assert "of the directory of the file" in found["text"]
+
+
 def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
     found: Any = json.loads(run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=3", "--json").out)
     assert "3 apples" in found["text"]
