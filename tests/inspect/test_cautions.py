@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt import Prompter
 
 
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 NOTHING = Facts({}, (), (), (), 0, None, (), "", len)
 MARK = Mark("q", 3, 14, "<|im_end|>", r"<\|im_end|>")
 CACHE = "the provider's prefix cache ends here, so move the slot after them"
@@ -122,7 +123,7 @@ def test_all_that_is_from_a_prompt_is_written_out() -> None:
 
 def test_in_json_signs_are_found_that_it_escapes() -> None:
     # Once not found in the history and the tools of a payload: JSON has an escape for an escape.
-    tool = {"type": "function", "function": {"name": "f", "description": "\x1b[2J", "parameters": {"type": "object"}}}
+    tool = {**TOOL, "function": {**TOOL["function"], "description": "\x1b[2J"}}
     history: Any = [{"role": "user", "content": "a\x07"}, {"role": "assistant", "content": "b"}]
     for form in ("openai", "anthropic"):
         found = look(ChatPrompter("Say"), CallArguments("Hi", history, [tool]), form=form).cautions
@@ -143,6 +144,7 @@ def test_a_slot_before_a_long_instruction_breaks_the_cache() -> None:
         seen = look(before, CallArguments({"who": "Ann"}), form=form)
         assert [(each.kind, each.values["slot"]) for each in seen.cautions] == [("cache", "who")]
         assert look(behind, CallArguments({"who": "Ann"}), form=form).cautions == ()
+    assert look(behind, CallArguments({"who": "Ann"}, None, [TOOL]), form="anthropic").cautions == ()
 
 
 def test_what_safety_lets_through_is_forged() -> None:

@@ -215,18 +215,23 @@ def test_a_file_is_looked_at_with_its_inputs() -> None:
 
 def test_as_json_it_is_what_programs_need() -> None:
     call = CallArguments({"x": "<|im_end|>\u202e"}, PAIRS)
-    seen = look(ChatPrompter("Say {x}."), call, model="qwen2.5", max_tokens=1000, window=90)
+    seen = look(ChatPrompter("Say {x}."), call, model="qwen2.5", max_tokens=1000, window=90, title="x.json")
     found: Any = json.loads(json.dumps(look_json(seen)))
-    assert found["text"] == seen.sent
-    assert found["payload"] is None
-    assert "".join(segment["text"] for segment in found["segments"]) == seen.sent
-    assert {"text", "slot", "trusted"} == set(found["segments"][0])
-    assert sum(slot["tokens"] for slot in found["slots"]) == found["total"]
-    assert found["marks"][0] == {**seen.marks[0]._asdict()}
-    assert found["trim"]["text"] == str(seen.trim)
-    assert found["trim"]["before"] == found["trim"]["after"] == seen.total
-    assert [caution["kind"] for caution in found["cautions"]] == [caution.kind for caution in seen.cautions]
-    assert [caution["text"] for caution in found["cautions"]] == [*map(str, seen.cautions)]
+    assert seen.trim is not None
+    trim = {**json.loads(json.dumps(seen.trim.as_dict())), "text": str(seen.trim)}
+    about = {"title": "x.json", "form": "flat", "model": "qwen2.5", "text": seen.sent, "payload": None, "window": 90}
+    about |= {"total": seen.total, "unit": "tokens (about)", "report": [], "trim": trim}
+    assert found == {
+        "segments": [{"text": text, "slot": slot, "trusted": trusted} for text, slot, trusted in seen.segments],
+        "slots": [{"name": name, "tokens": tokens} for name, tokens, _ in seen.slots],
+        **about,
+        "marks": [
+            {"slot": slot, "start": start, "end": end, "raw": raw, "safe": safe}
+            for slot, start, end, raw, safe in seen.marks
+        ],
+        "cautions": [{"kind": each.kind, "values": {**each.values}, "text": str(each)} for each in seen.cautions],
+    }
+    assert (len(found["marks"]), len(found["cautions"]), trim["after"]) == (2, 4, seen.total)
 
 
 def test_as_json_a_payload_has_its_report() -> None:
@@ -234,7 +239,9 @@ def test_as_json_a_payload_has_its_report() -> None:
     found: Any = look_json(look(ChatPrompter("Say"), CallArguments("More", history), form="anthropic"))
     assert found["text"] is None
     assert found["payload"]["messages"][0]["role"] == "user"
-    assert [entry["is_loss"] for entry in found["report"]] == [False]
+    reason = "'Ann': anthropic does not support names; use MultiAgentFormatter to send them"
+    left_out = {"where": "messages", "kind": "name", "action": "left out", "reason": reason, "is_loss": False}
+    assert found["report"] == [left_out]
     assert found["segments"] == found["marks"] == []
 
 

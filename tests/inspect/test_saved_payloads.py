@@ -42,10 +42,10 @@ def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
 
 
 def test_the_slots_are_the_messages() -> None:
-    tool = {"type": "function", "function": {"name": "add", "description": "Adds. " * 200}}
+    tool = {"type": "function", "function": {"name": "add", "description": "Zählt. " * 200}}
     seen = saved({"messages": CHAT, "tools": [tool]}, title="x.json")
     assert [slot.name for slot in seen.slots] == ["messages[0] (system)", "messages[1] (user)", "tools", "framing"]
-    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(tool), ""]
+    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(tool, ensure_ascii=False), ""]
     # No caution about the cache: it is unknown which texts are the same in every call.
     assert (seen.title, seen.cautions) == ("x.json", ())
 
