@@ -98,7 +98,7 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
         (("wrong.prompty", "--ignore", "LP052,"), "--ignore: unknown rule ''"),
         (("wrong.prompty", "--dialect", "v3"), "--dialect: unknown value 'v3' (did you mean 'v"),
         # A run that checked nothing was a success.
-        (("empty",), "FILE: nothing was checked: no prompt file in empty"),
+        (("empty", "./empty"), "FILE: nothing was checked: no prompt file in empty, ./empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
         (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
         (("notes.txt",), "FILE: notes.txt: not a prompt file; expected a name ending in .prompty, .yaml, .yml"),

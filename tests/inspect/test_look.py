@@ -219,7 +219,14 @@ def test_as_json_it_is_what_programs_need() -> None:
     found: Any = json.loads(json.dumps(look_json(seen)))
     assert seen.trim is not None
     trim = {**json.loads(json.dumps(seen.trim.as_dict())), "text": str(seen.trim)}
-    about = {"title": "x.json", "form": "flat", "model": "qwen2.5", "text": seen.sent, "payload": None, "window": 90}
+    about: dict[str, Any] = {
+        "title": "x.json",
+        "form": "flat",
+        "model": "qwen2.5",
+        "text": seen.sent,
+        "payload": None,
+        "window": 90,
+    }
     about |= {"total": seen.total, "unit": "tokens (about)", "report": [], "trim": trim}
     assert found == {
         "segments": [{"text": text, "slot": slot, "trusted": trusted} for text, slot, trusted in seen.segments],

@@ -69,6 +69,8 @@ def test_a_conversation_is_saved_and_loaded_as_it_is(module: Module, tmp_path: P
         assert other.history == chat.history == tuple(history)
         assert [message.usage for message in other.history] == [message.usage for message in history]
         assert repr(other.history) == repr(chat.history)
+    module.chat(all_kinds()).save(path)
+    assert '"你好 🙂' in path.read_text("utf-8")
     assert names_in(tmp_path) == [path.name]
 
 

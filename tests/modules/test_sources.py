@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Profile, Prompty, Secret, Source
+from lazyprompt import ChatFormatter, ChatPrompter, ModuleError, OnlineChatModule, Profile, Prompty, Secret, Source
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.modules.clients._base import ClientSettings
 from lazyprompt.modules.clients.anthropic import DEFAULT_MAX_TOKENS
@@ -103,16 +103,44 @@ def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("opnai", "did you mean 'openai'"),
-        ("Claud", "did you mean 'claude'"),
-        ("", "expected one of openai"),
-        (None, "not NoneType"),
+        ("opnai", "unknown source 'opnai' (did you mean 'openai'?)"),
+        ("Claud", "unknown source 'Claud' (did you mean 'claude'?)"),
+        ("", "unknown source ''"),
+        (None, "source must be a name or a Source, not NoneType"),
     ],
 )
 def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
-    with pytest.raises(ModuleError, match=words) as caught:
+    with pytest.raises(ModuleError) as caught:
         OnlineChatModule(name)
-    assert 'OnlineChatModule("openai", base_url=...)' in str(caught.value)
+    rest = 'for any other server with OpenAI\'s API, use OnlineChatModule("openai", base_url=...)'
+    assert str(caught.value) == f"{words}; expected one of {', '.join(SOURCES)}; {rest}"
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "hosted"),
+    [
+        *(("openai", None, True), ("gemini", None, True), ("vllm", None, False), ("litellm", None, False)),
+        *(("vllm", "https://API.openai.com/v1", True), ("openai", "https://eu.api.openai.com/v1", True)),
+        *(("openai", "https://not-api.openai.com/v1", False), ("openai", "http://api.openai.com.example.org", False)),
+        *(("openai", "http://127.0.0.1:8000", False), ("gemini", "https://x-aiplatform.googleapis.com", True)),
+    ],
+)
+def test_a_source_is_a_provider_or_a_server_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch, name: str, address: str | None, *, hosted: bool
+) -> None:
+    for variable in ("OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    assert SOURCES[name].is_hosted(address) is hosted
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000")
+    assert SOURCES[name].is_hosted(address) is (hosted and (name, address) != ("openai", None))
+
+
+@pytest.mark.parametrize("source", ["openai", "vllm"])
+def test_the_name_of_a_model_brings_no_system_text_of_its_family(source: str) -> None:
+    module = OnlineChatModule(source, model="Qwen/Qwen2.5-7B-Instruct", base_url="http://127.0.0.1:9", api_key="k")
+    messages = module.prompt(ChatPrompter("")).payload("<|im_end|>")["messages"]
+    system = "You are an AI-Agent developed by LazyLLM."
+    assert [message["content"] for message in messages] == [system, "<\\|im_end|>"]
 
 
 PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)

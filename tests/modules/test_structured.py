@@ -205,6 +205,7 @@ def test_objects_are_found(text: str) -> None:
         '```json\n{"name": "Rome", "peop\n```',
         "{" * 100_000,
         '{"a":' * 100_000,
+        '{"a":{' + '"b":{' * 100_000,
         "[" * 100_000,
     ],
 )
@@ -213,6 +214,7 @@ def test_parts_of_an_object_are_none(text: str) -> None:
         with pytest.raises(ValueError, match=r".") as caught:
             structure.read(text)
         assert not isinstance(caught.value, RecursionError)
+        assert not text.startswith('{"a":{') or str(caught.value) == "the JSON is nested too deeply"
 
 
 def test_an_array_is_found_only_where_one_is_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
-from lazyprompt import CallRecord, ChatPrompter, ModuleError, PromptFile, PromptLibrary, Prompty, Reply
+from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from modules.online_scenes import ASKED, FEW, close_all, give_up, looped, module, ways
 from support.client_scenes import KEY, TIMEOUT
@@ -171,6 +172,27 @@ def test_a_hook_that_fails_takes_no_answer_away(
     assert [record.levelno for record in told] == [logging.ERROR] * 6
     assert all(f"of the hook, {source}" in str(record.exc_info) for record in told)
     assert KEY not in caplog.text
+
+
+def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt.modules.telemetry.time.time", lambda: 100.5)
+    path, payload = tmp_path / "calls.jsonl", {"messages": [{"role": "user", "content": "Grüße \ud800"}]}
+    params = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "seed": 1, "cache_control": {"a": 1}}
+    reply = Reply(Msg("assistant", "Hello", "assistant", usage={"prompt_tokens": 1}), {})
+    log = CallLog(str(path), conversation="c")
+    log(CallRecord("openai", "m", payload, params, reply, None, 0.25, streamed=False))
+    CallLog(path)(CallRecord("openai", "m", payload, {}, None, ValueError("no"), 2.0, streamed=True))
+    assert repr(log) == f"CallLog({str(path)!r})"
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text("utf-8")
+    assert text.count("Grüße \\ud800") == 2
+    del params["seed"]
+    about = {"source": "openai", "model": "m"}
+    answer = {"reply": "Hello", "usage": {"prompt_tokens": 1}}
+    assert [json.loads(line) for line in text.splitlines()] == [
+        {"time": 100.25, **about, "conversation": "c", "payload": {**payload, **params}, **answer},
+        {"time": 98.5, **about, "payload": payload},
+    ]
 
 
 def test_a_hook_that_ends_the_program_does(server: ModelServer) -> None:

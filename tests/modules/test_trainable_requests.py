@@ -12,7 +12,7 @@ from lazyprompt.errors import BudgetError, EngineError, HistoryError
 from lazyprompt.modules.engines import ENGINES
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
-from support.model_server.server import ModelServer
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +107,14 @@ def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: s
         body |= {"stream": True, **usage}
     assert seen.body == body
     assert "authorization" not in seen.headers
+
+
+@pytest.mark.parametrize(("engine", "voice"), [("vllm", "completions"), ("ollama", "ollama-generate")])
+def test_the_tokens_that_an_engine_counts_are_the_usage(server: ModelServer, engine: str, voice: str) -> None:
+    server.answer = Answer("pong", prompt_tokens=7, completion_tokens=5)
+    with asking(engine, server.url(voice).removesuffix("/v1")) as made:
+        assert made("hi").usage == {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
+    server.answer = Answer()
 
 
 def test_a_streaming_module_streams_each_call(server: ModelServer) -> None:

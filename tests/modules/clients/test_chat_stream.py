@@ -165,10 +165,18 @@ def test_signed_thoughts_are_joined_up_to_their_signatures() -> None:
 
 def test_refusals_and_text_in_parts_are_text() -> None:
     collector, deltas = collected(
-        chunk(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), chunk(refusal="no")
+        chunk(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]),
+        chunk(content=[{"type": "thinking", "thinking": [{"text": "h"}, {"text": "m"}]}, {"thinking": "no"}]),
+        chunk(content=[{"type": "thinking", "thinking": "!"}]),
+        chunk(refusal="no"),
     )
-    assert deltas == [Delta("text", "ab"), Delta("text", "no")]
-    assert collector.answer()["choices"][0]["message"] == {"role": "assistant", "content": "ab", "refusal": "no"}
+    assert deltas == [Delta("text", "ab"), Delta("thinking", "hm"), Delta("thinking", "!"), Delta("text", "no")]
+    assert collector.answer()["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": "ab",
+        "refusal": "no",
+        "reasoning_content": "hm!",
+    }
 
 
 def test_usage_counts_wherever_it_is_and_the_last_one_does() -> None:
@@ -306,6 +314,11 @@ SCHEMAS: dict[str, tuple[dict[str, Any], bool]] = {
     "free keys": ({"type": "object", "properties": {"a": INT}, "required": ["a"]}, False),
     "free keys below": (_object(["a"], a={"type": "object"}), False),
     "free keys in a definition": ({**_object([]), "$defs": {"A": {"type": ["object", "null"]}}}, False),
+    "free keys in a definition of old": ({**_object([]), "definitions": {"A": {"type": "object"}}}, False),
+    "a definition of old": ({**_object([]), "definitions": {"A": _object(["b"], b=INT)}}, True),
+    "free keys in a choice": (_object(["a"], a={"anyOf": [INT, {"type": "object"}]}), False),
+    "a key that is asked for and not there": (_object(["a", "b"], a=INT), False),
+    "properties of no type": (_object(["a"], a={"properties": {"b": INT}}), False),
     "free keys in a list": (_object(["a"], a={"type": "array", "items": {"type": "object"}}), False),
     "one of": (_object(["a"], a={"oneOf": [INT]}), False),
     "no object": ({"type": "array", "items": INT}, False),
