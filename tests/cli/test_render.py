@@ -20,23 +20,31 @@ from support.windows import PERMISSIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lazyprompt import Prompter
+
 
 # --- From options ------------------------------------------------------------------------------------------------
 
 
-def test_slots_and_input(run: Callable[..., Ran]) -> None:
-    ran = run("render", *QA, "--set", "question=who", "--set", "context=a=b", "--input", "hi")
-    expected = ChatPrompter(QA[1]).generate_prompt({"question": "who", "context": "a=b", "input": "hi"})
-    assert ran == Ran(0, expected.encode(), "")
-
-
-def test_input_fills_the_only_slot(run: Callable[..., Ran]) -> None:
-    assert b"Say hi." in run("render", "--instruction", "Say {input}.", "--input", "hi").out
-
-
-def test_type_alpaca(run: Callable[..., Ran]) -> None:
-    ran = run("render", "--type", "alpaca", "--instruction", "Add {a}", "--set", "a=1")
-    assert ran == Ran(0, AlpacaPrompter("Add {a}").generate_prompt("1").encode(), "")
+@pytest.mark.parametrize(
+    ("argv", "prompter", "given"),
+    [
+        (
+            (*QA, "--set", "question=who", "--set", "context=a=b", "--input", "hi"),
+            ChatPrompter(QA[1]),
+            {"question": "who", "context": "a=b", "input": "hi"},
+        ),
+        (("--instruction", "Say {input}.", "--input", "hi"), ChatPrompter("Say {input}."), "hi"),
+        (("--type", "alpaca", "--instruction", "Add {a}", "--set", "a=1"), AlpacaPrompter("Add {a}"), "1"),
+        (
+            ("--instruction", "x", "--extra-key", "a", "--extra-key", "b", "--set", "a=1", "--set", "b=2"),
+            ChatPrompter("x", extra_keys=["a", "b"]),
+            {"a": "1", "b": "2"},
+        ),
+    ],
+)
+def test_slots_and_input(run: Callable[..., Ran], argv: tuple[str, ...], prompter: Prompter, given: object) -> None:
+    assert run("render", *argv) == Ran(0, prompter.generate_prompt(given).encode(), "")
 
 
 def test_user_instruction(run: Callable[..., Ran]) -> None:
@@ -44,11 +52,6 @@ def test_user_instruction(run: Callable[..., Ran]) -> None:
     assert both["messages"] == [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     alone = run("render", "--user-instruction", "U{x}", "--input", "1", "--format", "openai", "--system", "").json
     assert alone["messages"] == [{"role": "user", "content": "U1"}]
-
-
-def test_extra_keys(run: Callable[..., Ran]) -> None:
-    ran = run("render", "--instruction", "x", "--extra-key", "a", "--extra-key", "b", "--set", "a=1", "--set", "b=2")
-    assert ran.out.decode() == ChatPrompter("x", extra_keys=["a", "b"]).generate_prompt({"a": "1", "b": "2"})
 
 
 def test_system_history_tools_label_model(run: Callable[..., Ran], tmp_path: Path) -> None:

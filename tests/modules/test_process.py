@@ -248,15 +248,9 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
     assert (engine.status(), engine.why(), kept.exists()) == ("stopped", "", True)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"n_bach": 3}, "the engine does not support an option or its value"),
-        ({"n_batch": "many"}, "the engine does not support an option or its value"),
-    ],
-)
-def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: str) -> None:
-    with pytest.raises(EngineError, match=says):
+@pytest.mark.parametrize("options", [{"n_bach": 3}, {"n_batch": "many"}])
+def test_a_wrong_option_is_told(model: Path, options: dict[str, object]) -> None:
+    with pytest.raises(EngineError, match="the engine does not support an option or its value"):
         llama(model, **options).start()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ ALIASES = {
     "zai": "zhipu",
     "kimi": "moonshot",
 }
+PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)
 ALL = pytest.mark.parametrize("name", SOURCES)
 
 
@@ -107,9 +109,10 @@ def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
         ("Claud", "unknown source 'Claud' (did you mean 'claude'?)"),
         ("", "unknown source ''"),
         (None, "source must be a name or a Source, not NoneType"),
+        (PARROT, "source must be a name or a Source, not Profile; pass Source(NAME, provider=PROFILE, ...)"),
     ],
 )
-def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
+def test_a_name_that_is_none_is_told_the_nearest(name: Any, words: str) -> None:
     with pytest.raises(ModuleError) as caught:
         OnlineChatModule(name)
     rest = 'for any other server with OpenAI\'s API, use OnlineChatModule("openai", base_url=...)'
@@ -141,9 +144,6 @@ def test_the_name_of_a_model_brings_no_system_text_of_its_family(source: str) ->
     messages = module.prompt(ChatPrompter("")).payload("<|im_end|>")["messages"]
     system = "You are an AI-Agent developed by LazyLLM."
     assert [message["content"] for message in messages] == [system, "<\\|im_end|>"]
-
-
-PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)
 
 
 def connect(settings: ClientSettings) -> OpenAIClient:
@@ -223,11 +223,6 @@ def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
         OnlineChatModule(source)("Sing.")
 
 
-def test_an_object_that_is_no_source_is_named_by_its_kind() -> None:
-    words = (
-        r"^source must be a name or a Source, not Profile; pass Source\(NAME, provider=PROFILE, ...\); expected one of"
-    )
-    with pytest.raises(ModuleError, match=words):
-        OnlineChatModule(PARROT)  # type: ignore[arg-type]  # that is the point
+def test_a_profile_is_no_name_of_a_model() -> None:
     with pytest.raises(ModuleError, match="^model must be the provider's name for the model, not Profile$"):
-        OnlineChatModule("openai", model=PARROT)  # type: ignore[arg-type]  # as above
+        OnlineChatModule("openai", model=PARROT)  # type: ignore[arg-type]  # that is the point

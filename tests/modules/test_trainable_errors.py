@@ -71,20 +71,12 @@ def test_an_engine_that_says_nothing_for_long_is_given_up() -> None:
         module.close()
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (Answer(""), "empty"),
-        (Answer(" \n"), "empty"),
-        (Answer("<think>hm", finish="length"), "empty"),
-        (Answer("<|im_end|>pong"), "empty"),
-    ],
-)
-def test_an_answer_that_says_nothing_is_an_error(answer: Answer, kind: str) -> None:
-    with ModelServer(answer) as server:
+@pytest.mark.parametrize("text", ["", " \n", "<think>hm", "<|im_end|>pong"])
+def test_an_answer_that_says_nothing_is_an_error(text: str) -> None:
+    with ModelServer(Answer(text, finish="length" if "think" in text else "stop")) as server:
         module = asked(server)
         for way in ("call", "stream"):
             with pytest.raises((EngineError, ModuleError)) as told:
                 ask_by(module, way)
-            assert told.value.kind == kind
+            assert told.value.kind == "empty"
         module.close()

@@ -210,17 +210,8 @@ VALUES = st.recursive(
         | st.dictionaries(
             st.sampled_from(
                 [
-                    "choices",
-                    "delta",
-                    "tool_calls",
-                    "function",
-                    "name",
-                    "arguments",
-                    "index",
-                    "id",
-                    "content",
-                    "usage",
-                    "x",
+                    *("choices", "delta", "tool_calls", "function", "name", "arguments"),
+                    *("index", "id", "content", "usage", "x"),
                 ]
             ),
             inner,
