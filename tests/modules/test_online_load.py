@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from lazyprompt import ModuleError, OnlineChatModule
-from modules.online_scenes import ASKED, FEW, Counted, close_all, looped, marked, module
+from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
+from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, close_all, looped, marked, module
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
 from support.paths import TESTS
@@ -68,12 +68,16 @@ class Flaky:
 
 
 @contextmanager
-def flaky() -> Iterator[tuple[Flaky, list[OnlineChatModule]]]:
-    """A server that fails at a fifth of what it is asked, and modules of four sources at it."""
+def flaky() -> Iterator[tuple[Flaky, list[OnlineChatModule | TrainableModule]]]:
+    """A server that fails at a fifth of what it is asked, and modules of four sources and two engines at it."""
     flaky = Flaky()
     with ModelServer(flaky.answer, judges=False) as server:
         server.faults = flaky.faults
-        models = [module(server, source, retries=5) for source in FEW]
+        # The markers of the local models have no signs that marks of a call begin with.
+        local: dict[str, Any] = {"url": server.url("completions"), "markers": "vicuna", "retries": 5}
+        engines = (TrainableModule("m", engine=engine, **local).prompt(PROMPTER) for engine in ("vllm", "sglang"))
+        online = (module(server, source, retries=5) for source in FEW)
+        models: list[OnlineChatModule | TrainableModule] = [*online, *engines]
         yield flaky, models
         assert flaky.answered == Counter(f"<m-{number}>" for number in range(CALLS))
         assert sum(flaky.asked.values()) == CALLS + CALLS // 5 + CALLS // 25
@@ -87,8 +91,8 @@ def test_of_a_thousand_calls_in_threads_none_is_lost_or_doubled() -> None:
         def ask(number: int) -> str:
             call = {"language": "Dutch", "input": f"say <m-{number}>"}
             if number % 3:
-                return str(models[number % 4](call))
-            return "".join(models[number % 4].stream(call))
+                return str(models[number % 6](call))
+            return "".join(models[number % 6].stream(call))
 
         with ThreadPoolExecutor(32) as pool:
             assert list(pool.map(ask, range(CALLS))) == [f"<m-{number}>" for number in range(CALLS)]
@@ -100,8 +104,8 @@ def test_of_a_thousand_calls_in_a_loop_none_is_lost_or_doubled() -> None:
         async def ask(number: int) -> str:
             call = {"language": "Dutch", "input": f"say <m-{number}>"}
             if number % 3:
-                return str(await models[number % 4].acall(call))
-            async with models[number % 4].astream(call) as stream:
+                return str(await models[number % 6].acall(call))
+            async with models[number % 6].astream(call) as stream:
                 return "".join([piece async for piece in stream])
 
         async def all_at_once() -> list[str]:
