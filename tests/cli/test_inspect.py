@@ -231,6 +231,9 @@ def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # no
     assert "--set: n is 'three', but must be of kind float" in ran.err
 
 
+NOT_A_PROMPTER = "must be a prompter, a Prompty or a function without arguments that returns one"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -238,14 +241,14 @@ def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # no
             "pkg.app_of_a_test:anser",
             "pkg.app_of_a_test has no 'anser' (did you mean 'answer'?); available prompters: answer",
         ),
-        ("pkg.app_of_a_test:number", "pkg.app_of_a_test:number must be a prompter"),
+        ("pkg.app_of_a_test:number", f"pkg.app_of_a_test:number {NOT_A_PROMPTER}, not a int"),
         ("pkg.app_of_a_test:needs", "TypeError: needs() missing 1 required positional argument: 'x'"),
         ("pkg.app_of_a_test:fails", r"ValueError: no\u001b luck (app_of_a_test.py, line 13)"),
         ("pkg.nowhere:answer", "pkg.nowhere: ModuleNotFoundError: No module named 'pkg.nowhere'"),
-        ("pkg/nowhere.py:answer", "pkg/nowhere.py: FileNotFoundError: "),
+        ("pkg/nowhere.py:answer", "FileNotFoundError: [Errno 2] No such file or directory: '/pkg/nowhere.py'"),
         ("bad.py:x", "bad.py: SyntaxError: '(' was never closed (bad.py, line 1)"),
         ("exits.py:x", "exits.py: SystemExit: 3 (exits.py, line 2)"),
-        ("others.py:x", "others.py:x must be a prompter"),
+        ("others.py:x", f"others.py:x {NOT_A_PROMPTER}, not a Prompty"),
     ],
 )
 def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, said: str) -> None:
@@ -254,7 +257,7 @@ def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, sai
     write(app / "others.py", "class Prompty:\n    pass\nx = Prompty()")
     ran = run("inspect", name)
     assert (ran.status, ran.out) == (2, b"")
-    assert said in ran.err.splitlines()[-1]
+    assert ran.err.splitlines()[-1].replace(str(app), "").endswith(said)
     assert "Traceback" not in ran.err
 
 

@@ -61,6 +61,7 @@ def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
     [
         (CHAT, "openai", ["messages[0] (system)", "messages[1] (user)"]),
         ([{"role": "user", "parts": [{"text": "Hi"}]}], "gemini", ["contents[0] (user)"]),
+        ([{"parts": [{"text": "Hi"}]}], "gemini", ["contents[0]"]),
         ({"system": "S", "messages": CHAT[1:]}, "anthropic", ["system", "messages[0] (user)"]),
         ({"input": "Hi", "instructions": "S"}, "openai-responses", ["instructions", "input"]),
         ({"input": [{"type": "message", "role": "user", "content": "Hi"}]}, "openai-responses", ["input[0] (user)"]),

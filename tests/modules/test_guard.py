@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from lazyprompt.modules import guard
@@ -159,3 +160,15 @@ def test_members_knows_who_is_in_a_session(start: Started, mark: str) -> None:
     assert eventually(lambda: len(running(mark)) == 4)
     assert sorted([process.pid, *(each.pid for each in guard.members(process.pid))]) == sorted(running(mark))
     assert guard.members(1 << 22) == []
+
+
+def test_processes_that_have_exited_are_in_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, other = psutil.Popen(["true"]), psutil.Process()
+    gone.wait()
+    monkeypatch.setattr(psutil, "process_iter", lambda: [gone, other])
+    session = os.getsid(0)
+    assert guard.members(session) == ([] if session == other.pid else [other])
+    assert not guard.listens(session, 1)
+    monkeypatch.setattr(guard, "members", lambda _: [gone, other])
+    guard.send(session, 0)
+    assert not guard.listens(session, 1)
