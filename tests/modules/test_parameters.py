@@ -87,7 +87,6 @@ class Wanted(BaseModel):
 def test_objects_of_the_clients_are_sent() -> None:
     thinking = types.ThinkingConfig(thinking_budget=0)
     assert module("gemini", thinking_config=thinking).payload("Hi")["thinking_config"] is thinking
-    assert module("gemini", thinking_config=thinking).payload("Hi")["thinking_config"] is thinking
     assert module("gemini").payload("Hi", response_schema=Wanted)["response_schema"] is Wanted
     wait = httpx.Timeout(5)
     assert module("openai").payload("Hi", timeout=wait)["timeout"] is wait

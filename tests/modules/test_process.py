@@ -205,6 +205,9 @@ def test_an_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineError, match="vllm is not installed: no program vllm; pip install vllm"):
         EngineProcess("vllm", "m").start()
+    monkeypatch.setattr("lazyprompt.modules.engines.find_spec", lambda _: None)
+    with pytest.raises(EngineError, match=r"no package xllamacpp; pip install .+\[local\]"):
+        EngineProcess("llama.cpp", "m.gguf").start()
 
 
 @pytest.mark.parametrize("name", ["sglang", "ollama", "other"])
@@ -219,12 +222,6 @@ def test_without_psutil_the_extra_is_named(model: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "psutil", None)
     with pytest.raises(MissingExtraError, match=r"the psutil package .*pip install .+\[local\]"):
         llama(model).start()
-
-
-def test_llamacpp_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.modules.engines.find_spec", lambda _: None)
-    with pytest.raises(EngineError, match=r"no package xllamacpp; pip install .+\[local\]"):
-        EngineProcess("llama.cpp", "m.gguf").start()
 
 
 def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None:
@@ -421,8 +418,7 @@ print(engine.url, flush=True)
         ("sys.exit(3)", 3),
         ("1 / 0", 1),
         ("os._exit(4)", 4),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -15),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+        *((f"os.kill(os.getpid(), {number})\ntime.sleep(1000)", -number) for number in (2, 9, 15)),
         ("if os.fork() == 0: sys.exit()\nos.wait(); print(engine.status(), flush=True)", 0),
         ("if os.fork() == 0: print(engine.stop(), engine.status(), flush=True)\nelse: os.wait()", 0),
     ],
@@ -438,17 +434,6 @@ def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code:
     assert eventually(lambda: list(temporary.iterdir()) == [])  # it stayed where the program was killed
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_mid_answer_ends_it_too(model: Path, temporary: Path, number: signal.Signals) -> None:
-    with spawned(python("-c", PROGRAM + "time.sleep(1000)", str(model))) as program:
-        port = int(next_line(program).rpartition(":")[2])
-        program.send_signal(number)
-        program.communicate(timeout=SECONDS)
-    assert program.returncode == -number
-    assert eventually(lambda: not running(model) and is_free(port))
-    assert eventually(lambda: list(temporary.iterdir()) == [])
-
-
 STARTING = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -458,32 +443,23 @@ EngineProcess(script_engine(SILENT), sys.argv[1]).start()
 """
 
 
+@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_it_ends_where_the_program_is_interrupted_while_it_starts(
-    model: Path, temporary: Path, number: signal.Signals
+def test_it_ends_where_the_program_is_interrupted_while_it_starts_and_a_log_of_ones_own_stays(
+    model: Path, tmp_path: Path, temporary: Path, number: signal.Signals, *, own: bool
 ) -> None:
-    helpers = str(TESTS)
-    with spawned(python("-c", STARTING, str(model), helpers)) as program:
-        assert eventually(lambda: any(log.read_text() == "loading\n" for log in temporary.glob("*.log")))
+    text = STARTING.replace("sys.argv[1])", "sys.argv[1], log=sys.argv[3])") if own else STARTING
+    folder = tmp_path if own else temporary
+    with spawned(python("-c", text, str(model), str(TESTS), str(tmp_path / "engine.log"))) as program:
+        assert eventually(lambda: any(log.read_text() == "loading\n" for log in folder.glob("*.log")))
         program.send_signal(number)
         _, errors = program.communicate(timeout=SECONDS)
     assert program.returncode == -number
     assert eventually(lambda: not running(model))
     assert eventually(lambda: list(temporary.iterdir()) == [])
+    assert [log.read_text() for log in tmp_path.glob("*.log")] == ["loading\n"] * own
     if number == signal.SIGINT:
         assert errors.rstrip().endswith(b"KeyboardInterrupt")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_log_of_ones_own_stays(model: Path, tmp_path: Path, number: signal.Signals) -> None:
-    log = tmp_path / "engine.log"
-    program_text = STARTING.replace("sys.argv[1])", "sys.argv[1], log=sys.argv[3])")
-    with spawned(python("-c", program_text, str(model), str(TESTS), str(log))) as program:
-        assert eventually(lambda: log.exists() and log.read_text() == "loading\n")
-        program.send_signal(number)
-        program.communicate(timeout=SECONDS)
-    assert eventually(lambda: not running(model))
-    assert log.read_text() == "loading\n"
 
 
 def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Path, temporary: Path) -> None:
