@@ -268,13 +268,17 @@ def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
     assert lines == [*(f"    line {number}" for number in range(86, 100)), "    part 2"]
 
 
-def test_an_engine_that_is_killed_at_start_is_told(model: Path) -> None:
-    killed = script_engine("import os\nos.kill(os.getpid(), 9)")
+@pytest.mark.parametrize(("said", "shown"), [("pass", "(empty)"), ("print('loading')", "loading")])
+def test_an_engine_that_is_killed_at_start_is_told_with_all_that_it_said(
+    model: Path, monkeypatch: pytest.MonkeyPatch, said: str, shown: str
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    killed = script_engine(f"import os\n{said}\nos.kill(os.getpid(), 9)")
     with pytest.raises(
         EngineError, match="was terminated by SIGKILL: the system may have run out of memory and killed the engine"
     ) as e:
         EngineProcess(killed, model).start()
-    assert str(e.value).endswith("\n    (empty)")
+    assert str(e.value).endswith(f"\n    {shown}")
 
 
 def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_template_that_is_given_goes_before_the_models(gguf: Path, folder: Pat
     assert text(folder, chat_template=gguf) == CHATML_HI
 
 
-def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, folder: Path) -> None:
+def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, folder: Path, tmp_path: Path) -> None:
     # Else its BOS is no text at all, and nobody knows which texts are control tokens.
     for model in (bare, folder):
         made = module(model, chat_template=LLAMA.template)
@@ -73,6 +73,8 @@ def test_a_template_that_is_given_has_the_models_special_tokens(bare: Path, fold
         assert made.render(f"a{LLAMA.eos}").text.count(LLAMA.eos) == 1
     tokens = {"bos_token": "<mine>"}
     assert text(bare, chat_template=ChatTemplate.load(LLAMA.template, **tokens)).startswith("<mine>")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": LLAMA.template, **tokens}))
+    assert text(bare, chat_template=tmp_path / "tokenizer_config.json").startswith("<mine>")
 
 
 def test_markers_that_are_given_go_before_the_models_template(gguf: Path) -> None:
