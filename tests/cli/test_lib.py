@@ -105,12 +105,6 @@ def test_layers_and_params(prompts: Path) -> None:
     assert '"id":"m1"' in lib_output("show", "p", "--layer", "team", "--param", "model=m1")
 
 
-def test_the_library_is_named_in_one_way(prompts: Path) -> None:
-    # `lib list --dir` was no option, while `lib show --dir` was.
-    assert lib_output("list", "--dir", str(prompts / "s")) == lib_output("list", str(prompts / "s"))
-    assert lib_output("list", "--dir", str(prompts)) == lib_output("list")
-
-
 def test_references_may_lead_to_further_roots(prompts: Path) -> None:
     (prompts / "s" / "p.prompty").write_text("---\ndescription: ${file:../tone.md}\n---\nHi")
     assert "Be kind." in lib_output("show", "p", "--dir", "s", "--root", ".")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.helpers import ERROR, QA, Ran, fault
+from cli.helpers import ERROR, Ran, fault
 from cli.pseudo_terminal import written_to_terminal
 from lazyprompt import ChatPrompter, __version__
 
@@ -37,11 +37,6 @@ def test_process_writes_utf8_in_every_locale() -> None:
     assert "你好".encode() in process("render", stdin="你好".encode(), env=env).out
     env_error = process("render", "--input", "@你好", env={**env, "PYTHONUTF8": "1"})
     assert fault(env_error).startswith("--input: ")
-
-
-def test_process_with_wrong_use() -> None:
-    assert fault(process("render", *QA)).startswith("--set: no value for 'question', 'context'; ")
-    assert fault(process("render", "--typ")).startswith("--typ: No such option")
 
 
 def test_standard_input_that_cannot_be_read(tmp_path: Path) -> None:
