@@ -161,7 +161,7 @@ class Cells:
             return None
         return (
             f"the prompt has no user text: there is no column {self.input!r}"
-            f"{did_you_mean(self.input, columns)}, and {listed(unused)} is unused; "
+            f"{did_you_mean(self.input, columns)}, and no slot uses {listed(unused)}; "
             f"--column input={unused[0]} makes it the user text"
         )
 

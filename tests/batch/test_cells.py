@@ -48,7 +48,7 @@ def test_texts_of_inputs_that_are_no_text_are_json() -> None:
         (STYLE, {"style": "a", "input": "b", "x": "c"}, {"style": "a", "input": "b"}),
         (STYLE, {"style": 0, "input": NAN}, {"style": 0}),
         (STYLE, {"style": "", "history": [["a", "b"]], "x": 1}, {"style": ""}),
-        (STYLE, {"style": "a", "x": 1}, "the prompt has no user text: there is no column 'input', and 'x' is unused; "),
+        (STYLE, {"style": "a", "x": 1}, "the prompt has no user text: there is no column 'input', and no slot uses 'x'; "),
         (STYLE, {"style": NAN}, "column 'style' has no value"),
         (STYLE, {"input": "b"}, "there is no column 'style'; the row has 'input'"),
         (
@@ -87,7 +87,7 @@ def test_the_input_of_a_row(prompter: Any, row: dict[str, Any], found: object) -
         (
             Cells.of(Columns(), STYLE),
             ["style", "inptu"],
-            "column 'input' (did you mean 'inptu'?), and 'inptu' is unused; --",
+            "column 'input' (did you mean 'inptu'?), and no slot uses 'inptu'; --",
         ),
         (Cells.of(Columns(), PLAIN), ["x"], "there is no column 'input'; the rows have 'x'"),
         (Cells.of(Columns(), USER), ["q", "x"], None),

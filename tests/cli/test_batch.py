@@ -238,7 +238,7 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
     [
         (
             "x,question\na,Why?\n",
-            "--column: the prompt has no user text: there is no column 'input', and 'question' is unused; ",
+            "--column: the prompt has no user text: there is no column 'input', and no slot uses 'question'; ",
         ),
         ("question\nWhy?\n", "--column: there is no column 'x'; the rows have 'question'"),
         ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default for row 2; add an id to row 2"),
