@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from lazyprompt.batch import rows as reading
-from lazyprompt.batch.database import BatchStoppedError
+from lazyprompt.batch.database import BatchStoppedError, Line
 from lazyprompt.batch.forms import FileLimits, LineCounter
 from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.rows import Choice, RawRow, RowFile, read_rows
-from lazyprompt.batch.run import BatchJob, Progress, Work, run_batch
+from lazyprompt.batch.run import BatchJob, ChunkResult, Progress, Work, in_order, run_batch
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
 from support.batch_runs import Deadly, SmallPlan, job_of, left, rows_file, saved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.rows import Kind, Row
@@ -105,12 +105,6 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
     assert run_batch(job_of(rows, rejects="bad.jsonl"), restart=True).written == 100
 
 
-def test_the_first_rows(tmp_path: Path) -> None:
-    rows = rows_file(tmp_path, 100)
-    run_batch(job_of(rows, choice=Choice(7)))
-    assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 8)]
-
-
 @pytest.mark.parametrize("asked", [Choice(), Choice(70), Choice(70, 9)])
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_rows_are_chosen_in_files_of_all_kinds(tmp_path: Path, asked: Choice, kind: Kind) -> None:
@@ -187,34 +181,66 @@ def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
         ({"key": "1", "request": {"system_instruction": {"parts": [{"text": "ab"}]}, "contents": []}}, 2),
         ({"key": "1", "request": {"contents": [{"role": "user", "parts": [{"text": "abc"}]}]}}, 3),
         ({"custom_id": "1", "body": {"model": "m", "instructions": "ab", "input": "c"}}, 3),
+        ({"key": "1", "request": {"contents": ["ab", "c"]}}, 3),
+        ({"custom_id": "1", "body": {"messages": [{"role": "user", "content": "abc"}], "tools": [{"name": "f"}]}}, 16),
+        ({"payload": {"input": {"messages": [{"role": "user", "content": "a"}]}, "parameters": {"tools": [{}]}}}, 3),
         ({"instruction": "ab", "input": "", "output": "c", "system": "", "history": []}, 3),
+        ({"prompt": ["ab"], "completion": "c"}, 7),
     ],
 )
 def test_what_a_line_says_is_counted_in_all_forms(line: dict[str, object], count: int) -> None:
     assert LineCounter("chars", CharTokenCounter())(json.dumps(line).encode()) == count
 
 
-def test_tools_are_counted() -> None:
-    messages = {"messages": [{"role": "user", "content": "abc"}]}
-    body = {**messages, "tools": [{"type": "function", "function": {"name": "f"}}]}
-    counter = LineCounter("chars", CharTokenCounter())
-    assert counter(json.dumps({"body": body}).encode()) > counter(json.dumps({"body": messages}).encode()) + 3
-
-
-def test_progress_is_told(tmp_path: Path) -> None:
+def test_progress_and_rate_are_those_of_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 400, 4))
+    monkeypatch.setattr("lazyprompt.batch.run.monotonic", lambda: next(clock))
+    monkeypatch.setattr(LineCounter, "__call__", lambda *_: 2)
     rows = rows_file(tmp_path, 300, bad=100)
+    job = job_of(rows, rejects="bad.jsonl")
     told: list[Progress] = []
-    run_batch(job_of(rows, rejects="bad.jsonl"), progress=told.append)
-    assert [each.rows for each in told] == sorted(each.rows for each in told)
-    last = told[-1]
-    assert (last.rows, last.total, last.rejected, last.tokens, last.eta) == (300, 300, 6, None, 0)
-    assert last.rate > 0
-    # What was done before plays no part in how fast this run is.
+    assert run_batch(job, progress=told.append).rate == 300 / 16
+    assert told == [Progress(16, 300, 1, 4.0, None, 71.0), Progress(300, 300, 6, 37.5, None, 0.0)]
+    # Rows and tokens of earlier runs count, but not for the rate.
+    job = replace(job, output=tmp_path / "b.jsonl", counter=LineCounter("c", CharTokenCounter()), choice=Choice(208))
     with pytest.raises(BatchStoppedError):
-        run_batch(job_of(rows, output="b.jsonl", rejects="b.bad"), stopped=stop_after(1))
+        run_batch(job, stopped=stop_after(1))
     told.clear()
-    run_batch(job_of(rows, output="b.jsonl", rejects="b.bad"), progress=told.append)
-    assert told[-1].rows == 300
+    outcome = run_batch(job, progress=told.append)
+    assert told == [Progress(32, 208, 1, 4.0, 62, 44.0), Progress(208, 208, 5, 24.0, 406, 0.0)]
+    assert (outcome.rate, outcome.tokens, outcome.read) == (12.0, 406, 208)
+    rows.path.write_text('{"x": "no line end"}')
+    run_batch(job_of(rows), progress=told.append)
+    assert told[-1] == Progress(1, 1, 0, 0.25, None, 0.0)
+
+
+def test_the_next_chunk_has_the_rows_that_half_a_megabyte_of_such_lines_holds(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def engine(_: Work, chunks: Iterable[Sequence[RawRow]], workers: int) -> Iterator[ChunkResult]:
+        lengths = iter([100_000, 600_000, -200_000, 2_000, 1_000])
+        for chunk in chunks:
+            sizes.append(len(chunk))
+            length = next(lengths, workers)
+            lines, reject = [b"x" * length] * len(chunk), Line(chunk[0].number, b"x" * -length, rejected=True)
+            yield ChunkResult(chunk[-1].number, *((lines, []) if length > 0 else ([], [reject])))
+
+    run_batch(job_of(rows_file(tmp_path, 1000), rejects="bad.jsonl"), engine=engine)
+    assert sizes == [16, 5, 1, 2, 262, 500, 214]
+
+
+def test_results_come_in_order_while_two_chunks_per_process_are_under_way() -> None:
+    events: list[str] = []
+
+    def submit(chunk: Sequence[RawRow]) -> Callable[[], ChunkResult]:
+        number = chunk[0].number
+        events.append(f"submit {number}")
+        return lambda: events.append(f"wait {number}") or ChunkResult(number, [], [])  # type: ignore[func-returns-value]
+
+    results = in_order(submit, ([RawRow(number, {})] for number in range(1, 6)), 2)
+    assert [result.number for result in results] == [1, 2, 3, 4, 5]
+    first = [f"submit {number}" for number in (1, 2, 3, 4)]
+    assert events == [*first, "wait 1", "submit 5", "wait 2", "wait 3", "wait 4", "wait 5"]
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "sub", "no/out.jsonl", "fifo", "data.link"])
