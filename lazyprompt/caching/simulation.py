@@ -221,7 +221,7 @@ def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
 
 def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
     """Return the lines around the first difference between the earlier and the current prompt, with secrets masked."""
-    begin = max(part.begin, own.length - _SEARCHED, 0)
+    begin = max(part.begin, own.length - _SEARCHED)
     key = text.rfind(_PRIVATE_KEY, part.begin, begin)
     begin = begin if key < 0 else key
     at = max(own.length, part.begin) - begin

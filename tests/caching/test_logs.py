@@ -144,6 +144,24 @@ def test_payloads_are_read_by_themselves_and_in_batch_files(tmp_path: Path, line
     assert call.prompt == PAYLOAD
 
 
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        (5, 5.0),
+        ("7", 7.0),
+        (1e14, 1e14),
+        (1e14 + 1, 1e5),
+        ("1795428000000000000", 1_795_428_000.0),
+        ("2026-11-23T10:00:00+00:00", 1_795_428_000.0),
+        ([], None),
+    ],
+)
+def test_times_are_seconds_nanoseconds_or_dates(time: object, seconds: float | None) -> None:
+    (call,) = read_calls([json.dumps({"payload": PAYLOAD, "time": time, "conversation": 3, "model": "m"})])
+    assert call.time == pytest.approx(seconds)
+    assert (call.conversation, call.model) == ("3", "m")
+
+
 def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
     line = {"name": "chat gpt-x", "start_time": "2026-11-23T10:00:00Z", "attributes": SPAN}
     event = {"attributes": SPAN}

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHARS = CharTokenCounter()
+MARKED: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "x" * 5000, **mark}]}
+    for mark in ({"cache_control": {"type": "ephemeral"}}, {})
+]
 
 
 def message_of_length(role: str, length: int, letter: str = "x") -> dict[str, Any]:
@@ -68,6 +72,8 @@ def at(model: str, length: int, *times: float) -> list[object]:
             [{"messages": [message_of_length("system", 500), message_of_length("user", 40, each)]} for each in "bc"],
             [0, 500],
         ),
+        # A breakpoint is no part of the text.
+        ("anthropic", [{"model": "claude-sonnet-5", "messages": [each]} for each in MARKED], [0, 5000]),
         # A lifetime begins again with each use, and calls out of the order of time do not shorten it.
         ("openai", at("gpt-4o", 1700, 0, 200, 400, 701), [0, 1920, 1920, 0]),
         ("openai", at("gpt-4o", 1700, 1000, 900, 1250, 800, 1540), [0, 1920, 1920, 1920, 1920]),
@@ -75,15 +81,6 @@ def at(model: str, length: int, *times: float) -> list[object]:
 )
 def test_tokens_read_by_the_rules_of_a_provider(rules: str, calls: list[object], expected: list[int]) -> None:
     assert reads(calls, rules) == expected
-
-
-def test_breakpoints_are_no_part_of_the_text() -> None:
-    mark = {"type": "text", "text": "x" * 5000, "cache_control": {"type": "ephemeral"}}
-    plain = {"type": "text", "text": "x" * 5000}
-    calls: list[object] = [
-        {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": [block]}]} for block in (mark, plain)
-    ]
-    assert reads(calls, "anthropic") == [0, 5000]
 
 
 def test_notes_of_several_models_are_those_of_each() -> None:
@@ -131,6 +128,17 @@ def test_a_prompter_is_rendered_in_the_form_of_the_rules() -> None:
     report = simulate(calls, "anthropic", CHARS)
     assert [(call.total, call.read) for call in report.calls] == [(5016, 0), (7020, 5016), (7020, 0)]
     assert [(each.slot, each.message, each.lost) for each in report.breaks] == [("document", None, 7020)]
+
+
+def test_a_separator_in_a_text_does_not_hide_the_tokens_that_it_shares() -> None:
+    calls = [{"messages": [{"role": "user", "content": text}]} for text in ("abc", "abc\x1ddef")]
+    report = simulate(calls, replace(rules_for("openai"), least=(), step=1), Words())
+    assert [(call.total, call.shared, call.compared) for call in report.calls] == [(2, 0, None), (4, 2, 0)]
+
+
+def test_a_model_does_not_change_the_messages_of_openai() -> None:
+    calls = [PromptCall(ChatPrompter("Help."), "Hi", model=model) for model in (None, "qwen2.5", "a-model-of-ours")]
+    assert len({call.total for call in simulate(calls, "openai", CHARS).calls}) == 1
 
 
 def test_what_is_unknown_is_said() -> None:
@@ -196,8 +204,15 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             1,
             "Move the slot 'a' after the history, into the user's last message.",
         ),
+        (
+            [Rendered([text, "x"], ["a", "b"]) for text in ("One", "Two")],
+            (None, "a", 1),
+            ("Onex", "Twox"),
+            4,
+            "Move the slot 'a' after the history, into the user's last message.",
+        ),
     ],
-    ids=["model", "response format", "white space", "date", "slots"],
+    ids=["model", "response format", "white space", "date", "slots", "first slot"],
 )
 def test_a_break_is_reported_with_its_place_its_texts_and_advice(
     calls: list[object], place: tuple[int | None, str | None, int], texts: tuple[str, str], lost: int, advice: str
