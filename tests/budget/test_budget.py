@@ -25,6 +25,7 @@ from lazyprompt import (
     TrainableModule,
     URLSource,
     VideoBlock,
+    messages_from,
 )
 
 if TYPE_CHECKING:
@@ -436,7 +437,9 @@ def test_messages_that_differ_in_a_key_are_counted_each() -> None:
         msg("user", "x") | {"name": "a" * 9},
         msg("user", "x") | {"name": "b"},
     ]
-    assert Budget(None, CHARS).fit(messages)[1].before == CHARS.count(messages) == 12
+    budget = Budget(None, CHARS)
+    assert budget.fit(messages)[1].before == CHARS.count(messages) == 12
+    assert [budget.share(each) for each in (*messages, *messages_from(messages))] == [10, 2, 10, 2]
     empty = [msg("user", ""), msg("assistant", "")]
     for counter in (Greedy(), CHARS):
         assert Budget(None, counter).fit(empty)[1].before == counter.count(empty)

@@ -27,6 +27,8 @@ CHINESE = "第一句。第二句!第三句?最后一句。"
     [
         (ENGLISH, 500, "end", ENGLISH),
         (ENGLISH, len(ENGLISH), "middle", ENGLISH),
+        ("One. Two. Three.", 15, "end", "One. Two. […]"),
+        ("One. Two. Three.", 15, "middle", "One. […] Three."),
         (ENGLISH, 30, "end", "First of all. Then this! […]"),
         (ENGLISH, 75, "end", "First of all. Then this! And that? Version 3.14 is out; see below. […]"),
         (ENGLISH, 60, "middle", "First of all. Then this! […] A line\nThe last sentence."),

@@ -52,6 +52,10 @@ MSG_RESULT = Msg("tool", [ToolResultBlock("1", "f", "r")], "tool")
         ([call("1"), result("1")], ([], [0, 1], [], (0, 1))),
         ([ANTHROPIC_CALL, anthropic_result("1"), USER], ([(0, 1)], [2], [], (2,))),
         ([ANTHROPIC_CALL, anthropic_result("1", "id", TEXT), USER], ([(0, 1)], [2], [], (2,))),
+        ([call("2"), ANTHROPIC_CALL, anthropic_result("1", "id"), USER], ([(0,), (1, 2)], [3], [], (3,))),
+        # A message of results is no turn of the user.
+        ([USER, ANTHROPIC_CALL, anthropic_result("1")], ([(1, 2)], [0], [], (0,))),
+        ([USER, ANSWER, anthropic_result("1")], ([(1,)], [0], [2], (0,))),
         ([BLOCK_CALL, BLOCK_RESULT, USER], ([(0, 1)], [2], [], (2,))),
         ([MSG_CALL, ANSWER, MSG_RESULT, USER], ([(0, 2), (1,)], [3], [], (3,))),
         # Ids that are used again, or left out, are those of the oldest call without a result.

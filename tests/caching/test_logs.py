@@ -186,12 +186,15 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
 
 def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     call = {"type": "tool_call", "id": "1", "name": "find", "arguments": {"x": 1}}
-    messages = [{"role": "assistant", "parts": [{"type": "text", "content": "I look."}, call]}]
+    parts = [{"type": "text", "content": "I look."}, {"type": "text"}, call]
+    messages: list[dict[str, Any]] = [{"role": "assistant", "parts": parts}, {"parts": []}]
     span = {"attributes": {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}}
     (found,) = read_calls(written(tmp_path / "a.jsonl", span))
-    prompt: Any = found.prompt
-    assert prompt["messages"][1]["content"] == [{"type": "text", "text": "I look."}, call]
-    assert prompt["tools"] == [{"name": "find"}]
+    blocks = [{"type": "text", "text": "I look."}, {"type": "text", "text": ""}, call]
+    assert found.prompt == {
+        "tools": [{"name": "find"}],
+        "messages": [PAYLOAD["messages"][0], {"role": "assistant", "content": blocks}, {"role": "", "content": []}],
+    }
     assert simulate([found], "openai", CharTokenCounter()).calls[0].total > 7
 
 

@@ -134,6 +134,10 @@ def test_a_prompt_of_any_origin_fits() -> None:
         assert target.render(fitted) == expected
         assert trim is not None
         assert trim.as_dict() == report.as_dict()
+    twice = Text(("", "one", " and ", "three", ""), ("", "context", "", "context", ""))
+    _, trim = prompter.fitted(Prompt("Help.", twice), target)
+    assert trim is not None
+    assert trim.messages[0].before == len("onethree")
 
 
 # The whole
@@ -295,15 +299,27 @@ def test_hooks_come_first_and_a_label_counts() -> None:
 # Faults that were found
 
 
-def test_a_value_that_was_cut_to_its_limit_is_in_the_report_beside_what_went() -> None:
+@pytest.mark.parametrize(
+    ("limit", "fates", "most"),
+    [(340, ["dropped"] * 2 + ["kept"] * 2, 60), (230, ["dropped"] * 4, 50)],
+)
+def test_a_report_has_each_message_value_and_item(limit: int, fates: list[str], most: int) -> None:
     """With a limit for the whole as well, the report forgot the values that were cut to theirs."""
-    budget = Budget(400, CHARS, slots={"context": 60})
-    _, report = chat(budget).fit({"context": DOCUMENT, "input": "When?"}, PAIRS)
-    assert len(report.cut) == 1
-    assert report.messages[report.cut[0]].slot == "context"
-    assert report.messages[report.cut[0]].before == len(DOCUMENT)
-    assert report.slots["context"].before == len(DOCUMENT)
-    assert report.dropped
+    prompter = chat(exactly(limit, CHARS, slots={"context": 60}), "From {context}: {docs}", system="")
+    documents = {"docs": ["a" * 40, "b" * 50, "c" * 60]}
+    _, report = prompter.fit({"context": DOCUMENT, "input": "When?", **documents}, PAIRS[:2])
+    found = [(each.role, each.slot, each.fate, each.before, each.after, each.item) for each in report.messages]
+    sizes = zip(("user", "assistant") * 2, (11, 9) * 2, fates, strict=True)
+    assert found == [
+        *((role, "history", fate, size, size * (fate == "kept"), None) for role, size, fate in sizes),
+        ("slot", "context", "cut", len(DOCUMENT), 48, None),
+        ("slot", "input", "kept", 5, 5, None),
+        *(
+            ("slot", "docs", *(("kept", n, n) if n <= most else ("dropped", n, 0)), at)
+            for at, n in enumerate((40, 50, 60))
+        ),
+    ]
+    assert report.lists == {"docs": ((0, 1, 2), (), 6) if most == 60 else ((0, 1), (2,), 6)}
 
 
 def test_the_report_of_a_history_with_pictures_can_be_read() -> None:

@@ -209,14 +209,13 @@ def test_openais_form_for_a_model_has_the_system_text_of_its_family() -> None:
 
 @pytest.mark.parametrize("wrong", [5, b"x", "\ud800"])
 def test_labels_and_system_texts_are_text(wrong: Any) -> None:
-    with pytest.raises(SlotError, match="label"):
-        ChatPrompter("hi").generate_prompt("x", label=wrong)
-    with pytest.raises(SlotError, match="label"):
-        ChatPrompter("hi").render("x", label=wrong)
-    with pytest.raises(TemplateError, match="system text"):
-        ChatPrompter("hi", system=wrong)
-    with pytest.raises(TemplateError, match="system text"):
-        ChatPrompter("hi").with_system(wrong)
+    prompter = ChatPrompter("hi")
+    for make in (prompter.generate_prompt, prompter.render, prompter.fill):
+        with pytest.raises(SlotError, match="label"):
+            make("x", label=wrong)
+    for change in (prompter.with_system, lambda text: ChatPrompter("hi", system=text)):
+        with pytest.raises(TemplateError, match="system text"):
+            change(wrong)
 
 
 @pytest.mark.parametrize("text", ["lone \ud83d half", "\udc00"])
