@@ -112,15 +112,9 @@ class BatchForm:
 
 
 def _to_gemini_file(body: JsonObject) -> JsonObject:
-    """Convert a payload for Google's client to the REST format, in which system text is content with parts.
-
-    The ``model`` field is removed, because the model is set when the file is submitted.
-    """
+    """Convert a payload for Google's client to the REST format, in which system text is content with parts."""
     system = body.get("system_instruction")
-    body = {key: value for key, value in body.items() if key != "model"}
-    if isinstance(system, str):
-        body["system_instruction"] = {"parts": [{"text": system}]}
-    return body
+    return {**body, "system_instruction": {"parts": [{"text": system}]}} if isinstance(system, str) else body
 
 
 def _openai_batch(name: str, provider: str, url: str, limits: FileLimits, api: str = "chat") -> BatchForm:

@@ -199,12 +199,6 @@ def test_a_batch_of_another_provider_needs_a_model_of_its_own() -> None:
         "body": {"model": "m", **body},
     }
     assert json.loads(RowPlan.of(file, "anthropic-batch").line(1, {"q": "Hi"}))["params"]["model"] == "claude"
-    # Gemini's files have no model; it is named when a file is submitted.
-    file = Prompty.loads("---\nmodel: {id: gemini-x, provider: gemini}\n---\nsystem:\nS\nuser:\n{{ q }}")
-    assert json.loads(RowPlan.of(file, "gemini-batch").line(1, {"q": "Hi"}))["request"] == {
-        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
-        "system_instruction": {"parts": [{"text": "S"}]},
-    }
 
 
 def test_names_of_rows_are_those_that_a_service_takes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,6 +85,15 @@ def test_names_that_differ_are_taken(tmp_path: Path, ids: tuple[object, ...]) ->
     run_batch(job_of(rows_of(tmp_path, *ids), form="openai-batch"))
     found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [f"row-{number}" if each is None else each for number, each in enumerate(ids, 1)]
+
+
+def test_a_row_that_has_no_name_or_is_no_row_is_rejected_alone(tmp_path: Path) -> None:
+    path = rows_of(tmp_path, "a", "\ud800", "b", "c")
+    path.write_text(path.read_text().replace('"id": "b"', "id"))
+    outcome = run_batch(replace(job_of(path, form="openai-batch"), rejects=tmp_path / "bad.jsonl"))
+    assert (outcome.written, outcome.rejected) == (2, 2)
+    found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == ["a", "c"]
 
 
 def test_an_escaped_column_is_the_column(tmp_path: Path) -> None:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHARS = CharTokenCounter()
+PAIRS = [["Hi", "Ho"], ["a", "b"]]
+CHANGED = "An earlier message was changed: send earlier messages as they were, and add new ones at the end."
+TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
+LAST = "Keep this text the same in every call, or move the changing part after the history."
+MOVED = "Move the slot {!r} after the history, into the user's last message."
 MARKED: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "x" * 5000, **mark}]}
     for mark in ({"cache_control": {"type": "ephemeral"}}, {})
@@ -40,6 +45,11 @@ def chat(*lengths: int) -> list[dict[str, Any]]:
     """A chat whose messages have these lengths: system, user, assistant, user, ..."""
     roles = ["system", *("user", "assistant") * len(lengths)]
     return [message_of_length(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
+
+
+def said(*texts: str) -> dict[str, Any]:
+    """The payload of a chat with these texts: user, assistant, user, ..."""
+    return {"messages": [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]}
 
 
 def reads(calls: list[object], rules: str) -> list[int]:
@@ -180,6 +190,9 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             14,
             "Send the same response format in every call of a conversation.",
         ),
+        ([said("aaaa", "b"), said("xaaa", "b", "c")], (0, None, 1), ("aaaa", "xaaa"), 5, LAST),
+        ([said("aaaa", "b"), said("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 1, CHANGED),
+        ([said("aaaa", "b", "c"), said("aaaa", "c")], (1, None, 1), ("b", "c"), 1, TRIMMED),
         (
             [f"One\ntwo{space}x" for space in (" ", "  ")],
             (None, None, 2),
@@ -202,17 +215,27 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             (None, "a", 1),
             ("Use x and y", "Use x and z"),
             1,
-            "Move the slot 'a' after the history, into the user's last message.",
+            MOVED.format("a"),
         ),
         (
             [Rendered([text, "x"], ["a", "b"]) for text in ("One", "Two")],
             (None, "a", 1),
             ("Onex", "Twox"),
             4,
-            "Move the slot 'a' after the history, into the user's last message.",
+            MOVED.format("a"),
         ),
     ],
-    ids=["model", "response format", "white space", "date", "slots", "first slot"],
+    ids=[
+        "model",
+        "response format",
+        "first message",
+        "later message",
+        "trimmed",
+        "white space",
+        "date",
+        "slots",
+        "first slot",
+    ],
 )
 def test_a_break_is_reported_with_its_place_its_texts_and_advice(
     calls: list[object], place: tuple[int | None, str | None, int], texts: tuple[str, str], lost: int, advice: str
@@ -222,20 +245,22 @@ def test_a_break_is_reported_with_its_place_its_texts_and_advice(
 
 
 @pytest.mark.parametrize(
-    ("values", "slot", "texts", "lost"),
+    ("doc", "asked", "history", "expected"),
     [
-        ({"doc": "two", "input": "Why?"}, "doc", ("Read one.Why?", "Read two.Why?"), 8),
-        ({"doc": "one", "input": "Who?"}, "input", ("Read one.Why?", "Read one.Who?"), 2),
+        ("two", "Why?", PAIRS, (5, "doc", 1, "Read one.Why?", "Read two.Why?", 8, MOVED.format("doc"))),
+        ("one", "Who?", PAIRS, (5, "input", 1, "Read one.Why?", "Read one.Who?", 2, LAST)),
+        ("one", "Why?", PAIRS[1:], (1, "history", 1, "Hi", "a", 15, TRIMMED)),
+        ("one", "Why?", [["Hi", "Hu"], *PAIRS], (2, "history", 1, "Ho", "Hu", 16, CHANGED)),
     ],
 )
-def test_slots_of_the_last_message_are_found(
-    values: dict[str, str], slot: str, texts: tuple[str, str], lost: int
+def test_a_break_of_a_prompter_names_the_slot(
+    doc: str, asked: str, history: list[list[str]], expected: tuple[Any, ...]
 ) -> None:
     prompter = ChatPrompter({"system": "Be brief.", "user": "Read {doc}."}, system="")
-    calls = [PromptCall(prompter, each, conversation="a") for each in ({"doc": "one", "input": "Why?"}, values)]
+    given = (({"doc": "one", "input": "Why?"}, PAIRS), ({"doc": doc, "input": asked}, history))
+    calls = [PromptCall(prompter, *each, conversation="a") for each in given]
     (found,) = simulate(calls, replace(rules_for("openai"), least=(), step=1), CHARS).breaks
-    assert (found.message, found.slot, found.line, found.lost) == (1, slot, 1, lost)
-    assert (found.before, found.after) == texts
+    assert found == Break(1, *expected)
 
 
 def test_secrets_are_masked() -> None:
