@@ -167,7 +167,7 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
         ({"a": "text"}, "column 'a' must be a list .*, not str.*a single row in a list"),
         ({"a": [1], "b": [1, 2]}, "columns must have equal length, but 'a' has 1, 'b' has 2"),
         ({1: [1]}, "column names must be text, not 1 of type int"),
-        ([{"a": 1}, ["b"]], "row 2 must be a mapping .*, not list"),
+        ([{"a": 1}, pa.RecordBatch.from_pydict({"a": [1, 2]}), ["b"]], "row 4 must be a mapping .*, not list"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
     ],

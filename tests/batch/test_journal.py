@@ -77,19 +77,6 @@ def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path:
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.slow
-def test_what_is_behind_the_state_is_cut_off(tmp_path: Path) -> None:
-    with opened(tmp_path, rejects=True) as journal:
-        journal.add(3, lines(1, 2), bad(3))
-    with (tmp_path / "out.jsonl.part").open("ab") as file:
-        file.write(b"half of a li")
-    with opened(tmp_path, rejects=True) as journal:
-        assert (journal.state.number, journal.state.rows) == (3, 3)
-        journal.add(5, lines(3, 3), bad(5))
-        journal.finish()
-    assert left(tmp_path) == {"bad.jsonl": b"bad\nbad\n", "out.jsonl": b"1\n2\n3\n"}
-
-
 @pytest.mark.parametrize(
     ("limits", "sizes"),
     [

@@ -22,7 +22,6 @@ from lazyprompt import (
     EmptyPrompter,
     Markers,
     Msg,
-    Profile,
     Prompter,
     Prompty,
     TextBlock,
@@ -33,7 +32,6 @@ from lazyprompt.batch.forms import FORMS, form_of, json_bytes
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
-from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.messages.msg import AudioBlock, Base64Source
 from lazyprompt.prompters.rows import Columns, RowFault
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
@@ -611,7 +609,11 @@ def test_a_format_may_be_a_profile_of_your_own() -> None:
     assert [*render_batch(GREET, rows, format=ACME)] == [*render_batch(GREET, rows, format="mistral")]
     file = Prompty.loads("---\ninputs: {question: {kind: string}}\n---\nuser:\n{{ question }}")
     found = [*render_batch(file, [{"question": "Why?"}], format=ACME)]
-    assert RowPlan.of(GREET, ACME).settings["format"] == "acme"
+    plan = RowPlan.of(GREET, ACME)
+    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
+    assert again.line(1, GREETED) == plan.line(1, GREETED)
+    assert again.settings == plan.settings
+    assert plan.settings["format"] == "acme"
     assert found == [{"custom_id": "row-1", "payload": {"messages": [{"role": "user", "content": "Why?"}]}}]
 
 
@@ -631,14 +633,6 @@ def test_a_model_may_be_a_family_of_your_own(model: Markers | ChatTemplate) -> N
         assert again.settings == plan.settings
     (sample,) = render_batch(GREET, [{**GREETED, "label": "So."}], format="train-trl-text", model=model)
     assert sample == GREET.training_sample(GREETED, "So.", model=model).export("trl-text")
-
-
-def test_a_plan_with_a_profile_can_be_pickled() -> None:
-    own = Profile(name="acme", form=ChatForm(), source="https://acme.example")
-    plan = RowPlan.of(GREET, own)
-    again = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own pickle
-    assert again.line(1, GREETED) == plan.line(1, GREETED)
-    assert again.settings == plan.settings
 
 
 @pytest.mark.parametrize(

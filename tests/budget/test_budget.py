@@ -131,6 +131,7 @@ LEFT: dict[str, tuple[Budget, list[Any], list[int]]] = {
     "what is not reserved": (exactly(45, CHARS, reserve=20), talk(9), [7, 8]),
     "a result without its call, beside a text": (Budget(900, CHARS), BESIDE, [0, 1]),
     "a turn between a call and its result": (Budget(45, CHARS), INTERRUPTED, [1]),
+    "what is protected by its index": (exactly(55, CHARS, protect=[0, 2]), talk(9), [0, 2, 6, 7, 8]),
     "what is protected": (Budget(55, CHARS, protect="assistant"), talk(9), [1, 3, 5, 7, 8]),
     "a share of 0.9": (Budget(100, CHARS, "cache", low_water=0.9), talk(11), [*range(2, 11)]),
     "a share of 0.5": (Budget(100, CHARS, "cache", low_water=0.5), talk(11), [*range(6, 11)]),
@@ -262,13 +263,6 @@ def test_priorities_by_name_role_and_function() -> None:
     assert exactly(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)
     assert exactly(40, CHARS, "priority").fit(messages)[1].dropped == (0, 1)
     assert exactly(40, CHARS, "priority", priority={"Ann": -1}, protect={"Ann"}).fit(messages)[1].dropped == (0, 2)
-
-
-def test_what_is_protected_never_goes() -> None:
-    messages = talk(9)
-    kept, _ = exactly(55, CHARS, protect=[0, 2]).fit(messages)
-    assert kept == [messages[at] for at in (0, 2, 6, 7, 8)][-len(kept) :]
-    assert contents(kept)[:2] == contents([messages[0], messages[2]])
 
 
 def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:

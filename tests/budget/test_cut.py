@@ -198,13 +198,6 @@ def test_json_is_kept_or_dropped_whole(value: object, indent: int | None, room: 
     assert report.cut == ()
 
 
-def test_much_of_the_room_is_used() -> None:
-    words = "word " * 5_000
-    for room in (100, 1_000, 10_000):
-        assert room * 0.9 < len(shorten(words, room, len)) <= room
-        assert room * 0.9 < len(shorten("A short one. " + words, room, len, "middle")) <= room
-
-
 @pytest.mark.timing
 def test_a_megabyte_is_no_matter() -> None:
     texts = (

@@ -86,12 +86,6 @@ def test_the_value_of_the_input_is_never_cut_to_nothing() -> None:
         ChatPrompter("Help.", budget=Budget(900, CHARS, slots={"input": 2})).generate_prompt("How are you?")
 
 
-def test_names_count_as_a_formatter_sends_them() -> None:
-    messages = [Msg("assistant", "a" * 20, "assistant"), Msg("Bob Smith", "b" * 20, "user")]
-    _, report = Budget(900, CHARS).fit(messages)
-    assert report.before == CHARS.count(ChatFormatter("openai").format(*messages)["messages"])
-
-
 def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
     messages = [msg("system", "s" * 10), *talk(6)[1:], msg("user", "u" * 10)]
     kept, report = Budget(35, CHARS, start_on="user").fit(messages)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule, Prompty
+from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, Prompty
 from lazyprompt._base.secret import SecretText
 from lazyprompt.caching import read_calls, simulate
 from lazyprompt.formatters.reply import Reply
@@ -124,11 +124,6 @@ def test_a_log_is_for_nobody_else(tmp_path: Path) -> None:
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
 
 
-def test_a_module_takes_it_as_a_hook(tmp_path: Path) -> None:
-    log = CallLog(tmp_path / "calls.jsonl")
-    assert OnlineChatModule("openai", model="gpt-x", api_key="k", hooks=[log]).model == "gpt-x"
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -144,22 +139,13 @@ def test_payloads_are_read_by_themselves_and_in_batch_files(tmp_path: Path, line
     assert call.prompt == PAYLOAD
 
 
-@pytest.mark.parametrize(
-    ("time", "seconds"),
-    [
-        (5, 5.0),
-        ("7", 7.0),
-        (1e14, 1e14),
-        (1e14 + 1, 1e5),
-        ("1795428000000000000", 1_795_428_000.0),
-        ("2026-11-23T10:00:00+00:00", 1_795_428_000.0),
-        ([], None),
-    ],
-)
+NOON = {"2026-11-23T10:00:00+00:00": 1_795_428_000.0, "1795428000000000000": 1_795_428_000.0}
+
+
+@pytest.mark.parametrize(("time", "seconds"), [(5, 5), ("7", 7), (1e14, 1e14), (2e14, 2e5), *NOON.items(), ([], None)])
 def test_times_are_seconds_nanoseconds_or_dates(time: object, seconds: float | None) -> None:
     (call,) = read_calls([json.dumps({"payload": PAYLOAD, "time": time, "conversation": 3, "model": "m"})])
-    assert call.time == pytest.approx(seconds)
-    assert (call.conversation, call.model) == ("3", "m")
+    assert (call.time, call.conversation, call.model) == (seconds, "3", "m")
 
 
 def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:

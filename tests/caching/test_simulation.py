@@ -279,16 +279,6 @@ def test_secrets_are_masked() -> None:
     assert found.before == found.after == "x" * 70 + " xx"
 
 
-def test_flat_prompts_tell_their_slots() -> None:
-    prompter = ChatPrompter("Facts:\n{facts}\nDone.", system="")
-    history = [["hi", "ho"]]
-    rendered = [prompter.render({"facts": facts, "input": "?"}, history) for facts in ("a b c", "a b c d")]
-    (found,) = simulate(rendered, "llama.cpp", Words()).breaks
-    assert (found.message, found.slot, found.line) == (None, "facts", 2)
-    assert found.before.startswith("a b c\nDone.")
-    assert found.after.startswith("a b c d\nDone.")
-
-
 def test_counts_of_a_payload_are_the_counters_own() -> None:
     payload = ChatFormatter("anthropic", cache=("tools", "system")).format(
         [message_of_length("system", 40), message_of_length("user", 30)],

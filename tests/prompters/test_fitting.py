@@ -64,6 +64,9 @@ def test_the_value_of_a_slot_is_cut_to_its_tokens() -> None:
         {"context": "The library opens at nine. It closes at six! On Sundays it is closed. […]", "input": "When?"}
     )
     assert prompter.render({"context": DOCUMENT, "input": "When?"}).text == made
+    middle = chat(Budget(None, CHARS, slots={"context": 50}, cut="middle"))
+    made = middle.generate_prompt({"context": f"Begin. {DOCUMENT} End.", "input": "x"})
+    assert made == chat().generate_prompt({"context": "Begin. The library opens at nine. […] End.", "input": "x"})
     short = prompter.generate_prompt(VALUES, return_dict=True)
     assert short == chat().generate_prompt(VALUES, return_dict=True)
 
@@ -90,15 +93,6 @@ def test_json_is_never_cut() -> None:
     for value in ({"a": "b" * 99}, f'{{"a": "{"b" * 99}"}}'):
         made = chat(Budget(250, CHARS, cut="end"), system="").generate_prompt({"context": value, "input": "x" * 99})
         assert f'{{"a": "{"b" * 99}"}}' in made
-
-
-def test_both_ends_stay_where_the_middle_is_cut() -> None:
-    text = chat(Budget(None, CHARS, slots={"context": 80}, cut="middle")).generate_prompt(
-        {"context": f"Begin. {DOCUMENT} End.", "input": "x"}
-    )
-    assert "Begin." in text
-    assert "[…]" in text
-    assert "End." in text
 
 
 def test_a_limit_for_a_slot_that_is_not_there_is_refused() -> None:
@@ -222,8 +216,6 @@ def test_a_long_value_is_cut_rather_than_be_an_error() -> None:
     assert len(made) <= 400
     assert "[…]" in made
     assert report.slots["history"].after == 0
-    with pytest.raises(BudgetError, match="the parts that are never dropped have"):
-        chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})
 
 
 @pytest.mark.parametrize("slot", ["context", "input"])
