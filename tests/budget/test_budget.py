@@ -27,6 +27,7 @@ from lazyprompt import (
     VideoBlock,
     messages_from,
 )
+from lazyprompt.budget.units import SlotValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -273,6 +274,50 @@ def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
     ]
     least = exactly(None, CHARS).fit(messages)[1].before - 14
     assert exactly(least, CHARS, "priority").fit(messages)[1].dropped == (2,)
+
+
+# Values of slots
+
+
+def documents() -> list[SlotValue]:
+    return Budget(None, CHARS, order={"docs": sorted}).list_items("docs", ["c" * 10, "a" * 10, "b" * 10])
+
+
+def test_the_items_of_a_list_go_by_their_rank() -> None:
+    docs = documents()
+    assert [item[2:] for item in docs] == [(0, 0), (1, None), (2, 1)]
+    limits = {30: set[int](), 29: {0}, 20: {0}, 19: {0, 2}, 10: {0, 2}}
+    assert {most: Budget(None, CHARS, slots={"docs": most}).over_limit(docs) for most in limits} == limits
+    assert Budget(9, CHARS).over_limit(docs) == set()
+    with pytest.raises(BudgetError, match=r"limited to 9 tokens, but its most .* has 10 tokens \(1 too many\)"):
+        Budget(None, CHARS, slots={"docs": 9}).over_limit(docs)
+
+
+FEWER: dict[str, Any] = {"policy": "priority", "priority": {"notes": -1}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fixed", "left", "stays"),
+    [
+        ({}, [], {60: [1, 2, 3, 4, 5, 6], 50: [2, 3, 4, 5, 6], 49: [2, 3, 5, 6], 39: [2, 3, 5]}, "notes 10, docs 10"),
+        ({}, [0], {60: [0, 2, 3, 4, 5, 6], 50: [0, 2, 3, 5, 6], 40: [0, 2, 3, 5]}, "notes 10, docs 10"),
+        (FEWER, [], {60: [0, 1, 2, 4, 5, 6], 50: [1, 2, 4, 5, 6]}, "docs 10"),
+        ({**FEWER, "protect": "notes"}, [], {60: [1, 2, 3, 4, 5, 6]}, "notes 10, docs 10"),
+        ({"protect": "docs"}, [], {50: [2, 3, 4, 5, 6]}, "notes 10, docs 30"),
+    ],
+)
+def test_values_stay_and_items_go_after_messages(
+    settings: dict[str, Any], fixed: list[int], left: dict[int, list[int]], stays: str
+) -> None:
+    items = [*messages_from(talk(3)), SlotValue("notes", "n" * 10), *documents()]
+
+    def fitted(limit: int) -> list[int]:
+        return exactly(limit, CHARS, **settings).fitted(items, lambda kept, _: 10 * len(kept), fixed=fixed).kept
+
+    assert {limit: fitted(limit) for limit in left} == left
+    protected = "protected messages 10, " if fixed else ""
+    with pytest.raises(BudgetError, match=rf"tokens \({protected}newest user turn 10, {stays}\)"):
+        fitted(9)
 
 
 # Caches
