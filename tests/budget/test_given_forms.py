@@ -127,6 +127,10 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
         assert made["messages"] == history[-count:]
         assert report.dropped == tuple(range(11 - count))
         assert exactly(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
+    # In steps, no message stays without the one that it answers.
+    steps = ChatPrompter("", system="", budget=Budget(100, CHARS, low_water=0.3))
+    report = steps.fit(None, [*talk(2, 20), msg("user", "So? ")])[1]
+    assert (report.dropped, report.ends_prefix) == ((0, 1), True)
     # With less, the exchange goes, and the question stays.
     assert exactly(room - 1, CHARS).fit(history)[0] == [history[8]]
     with pytest.raises(BudgetError, match=r"the parts that are never dropped have 8 tokens \(newest user turn 8\)"):
