@@ -404,6 +404,9 @@ def test_a_family_gives_flat_lines_its_markers() -> None:
     )
     assert line["prompt"].startswith("<|im_start|>system\nBe a ")
     assert line["prompt"].count("<|im_end|>") == 2
+    # A hosted service does not read them, although its form is that of a local server.
+    for name, text in (("vllm-batch", b"<\\\\|im_end|>"), ("dashscope-batch", b"<|im_end|>")):
+        assert text in plan(ChatPrompter("{style}"), name, model="qwen2.5").line(1, {"style": "<|im_end|>"})
 
 
 def test_render_batch_gives_what_lines_hold() -> None:

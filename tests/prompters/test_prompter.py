@@ -279,6 +279,10 @@ def test_an_unknown_model_is_an_error_with_a_way_out() -> None:
 def test_markers_of_ones_own_take_the_place_of_the_default_ones() -> None:
     prompter = ChatPrompter("S", system="").with_markers(Markers(sos="[S]", eos="[/S]", soh="[U]", soa="[A]"))
     assert prompter.generate_prompt("x") == "[S]S\n\n[/S]\n\n\n[U]\nx\n[A]\n"
+    with pytest.raises(SafetyError, match="^marker eoh is "):
+        prompter.with_markers(Markers(eoh="¶"))
+    with pytest.raises(SafetyError, match="^marker eoh is "):
+        prompter.with_safety("off").with_markers(Markers(eoh="¶")).with_safety("raise")
 
 
 def test_a_prompter_of_ones_own_says_what_has_no_place() -> None:
@@ -328,9 +332,15 @@ def test_a_provider_gets_its_own_payload(provider: str, key: str) -> None:
 def test_the_empty_turn_of_alpaca_is_filled_from_the_instruction_where_it_is_refused() -> None:
     prompter = AlpacaPrompter("Name {count} rivers.", system="Be brief.")
     payload = prompter.generate_prompt({"count": 3}, format="anthropic", model="claude-sonnet-4-5")
-    assert isinstance(payload, Payload)
-    assert payload["system"] == "Be brief."
-    assert "Name 3 rivers." in payload["messages"][0]["content"]
+    text = payload["messages"][0]["content"]
+    assert "Name 3 rivers." in text
+    assert payload == {"system": "Be brief.", "messages": [{"role": "user", "content": text}]}
+    kept = [{"role": "system", "content": f"Be brief.\n{text}"}, {"role": "user", "content": ""}]
+    assert prompter.generate_prompt({"count": 3}, return_dict=True)["messages"] == kept
+    bare = ChatPrompter("", system="", tools=TOOLS)
+    assert bare.generate_prompt(return_dict=True) == {"messages": [], "tools": TOOLS}
+    with pytest.raises(FormatError, match="no messages to format"):
+        bare.generate_prompt(format="anthropic")
 
 
 def test_a_label_and_thoughts_reach_a_provider() -> None:
@@ -435,6 +445,11 @@ def test_rows_are_rendered_in_any_form() -> None:
     assert "row 2: there is no column 'name'" in faulty[1].reason
     with pytest.raises(LazyPromptError, match="row 2: there is no column 'name'"):
         list(prompter.render_batch(rows))
+    pair = prompter.preference_sample(rows[0], "Yes.", "No.", [["Hm", "So"]], TOOLS, model="chatml")
+    one, other = (
+        prompter.training_sample(rows[0], each, [["Hm", "So"]], TOOLS, model="chatml") for each in ("Yes.", "No.")
+    )
+    assert (pair.chosen, pair.rejected) == (one, other)
     arguments = prompter.ray_map(format="openai")
     assert callable(arguments["fn"])
 
