@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from lazyprompt import AlpacaPrompter, ChatPrompter, Prompty
+from lazyprompt import ChatPrompter, Prompty
 from lazyprompt.batch.forms import FORMS, BatchForm, form_of
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError, FormatError
@@ -41,6 +41,7 @@ ROWS: list[dict[str, Any]] = [
     {"style": "brief", "question": "And now?", "history": CALLS, "tools": TOOLS, "id": "two", "label": "It does."},
 ]
 BATCHES = [name for name in FORMS if name.endswith("-batch")]
+MODELLED = [name for name in BATCHES if FORMS[name].has_model]
 TRAINS = [name for name in FORMS if name.startswith("train-")]
 # What a line of OpenAI's form may not be without; the client has no type of it.
 _ANSWERED = {"max_tokens": 64}
@@ -157,15 +158,6 @@ def test_the_judges_refuse_what_services_would(name: str, broken: dict[str, Any]
         judge(name, broken)
 
 
-def test_alpacas_prompts_have_lines_too() -> None:
-    prompter = AlpacaPrompter("Sum up {text}.")
-    for name in ("flat", "openai-batch", "anthropic-batch", "gemini-batch"):
-        line = json.loads(plan(name, prompter).line(1, {"text": "a"}))
-        assert "Sum up a." in json.dumps(line)
-        if name in BATCHES:
-            judge(name, line)
-
-
 def test_limits_say_where_they_are_from() -> None:
     assert all(FORMS[name].limits.source.startswith("https://") for name in BATCHES)
     assert {name: form.limits[:3] for name, form in FORMS.items() if any(form.limits[:3])} == {
@@ -216,17 +208,6 @@ def test_names_of_rows_are_those_that_a_service_takes() -> None:
     assert json.loads(plan("openai-batch").line(7, {**row, "id": 'ü "\n'}))["custom_id"] == 'ü "\n'
 
 
-@pytest.mark.parametrize("name", [name for name in BATCHES if FORMS[name].has_model])
-def test_a_request_names_its_model(name: str) -> None:
-    with pytest.raises(BatchError, match=f"{name} requires a model name in each request; pass model="):
-        RowPlan.of(PROMPTER, name, params=_ANSWERED)
-
-
-def test_anthropic_wants_a_limit_of_tokens() -> None:
-    with pytest.raises(BatchError, match=r"requires 'max_tokens' in each request; pass params=\{'max_tokens': ...\}"):
-        RowPlan.of(PROMPTER, "anthropic-batch", model="m")
-
-
 def test_further_fields_stand_in_each_request() -> None:
     params: dict[str, Any] = {"temperature": 1e-7, "stop": ["\n"], "n": 10**30}
     made = plan("openai-batch", params=params)
@@ -241,18 +222,29 @@ def test_further_fields_stand_in_each_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "message"),
+    ("name", "settings", "message"),
     [
-        ("flat", {"n": 1}, "flat does not accept 'n'; only complete requests"),
-        ("openai", {"n": 1}, "openai does not accept 'n'"),
-        ("openai-batch", {"messages": []}, "params contains 'messages', which the prompt sets"),
-        ("openai-batch", {"n": float("nan")}, "params.n is nan, which is not valid JSON"),
-        ("openai-batch", {"n": {1}}, "params.n is a set"),
+        *(
+            (name, {"params": _ANSWERED}, f"{name} requires a model name in each request; pass model=")
+            for name in MODELLED
+        ),
+        (
+            "anthropic-batch",
+            {"model": "m"},
+            r"requires 'max_tokens' in each request; pass params=\{'max_tokens': ...\}",
+        ),
+        ("flat", {"params": {"n": 1}}, "flat does not accept 'n'; only complete requests"),
+        ("openai", {"params": {"n": 1}}, "openai does not accept 'n'"),
+        ("gemini-batch", {"params": {"contents": []}}, "params contains 'contents', which the prompt sets"),
+        ("gemini-batch", {"params": {"n": float("nan")}}, "params.n is nan, which is not valid JSON"),
+        ("gemini-batch", {"params": {"n": {1}}}, "params.n is a set"),
     ],
 )
-def test_further_fields_that_have_no_place_are_refused(name: str, params: dict[str, Any], message: str) -> None:
+def test_settings_that_a_form_lacks_or_has_no_place_for_are_refused(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(BatchError, match=message):
-        plan(name, params=params)
+        RowPlan.of(PROMPTER, name, **settings)
 
 
 def test_forms_are_values_that_travel() -> None:

@@ -235,7 +235,12 @@ def test_results_come_in_order_while_two_chunks_per_process_are_under_way() -> N
     def submit(chunk: Sequence[RawRow]) -> Callable[[], ChunkResult]:
         number = chunk[0].number
         events.append(f"submit {number}")
-        return lambda: events.append(f"wait {number}") or ChunkResult(number, [], [])  # type: ignore[func-returns-value]
+
+        def result() -> ChunkResult:
+            events.append(f"wait {number}")
+            return ChunkResult(number, [], [])
+
+        return result
 
     results = in_order(submit, ([RawRow(number, {})] for number in range(1, 6)), 2)
     assert [result.number for result in results] == [1, 2, 3, 4, 5]

@@ -317,18 +317,6 @@ def test_a_prompter_shows_its_slots() -> None:
     assert repr(ChatPrompter("{a}")) == "ChatPrompter(slots=('a',))"
 
 
-@pytest.mark.parametrize(
-    ("provider", "key"),
-    [("anthropic", "messages"), ("gemini", "contents"), ("openai-responses", "input"), ("ollama-generate", "prompt")],
-)
-def test_a_provider_gets_its_own_payload(provider: str, key: str) -> None:
-    prompter = ChatPrompter("Greet {name}.", system="Be kind.")
-    payload = prompter.generate_prompt({"name": "Ada", "input": "Now."}, [["Hi", "Hello"]], format=provider)
-    assert isinstance(payload, dict)
-    assert key in payload
-    assert all(text in str(payload) for text in ("Be kind.", "Greet Ada.", "Now.", "Hello"))
-
-
 def test_the_empty_turn_of_alpaca_is_filled_from_the_instruction_where_it_is_refused() -> None:
     prompter = AlpacaPrompter("Name {count} rivers.", system="Be brief.")
     payload = prompter.generate_prompt({"count": 3}, format="anthropic", model="claude-sonnet-4-5")
