@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHARS = CharTokenCounter()
+LONG = [f"head\n{'a' * 40}{sign}{'b' * 200}\nend" for sign in "xy"]
 PAIRS = [["Hi", "Ho"], ["a", "b"]]
 CHANGED = "An earlier message was changed: send earlier messages as they were, and add new ones at the end."
 TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
@@ -190,6 +191,7 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             14,
             "Send the same response format in every call of a conversation.",
         ),
+        (LONG, (None, None, 2), ("a" * 30 + "x" + "b" * 49, "a" * 30 + "y" + "b" * 49), 205, LAST),
         ([said("aaaa", "b"), said("xaaa", "b", "c")], (0, None, 1), ("aaaa", "xaaa"), 5, LAST),
         ([said("aaaa", "b"), said("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 1, CHANGED),
         ([said("aaaa", "b", "c"), said("aaaa", "c")], (1, None, 1), ("b", "c"), 1, TRIMMED),
@@ -224,17 +226,6 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             4,
             MOVED.format("a"),
         ),
-    ],
-    ids=[
-        "model",
-        "response format",
-        "first message",
-        "later message",
-        "trimmed",
-        "white space",
-        "date",
-        "slots",
-        "first slot",
     ],
 )
 def test_a_break_is_reported_with_its_place_its_texts_and_advice(
