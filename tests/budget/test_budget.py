@@ -485,7 +485,7 @@ def test_messages_that_differ_in_a_key_are_counted_each() -> None:
 
 def test_a_report_is_data() -> None:
     report = exactly(45, CHARS).fit([msg("system", "s"), *talk(9)])[1]
-    data = report.as_dict()
+    data: Any = report.as_dict()
     assert json.loads(json.dumps(data)) == data == pickle.loads(pickle.dumps(report)).as_dict()  # noqa: S301 - our own
     rows = [[*each.values()] for each in data.pop("messages")]
     roles = enumerate(("user", "assistant") * 4, 1)
