@@ -98,9 +98,16 @@ def test_notes_of_several_models_are_those_of_each() -> None:
     mixed = simulate([*at("gpt-4o", 2500, 0), *at("gpt-5.6", 2500, 1)], "openai", CHARS)
     assert any("5 to 10 minutes" in note for note in mixed.notes)
     assert any("longer than 30 minutes" in note for note in mixed.notes)
-    notes = simulate([{"model": "new", "messages": chat(3000)}], "anthropic", CHARS).notes
-    assert "4,096 are assumed" in notes[-2]
-    assert notes[-1] == "1 call shorter than the shortest text that is cached"
+    short = "shorter than the shortest text that is cached"
+    guess = "the fewest cached tokens of {} are unknown; 4,096 are assumed"
+    calls = [{"model": "new", "messages": chat(3000)}, {"messages": chat(4096)}, {"messages": chat(4095)}]
+    known = rules_for("anthropic").unknown
+    for count, notes in (
+        (3, (*known, guess.format("new"), guess.format("an unnamed model"), f"2 calls {short}")),
+        (1, (*known, guess.format("new"), f"1 call {short}")),
+    ):
+        assert simulate(calls[:count], "anthropic", CHARS).notes == notes
+    assert simulate(at("claude-opus-5", 512, 0), "anthropic", CHARS).notes == known
 
 
 @pytest.mark.parametrize(
