@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -291,6 +293,25 @@ def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> Non
         call_batch(calls_of(path, server.url("openai")))
     assert all_answered(tmp_path / "out.jsonl", 20)
     assert len(server.came) == 20 + 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="Windows ends a process that is sent a signal")
+def test_after_an_interrupt_no_further_row_is_sent(tmp_path: Path) -> None:
+    def interrupt(said: str) -> Misbehaviour | None:
+        if said != "4":
+            return None
+        os.kill(os.getpid(), signal.SIGINT)
+        return Slow(first=0.3)
+
+    path = rows(tmp_path, 20)
+    with Clocked(interrupt) as server:
+        with pytest.raises(KeyboardInterrupt):
+            call_batch(calls_of(path, server.url("openai"), rates=Rates(2)))
+        assert len(server.said) <= 6
+        server.misbehaves = lambda _: None
+        call_batch(calls_of(path, server.url("openai")))
+    assert all_answered(tmp_path / "out.jsonl", 20)
 
 
 def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
