@@ -113,8 +113,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Cal
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # OpenAI's format doesn't depend on the model, and the name of an unknown model would raise an error, so
-            # pass None.
+            # Don't pass the model's name in OpenAI's format, because it would select the default system text of a model
+            # family. OnlineChatModule doesn't pass it either.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
