@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import Markers, Prompty
+from lazyprompt import Markers, Prompty, __version__
+from lazyprompt.files.check.check import check
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, parse_request
+from lazyprompt.studio.reading import ATTACKS, CheckRequest, DiffRequest, LookRequest, WrongRequestError, parse_request
 from lazyprompt.studio.workspace import Workspace
 from studio.library_looks import cases, expected, shown, text_of
 from support.paths import LIBRARY, library_inputs
@@ -55,20 +57,6 @@ def test_a_share_of_all_looks_is_what_generate_prompt_gives() -> None:
     share = [case for case in cases() if case.is_of_share(SHARE)]
     assert len(share) > 80
     assert [case for case in share if shown(case) != expected(case)] == []
-
-
-def test_a_file_to_begin_with(tmp_path: Path) -> None:
-    begun = made(tmp_path).file("refund.prompty")
-    assert (begun["text"], begun["newline"], begun["error"]) == (FILE, "\n", None)
-    assert begun["values"] == {"order": "", "tone": "kind", "items": ["lamp"], "extra": ""}
-    inputs: Any = begun["inputs"]
-    assert [(each["name"], each["kind"], each["required"], each["default"], each["sample"]) for each in inputs] == [
-        ("order", "string", True, None, None),
-        ("tone", "string", False, "kind", None),
-        ("items", "array", False, None, ["lamp"]),
-        ("count", "integer", True, None, None),
-        ("extra", "string", True, None, None),
-    ]
 
 
 def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> None:
@@ -280,38 +268,28 @@ def test_what_is_unknown_is_told(tmp_path: Path) -> None:
 
 
 def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
-    about: Any = made(tmp_path).about()
-    assert [each["path"] for each in about["files"]] == ["refund.prompty"]
-    assert "flat" not in about["providers"]
-    assert {"qwen2.5", "llama-3"} <= {*about["families"]}
-    assert about["counters"][:2] == ["approximate", "chars"]
-    assert len({each["id"] for each in about["attacks"]}) == len(about["attacks"]) >= 8
+    about: Any = made(tmp_path / "prompts").about()
+    counters = about.pop("counters")
+    assert counters == ["approximate", "chars", *(name for name in counters if name.startswith("tiktoken:"))]
+    assert about == {
+        "root": "prompts",
+        "files": [{"path": "refund.prompty", "key": "refund", "lang": "", "version": None}],
+        "families": [*Markers.families()],
+        "providers": [*PROVIDERS],
+        "attacks": [{"id": each.id, "name": each.name} for each in ATTACKS],
+        "version": __version__,
+        "adds": True,
+    }
+    assert Looking(Workspace.of(tmp_path / "prompts" / "refund.prompty")).about()["adds"] is False
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"", "not valid JSON"),
-        (b"\xff", "not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
-        (b"[]", "valid dictionary"),
-        (b'{"path": "x"}', "text: Field required"),
-        (b'{"path": "x", "text": "", "inputs": {"a": NaN}}', "not valid JSON"),
-        (b'{"path": "x", "text": "", "inputs": {"a": [1e999]}}', "finite number"),
-        (b'{"path": "x", "text": "\\ud800"}', "not valid JSON"),
-        (b'{"path": "x", "text": "", "max_tokens": 0}', "max_tokens: "),
-        (b'{"path": "x", "text": "", "max_tokens": "9"}', "max_tokens: "),
-        (b'{"path": "x", "text": "", "modle": "x"}', "modle: Extra inputs"),
-    ],
-)
-def test_a_wrong_request_is_told(body: bytes, why: str) -> None:
-    with pytest.raises(WrongRequestError, match=why):
-        parse_request(LookRequest, body)
-
-
-def test_large_numbers_stay_what_they_are() -> None:
-    request = parse_request(LookRequest, b'{"path": "", "text": "", "inputs": {"a": 123456789012345678901, "b": 1.0}}')
-    assert repr(request.inputs) == "{'a': 123456789012345678901, 'b': 1.0}"
+def test_findings_are_those_of_check(tmp_path: Path) -> None:
+    looking = made(tmp_path)
+    asked = parse_request(CheckRequest, json.dumps({"path": "refund.prompty", "text": FILE}).encode())
+    keys = ("code", "severity", "message", "advice", "line", "column")
+    found = [{key: getattr(each, key) for key in keys} for each in check(FILE, name="refund.prompty")]
+    assert looking.check(asked) == {"findings": found}
+    assert found != []
 
 
 def test_the_inputs_of_the_examples_are_of_these_files() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, PageTokens, studio_app
+from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, Guard, PageTokens, studio_app
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
 
@@ -223,6 +224,19 @@ def test_wrong_requests_are_told(client: TestClient, body: bytes) -> None:
     answer = client.post("/api/save", content=body, headers=OURS)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
+
+
+def test_a_guard_passes_the_start_of_the_server_on_and_rejects_a_socket() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, _receive: object, _send: object) -> None:
+        seen.append(scope["type"])
+
+    guard: Any = Guard(app, TOKENS, PORT)
+    asyncio.run(guard({"type": "lifespan"}, None, None))
+    with pytest.raises(ValueError, match="expected an http request, not websocket"):
+        asyncio.run(guard({"type": "websocket"}, None, None))
+    assert seen == ["lifespan"]
 
 
 @pytest.mark.slow

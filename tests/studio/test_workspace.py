@@ -117,11 +117,17 @@ def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
 def test_what_is_too_much_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A studio of somebody's home directory would list it for minutes.
     monkeypatch.setattr(lazyprompt.studio.workspace, "MOST_FILES", 2)
+    monkeypatch.setattr(lazyprompt.studio.workspace, "_MOST_DIRECTORIES", 1)
+    (tmp_path / "sub").mkdir()
     for name in "ab":
         (tmp_path / f"{name}.prompty").touch()
     assert len(Workspace.of(tmp_path).files()) == 2
+    (tmp_path / "other").mkdir()
+    with pytest.raises(PromptFileError, match="more than 2 prompt files or 1 directories"):
+        Workspace.of(tmp_path)
+    (tmp_path / "other").rmdir()
     (tmp_path / "c.prompty").touch()
-    with pytest.raises(PromptFileError, match="more than 2 prompt files"):
+    with pytest.raises(PromptFileError, match="more than 2 prompt files or 1 directories"):
         Workspace.of(tmp_path)
     assert MOST_FILES > 1000
 
@@ -183,6 +189,8 @@ def test_a_file_that_changed_is_not_saved(root: Path) -> None:
     assert isinstance(workspace.save("x.prompty", "mine", None), Content)
     assert isinstance(workspace.save("x.prompty", "mine too", None), SaveConflict)
     assert (root / "x.prompty").read_text() == "mine"
+    assert workspace.save("new/er/y.prompty", "mine", None) == Content("mine", digest(b"mine"))
+    assert (root / "new" / "er" / "y.prompty").read_text() == "mine"
 
 
 def test_a_file_that_may_only_be_read_is_not_replaced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
