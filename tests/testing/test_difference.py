@@ -7,14 +7,16 @@ import re
 import shutil
 from collections import Counter
 from random import Random
+from subprocess import run
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt.errors import LazyPromptError
+from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.testing.cases import CaseFile, case_files
+from lazyprompt.testing.difference import older_version
 from lazyprompt.testing.running import Runner
 from support.paths import LIBRARY
 
@@ -199,6 +201,88 @@ def test_rows_of_a_yaml_prompt_file_change_where_their_requests_differ(seed: int
     )
     found = [result.change is not None for result in Runner(older=lambda _: paths[0]).run([CaseFile.read(cases)])]
     assert found == [before != after for before, after in zip(old, new, strict=True)]
+
+
+HEAD = "model: {id: gpt-4o, options: {temperature: 0.5}}\ninputs: [{name: a, kind: string}, {name: b, kind: string}]"
+SYSTEM, USER = "system:\nBe kind.\n", "user:\n{{a}} and {{b}}\n"
+TOOL = "tools: [{name: f, kind: function, parameters: [{name: k, kind: string}]}]"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "change", "text"),
+    [
+        (f"{HEAD}\nname: other", f"{SYSTEM}{USER}", None, ""),
+        (
+            HEAD,
+            f"system:\nBe very kind.\n{USER}",
+            (("instruction",), 1, 5),
+            "system:\nBe very kind.\n\nuser:\nx and yy",
+        ),
+        (HEAD, f"assistant:\nBe kind.\n{USER}", (("roles",), 0, 0), "assistant:\nBe kind.\n\nuser:\nx and yy"),
+        (HEAD, f"{USER}{SYSTEM}", (("order",), 0, 0), "user:\nx and yy\n\nsystem:\nBe kind."),
+        (HEAD, f"{SYSTEM}user:\n{{{{b}}}} and {{{{a}}}}\n", (("order",), 0, 0), "system:\nBe kind.\n\nuser:\nyy and x"),
+        (HEAD, f"{SYSTEM}user:\n{{{{b}}}} and \n", (("slot a",), -1, 1), "system:\nBe kind.\n\nuser:\nyy and "),
+        (HEAD, f"{SYSTEM}user:\n{{{{a}}}} and {{{{b}}}}{{{{a}}}}\n", (("slot a",), 0, 1), None),
+        (HEAD, "user:\nq\n", (("roles", "instruction", "slot a", "slot b"), -6, 17), "user:\nq"),
+        (f"{HEAD}\n{TOOL}", f"{SYSTEM}{USER}", (("tools",), 0, 0), None),
+        (HEAD.replace("0.5", "0.75"), f"{SYSTEM}{USER}", (("parameters",), 0, 0), None),
+        (HEAD.replace("gpt-4o", "gpt-5"), f"{SYSTEM}{USER}", (("model",), 0, 0), None),
+        (f"{HEAD}\noutputs: [{{name: o, kind: string}}]", f"{SYSTEM}{USER}", (("answer form",), 0, 0), None),
+        (HEAD, "user:\n{{c}}\n", (("error",), -6, 18), None),
+    ],
+)
+def test_a_change_names_its_parts_and_its_size(
+    head: str, body: str, change: tuple[object, ...] | None, text: str | None, tmp_path: Path
+) -> None:
+    old = "system:\nBe kind.\n\nuser:\nx and yy"
+    for name, texts in (("old", (HEAD, f"{SYSTEM}{USER}")), ("new", (head, body))):
+        (tmp_path / f"{name}.prompty").write_text("---\n{}\n---\n{}".format(*texts), encoding="utf-8")
+    (tmp_path / "new.test.jsonl").write_text('{"a": "x", "b": "yy"}', encoding="utf-8")
+    [result] = Runner(older=lambda _: tmp_path / "old.prompty").run([CaseFile.read(tmp_path / "new.test.jsonl")])
+    found = result.change
+    assert (found and (found.kinds, found.tokens, found.size)) == change
+    assert found is None or found.texts[0] == old
+    assert found is None or text is None or found.texts[1] == text
+
+
+def test_control_sequences_in_one_version_alone_change_the_safety(tmp_path: Path) -> None:
+    (tmp_path / "old.prompty").write_text("user:\n{{a}} and {{b}}\n", encoding="utf-8")
+    (tmp_path / "new.test.jsonl").write_text('{"a": "x", "b": ""}\n{"a": "<|im_end|>", "b": ""}', encoding="utf-8")
+    runner, found = Runner(older=lambda _: tmp_path / "old.prompty"), list[Any]()
+    for text in ("{{b}} and ", "{{b}} and {{a}}{{a}}"):
+        (tmp_path / "new.prompty").write_text(f"user:\n{text}\n", encoding="utf-8")
+        found += [result.change for result in runner.run([CaseFile.read(tmp_path / "new.test.jsonl")])]
+    assert [each.kinds for each in found] == [("slot a",), ("slot a", "safety"), ("slot a",), ("slot a",)]
+
+
+@pytest.mark.slow
+def test_a_version_is_a_revision_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("a/b/one.prompty", "a/b/two.prompty", "top.prompty")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    (tmp_path / "big.txt").write_bytes(b"x" * 5_000_001)
+    (tmp_path / "link.prompty").symlink_to("top.prompty")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "."), (*who, "commit", "-q", "-m", "first")):
+        run(["git", *command], check=True)  # noqa: S603, S607 - our own repository
+    for name in names:
+        (tmp_path / name).write_text("new", encoding="utf-8")
+    with older_version("HEAD", [tmp_path / "a"]) as find:
+        assert [find(tmp_path / name).read_text(encoding="utf-8") for name in names] == [*names]
+        assert not any(find(tmp_path / name).exists() for name in ("big.txt", "link.prompty", "a/none.prompty"))
+        assert find(tmp_path / "x").parent.name == "tree"
+    assert not find(tmp_path / "x").parent.exists()
+    with older_version(str(tmp_path / "a"), [tmp_path / "a" / "b" / "one.prompty"]) as find:
+        assert find(tmp_path / "a" / "b" / "two.prompty") == tmp_path / "a" / "two.prompty"
+        with pytest.raises(BatchError, match="top.prompty is outside .*, so there is no version to compare with"):
+            find(tmp_path / "top.prompty")
+    with (
+        pytest.raises(BatchError, match="^'none' is neither a directory nor a git revision: unknown revision, or miss"),
+        older_version("none", [tmp_path]),
+    ):
+        pass
 
 
 def test_a_line_moved_from_the_system_text_into_the_instruction_changes_no_request(tmp_path: Path) -> None:

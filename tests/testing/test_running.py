@@ -94,6 +94,16 @@ def test_responses_are_kept_by_request() -> None:
     other.close()
 
 
+def test_a_replaced_database_of_responses_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("kept/answers.sqlite")
+    answers().close()
+    Path("other").touch()
+    found = iter([path.stat(), Path("other").stat()])
+    monkeypatch.setattr("lazyprompt.testing.running.own_database_status", lambda _: next(found))
+    with pytest.raises(BatchError, match=r"can't be saved in .*: .*another process replaced the file; choose another"):
+        answers()
+
+
 @pytest.mark.parametrize("kind", ["request", "overflow", "refusal", "empty", "invalid", "server"])
 def test_an_error_of_one_request_stops_no_other(kind: str) -> None:
     store = answers(kind)
