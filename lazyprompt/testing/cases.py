@@ -114,8 +114,9 @@ class CaseFile:
         """
         places = References(path.parent, tuple(map(Path, roots)))
         if path.name.endswith(ROW_ENDS):
+            prompt = _beside(path, ROW_ENDS)
             try:
-                return cls(path, _beside(path, ROW_ENDS), {}, rows=_rows(path, path.name, places))
+                return cls(path, prompt, {}, rows=_rows(path, path.name, places))
             except ValueError as error:
                 raise PromptFileError(f"{path}:1:1: {error}") from error
         source = SourceText(text_in_place(path, roots), str(path))
