@@ -76,6 +76,16 @@ def test_snapshots_are_made_compared_and_removed() -> None:
     assert not kept.exists()
 
 
+def test_a_prompt_that_the_provider_cannot_receive_fails_its_case_alone() -> None:
+    Path("greet.prompty").write_text(PROMPT.replace("string", "image"), encoding="utf-8")
+    pictures = "{name: a, inputs: {name: 'file:///x.png'}}, {name: b, inputs: {name: 'https://a.b/x.png'}}"
+    Path("greet.test.yaml").write_text(f"prompt: [{{snapshot: true}}]\ncases: [{pictures}]", encoding="utf-8")
+    assert messages(run(update=True)) == [
+        [("render", "messages[0].content[1] is the local file 'file:///x.png', but local files are not allowed")],
+        [],
+    ]
+
+
 def test_responses_are_kept_by_request() -> None:
     first = answers()
     results = run(answers=first, update=True)
