@@ -7,6 +7,7 @@ import pytest
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.spec import Note
 
 SIGNS = [
     # What says nothing of a dialect is Prompty v2.
@@ -60,6 +61,46 @@ def test_a_template_that_is_text_stays_an_error_of_v2() -> None:
         Prompty.loads("---\ntemplate: jinja2\n---\nx", name="f")
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("---\nname: a\ninstructions: '{{#a}}x{{/a}}'\n---\n", 2),
+        ("---\nname: a\n---\n{{#a}}x{{/a}}", 2),
+        ("{{^a.b}}x\n{{/ a.b }}", 1),
+    ],
+)
+def test_a_mustache_section_makes_the_template_mustache_with_a_note(text: str, line: int) -> None:
+    prompt = Prompty.loads(text)
+    what = "{{#name}} in the template is Mustache: add template: {format: mustache}"
+    assert (prompt.spec.engine, prompt.notes) == ("mustache", (Note(line, 1, what),))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["---\ntemplate: {format: jinja2}\n---\n{{#a}}x{{/a}}", "{{#a}}x{{/a}}{% if b %}{% endif %}", "{{^a}}x{{/b}}"],
+)
+def test_a_template_of_jinja_does_not_become_mustache(text: str) -> None:
+    with pytest.raises(PromptFileError, match="is a Mustache section: write {% for %} or {% if %}, or write the whole"):
+        Prompty.loads(text)
+
+
+def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() -> None:
+    text = (
+        'tools:\n- id: slot0x\n  type: f\n  {}\n  options: {{n: 3, on: true, l: [1.5, null, "{{{{c}}}}"]}}\n\nuser:\nx'
+    )
+    given = {"b": "B: 1\n- x", "c": "C"}
+    assert Prompty.loads(text.format('description: "{{b}} c{{ c }}"')).filled(given).tools == (
+        {
+            "id": "slot0x",
+            "type": "f",
+            "description": "B: 1\n- x cC",
+            "options": {"n": 3, "on": True, "l": [1.5, None, "C"]},
+        },
+    )
+    with pytest.raises(PromptFileError, match="a mapping key contains an inserted value; keys must be literal text"):
+        Prompty.loads(text.format("{{b}}: 1")).filled(given)
+
+
 SAME = {
     "v2": "---\ninputs: {who: Ada, chat: {kind: thread}}\n---\nsystem:\nBe kind.\n\n{{chat}}\n\nuser:\nI am {{who}}.\n",
     "v1": "---\nsample: {who: Ada}\n---\nsystem:\nBe kind.\n\n![thread]\n\nuser:\nI am {{who}}.\n",
@@ -69,10 +110,6 @@ SAME = {
     ),
 }
 CASES = [(name, form) for name in SAME for form in ("anthropic", "gemini", "openai", "neutral")]
-
-
-def test_each_dialect_is_tried() -> None:
-    assert SAME.keys() == DIALECTS.keys()
 
 
 @pytest.mark.parametrize(("name", "form"), CASES)
@@ -95,11 +132,15 @@ def test_without_a_history_nothing_stands_in_its_place(name: str) -> None:
     ]
 
 
-def test_only_other_dialects_have_notes() -> None:
-    assert {name: bool(Prompty.loads(text).notes) for name, text in SAME.items()} == {
-        "v2": False,
-        "v1": True,
-        "agentschema": False,
+def test_of_all_dialects_only_the_first_version_has_notes() -> None:
+    noted = {name: [note.text for note in Prompty.loads(text).notes] for name, text in SAME.items()}
+    assert noted == {
+        "v2": [],
+        "agentschema": [],
+        "v1": [
+            "![thread] in the template becomes {{thread}}, an input of kind thread",
+            "sample becomes the inputs' defaults, or the examples of required inputs",
+        ],
     }
 
 

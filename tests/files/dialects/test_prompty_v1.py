@@ -221,6 +221,8 @@ class TestInputs:
             ("inputs: {a: {sample: 3}}", {"kind": "integer", "default": 3}),
             ("inputs: {a: Jane}", {"kind": "string", "default": "Jane"}),
             ("inputs: {a: }", {"kind": "string"}),
+            ("inputs: {a: {type: list, is_chat_history: true}}", {"kind": "thread"}),
+            ("inputs: {a: {type: string, is_chat_history: false}}", {"kind": "string"}),
             ("inputs: {a: {x: 1}}", {"kind": "object", "default": {"x": 1}}),
             ("inputs: [{name: a, type: int}]", {"kind": "integer"}),
             ("inputs: {a: {type: array, items: {type: int}}}", {"kind": "array", "items": {"kind": "integer"}}),
@@ -267,6 +269,10 @@ class TestInputs:
         assert prompt.metadata == {
             "outputs": {"answer": {"description": "A.", "kind": "string"}, "score": {"kind": "float"}}
         }
+        assert noted(prompt).splitlines() == [
+            "2:1: outputs becomes metadata.outputs: in v1, outputs do not request structured output",
+            "2:1: outputs: type becomes kind, with the names of Prompty v2, and sample becomes default",
+        ]
 
 
 class TestTurns:
@@ -329,6 +335,7 @@ class TestBadInput:
             ("model: {parameters: {tools: x}}", "2:29", "model.parameters.tools must be a list, not text"),
             ("inputs: {a: {type: string, smaple: x}}", "2:28", "did you mean 'sample'"),
             ("inputs: [{type: string}]", "2:10", "each of the inputs must have a name"),
+            ("inputs: [3]", "2:10", "inputs[0] must be a mapping, not a number"),
             ("inputs: text", "2:9", "inputs must be a mapping, not text"),
             ("sample: [1]", "2:9", "sample must be a mapping, not a list"),
             ("sample: {a: x}\ntemplate: jinja3", "3:11", "Invalid template format"),
