@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pickle
 import subprocess
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
+from lazyprompt.files.library.layers import Trace
 from lazyprompt.files.library.library import PromptLibrary
-from lazyprompt.files.library.names import language
+from lazyprompt.files.library.names import key_and_version, language
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:
@@ -90,25 +92,25 @@ def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: st
     assert rendered_text(PromptLibrary(lib), key, lang, version) == f"lib/{name}"
 
 
+KEYS = "available prompts: refund, refund.v2, support/bill, support/deep/er"
+RANGES = "expected something like 1.2.0, 1.x, ^1.2, ~1.2, or bounds separated by a space such as >=1 <2"
+VERSIONS = "available versions: 1.0.0, 1.2.0, 2.0.0-rc.1"
+
+
 @pytest.mark.parametrize(
     ("key", "lang", "version", "says"),
     [
-        ("refnd", None, None, "no prompt 'refnd' (did you mean 'refund'?)"),
-        ("support", None, None, "available prompts: refund, refund.v2, support/bill, support/deep/er"),
-        ("../lib/refund", None, None, "no prompt '../lib/refund'"),
-        ("/etc/passwd", None, None, "no prompt '/etc/passwd'"),
-        ("a\0b", None, None, "no prompt"),
-        ("", None, None, "no prompt ''"),
-        (
-            "refund",
-            None,
-            "1.3.0",
-            "of the prompt 'refund' (did you mean '1.2.0'?); available versions: 1.0.0",
-        ),
-        ("refund", None, "^3", "available versions: 1.0.0, 1.2.0, 2.0.0-rc.1"),
-        ("support/bill", None, "1.0.0", "its file has no version in its name"),
-        ("refund", None, "newest", "invalid version or range"),
-        ("refund", "no language", None, "invalid language 'no language'"),
+        ("refnd", None, None, f"no prompt 'refnd' (did you mean 'refund'?) in LIB; {KEYS}"),
+        ("support", None, None, f"no prompt 'support' (did you mean 'support/bill'?) in LIB; {KEYS}"),
+        ("/etc/passwd", None, None, f"no prompt '/etc/passwd' in LIB; {KEYS}"),
+        ("a\0b", None, None, f"no prompt 'a\\x00b' in LIB; {KEYS}"),
+        ("", None, None, f"no prompt '' in LIB; {KEYS}"),
+        ("refund", None, "1.3.0", f"no version '1.3.0' of the prompt 'refund' (did you mean '1.2.0'?); {VERSIONS}"),
+        ("refund", None, "^3", f"no version '^3' of the prompt 'refund'; {VERSIONS}"),
+        ("refund", "zh", "3", f"no version '3' of the prompt 'refund'; {VERSIONS}"),
+        ("support/bill", None, "1", "no version '1' of the prompt 'support/bill'; its file has no version in its name"),
+        ("refund", None, "newest", f"invalid version or range 'newest'; {RANGES}"),
+        ("refund", "no word", None, "invalid language 'no word'; expected something like zh, pt-BR or zh-Hant-TW"),
     ],
 )
 def test_what_there_is_not_is_named_with_what_there_is(
@@ -116,37 +118,74 @@ def test_what_there_is_not_is_named_with_what_there_is(
 ) -> None:
     with pytest.raises(PromptFileError) as error:
         PromptLibrary(lib).get(key, lang, version)
-    assert says in str(error.value)
+    assert str(error.value) == says.replace("LIB", str(lib))
 
 
 def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
     library = PromptLibrary(put(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
-    with pytest.raises(PromptFileMissingError, match="in the default language; pass lang=, one of fr, zh"):
-        library.get("a")
-    with pytest.raises(PromptFileMissingError, match="or the default language.*one of fr, zh"):
-        library.get("a", "de")
-    with pytest.raises(
-        PromptFileMissingError, match="no released version of the prompt 'b'; available versions: 1.0.0-rc.1"
+    for key, lang, says in (
+        ("a", None, "no prompt 'a' in the default language; pass lang=, one of fr, zh"),
+        (
+            "a",
+            "fra",
+            "no prompt 'a' in the language 'fra' or the default language (did you mean 'fr'?); pass lang=, one o",
+        ),
+        ("b", None, "no released version of the prompt 'b'; available versions: 1.0.0-rc.1; pass version="),
     ):
-        library.get("b")
+        with pytest.raises(PromptFileMissingError) as error:
+            library.get(key, lang)
+        assert str(error.value).startswith(says)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "both"),
     [
-        ("a@1.prompty", "a@1.0.0.prompty"),
-        ("a@1.0.0+x.prompty", "a@1.0.0+y.prompty"),
-        ("a.zh-cn.prompty", "a.zh_CN.prompty"),
-        ("a.prompty", "a.yaml"),
+        ("a@1.0.0.prompty", "a@1.prompty", "a@1.0.0"),
+        ("a@1.0.0+x.prompty", "a@1.0.0+y.prompty", "a@1.0.0"),
+        ("a.zh-cn.prompty", "a.zh_CN.prompty", "a.zh-CN"),
+        ("a.prompty", "a.yaml", "a"),
     ],
 )
-def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: str) -> None:
+def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: str, both: str) -> None:
     library = PromptLibrary(put(tmp_path, one, other, "b.prompty"))
     with pytest.raises(PromptFileError) as error:
         library.get("a", "zh-CN")
-    assert str(tmp_path / one) in str(error.value)
-    assert str(tmp_path / other) in str(error.value)
+    what = f"are both {both}; rename one of them or change its version"
+    assert str(error.value) == f"{tmp_path / one} and {tmp_path / other} {what}"
     assert rendered_text(library, "b")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("lib/s/bill@1.2.prompty", ("s/bill", "1.2.0")),
+        ("lib/bill.zh.prompty", ("bill", None)),
+        ("else/s/bill.prompty", ("bill", None)),
+        ("lib/s/a.zh@new.prompty", ("a.zh@new", None)),
+        ("lib/notes.txt", ("notes", None)),
+    ],
+)
+def test_a_file_has_a_key_and_a_version(path: str, expected: tuple[str, str | None]) -> None:
+    assert key_and_version(Path(path), [Path("other"), Path("lib")]) == expected
+
+
+def test_a_directory_that_cannot_be_read_is_named(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PromptFileError) as error:
+        PromptLibrary(lib).get("support/bill")
+    assert str(error.value) == f"{lib / 'support'}:1:1: the directory cannot be read: Permission denied"
+
+
+def test_a_pickled_record_of_what_was_read_has_no_values_of_the_environment() -> None:
+    trace = Trace()
+    trace.file("a.prompty")
+    trace.variable("KEY", "sk-hidden")
+    again = pickle.loads(pickle.dumps(trace))  # noqa: S301 - our own bytes
+    assert b"sk-hidden" not in pickle.dumps(trace)
+    assert (again.files, again.variables) == ({}, {})
 
 
 @pytest.mark.parametrize("name", ["a@latest.prompty", "a@.prompty", "@1.0.0.prompty"])
@@ -250,6 +289,10 @@ def test_a_package_by_its_name_or_its_resources(package: Path) -> None:
     assert "acme_prompts" not in sys.modules, "a library runs no code of the package"
     assert PromptLibrary(files("acme_prompts")).keys() == ("s/a",)
     assert PromptLibrary(files("acme_prompts") / "s", allowed_roots=[package / "acme_prompts"]).keys() == ("a",)
+    with pytest.raises(
+        PromptFileError, match=r"tone.md: a library must be a directory or a package, not a file; for fi"
+    ):
+        PromptLibrary(package / "acme_prompts" / "tone.md")
     for name in ("acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y"):
         with pytest.raises(PromptFileMissingError, match="no such|does not exist"):
             PromptLibrary(name)

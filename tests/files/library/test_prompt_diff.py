@@ -38,13 +38,13 @@ inputs:
   order: {kind: integer, required: true}
   locale: {kind: string, default: en}
 tools:
-  - {name: find, description: Finds orders.}
+  - {name: find, description: Finds 订单.}
   - {name: new}
 ---
 system:
 You are kind.
 Be thorough.
-assistant:
+assistant[name="小雨"]:
 Hello.
 user:
 {{ order }} of {{ name }}
@@ -69,7 +69,7 @@ tools
       @@ -1,2 +1,2 @@
        kind: "function"
       -description: "Finds."
-      +description: "Finds orders."
+      +description: "Finds 订单."
   - old
       @@ -1 +0,0 @@
       -kind: "function"
@@ -94,7 +94,7 @@ sections
        You are kind.
       -Be brief.
       +Be thorough.
-  + assistant
+  + assistant{"name": "小雨"}
       @@ -0,0 +1 @@
       +Hello."""
 
@@ -112,7 +112,7 @@ def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
         ("removed", "name"),
         ("added", "locale"),
     ]
-    assert json.loads(json.dumps(found.to_dict()))["sections"][1]["name"] == "assistant"
+    assert json.loads(json.dumps(found.to_dict()))["sections"][1]["name"] == 'assistant{"name": "小雨"}'
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
     assert "sesame" not in str(found)
     assert "mellon" not in json.dumps(found.to_dict())
