@@ -103,13 +103,14 @@ def test_what_cannot_be_included_is_an_error_at_the_tag(tmp_path: Path, tag: str
     (inside / "front.prompty").write_text("---\nname: x\n---\nHi")
     (inside / "link.md").symlink_to(outside)
     path = inside / "a.prompty"
-    path.write_bytes(f"---\r\nname: x\r\n---\r\nuser:\r\n  {tag}\r\n".encode())
-    with pytest.raises(PromptFileError) as error:
-        Prompty.load(path)
-    place, _, what = str(error.value).partition(": ")
-    assert place == f"{path}:5:3"
-    assert says in what
-    assert what.splitlines()[1:] == [f"  {tag}", "  ^"]
+    for end in ("\r\n", ""):
+        path.write_bytes(f"---\r\nname: x\r\n---\r\nuser:\r\nHi.\r\nYou.\r\n  {tag}{end}".encode())
+        with pytest.raises(PromptFileError) as error:
+            Prompty.load(path)
+        place, _, what = str(error.value).partition(": ")
+        assert place == f"{path}:7:3"
+        assert says in what
+        assert what.splitlines()[1:] == [f"  {tag}", "  ^"]
 
 
 def test_a_missing_file_is_a_file_not_found(tmp_path: Path) -> None:
@@ -125,6 +126,12 @@ def test_a_chain_is_named(tmp_path: Path) -> None:
 def test_a_fault_behind_an_include_has_the_line_of_its_own_file(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match=r"a.prompty:2:1: Jinja, line 2: "):
         loaded(tmp_path, '{% include "long.md" %}\n{% oops %}', long_md="\n\n\n\n")
+
+
+def test_a_file_that_is_included_again_is_read_once(tmp_path: Path) -> None:
+    pairs = {f"b{number}_md": f'{{% include "b{number + 1}.md" %}}' * 2 for number in range(12)}
+    assert MAX_INCLUDES < 2**12
+    assert loaded(tmp_path, '{% include "b0.md" %}!', **pairs, b12_md="").render() == "!"
 
 
 @pytest.mark.slow

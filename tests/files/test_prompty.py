@@ -143,6 +143,17 @@ user:
                 "Invalid template format 'jinja' (did you mean 'jinja2'?)",
             ),
             ("---\nname: x\n---\n\nuser:\n{% if %}", "f:6:1: Jinja, line 2: "),
+            ("user:\n{% foo %}\n", "f:2:1: Jinja, line 2: Encountered unknown tag 'foo'.\n{% foo %}\n^"),
+            ("---\ninputs: [{name: []}]\n---\n", "f:2:17: inputs[0].name must be text, not a list"),
+            (
+                "---\ninputs: [{name: a, enumValues: 3}]\n---\n",
+                "f:2:32: inputs[0].enumValues must be a list, not a num",
+            ),
+            (
+                "---\noutputs: [{name: a, items: {nullable: 3}}]\n---\n",
+                "f:2:39: outputs[0].items.nullable must be true",
+            ),
+            ("---\noutputs: [{name: a, properties: [3]}]\n---\n", "outputs[0].properties[0] must be "),
             ("---\nx: &a [1]\ny: [*b]\n---\n", "f:3:5: invalid frontmatter: unknown alias *b"),
         ],
     )
@@ -155,14 +166,19 @@ user:
         assert says in str(told.value)
         assert str(told.value).startswith("f:")
 
+    def test_equal_files_have_the_same_hash(self) -> None:
+        one, other = (Prompty.loads(BODY) for _ in range(2))
+        assert (one == other, {one: 1}[other], hash(one) == hash(BODY)) == (True, 1, True)
+
     def test_bombs_and_giants_are_refused(self) -> None:
         bomb = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
         with pytest.raises(PromptFileError, match="more than 100000 values"):
             Prompty.loads(f"---\n{bomb}\n---\n")
         with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
             Prompty.loads("x" * 5_000_001)
+        assert Prompty.loads("---\na: " + "[" * 99 + "]" * 99 + "\n---\n").name is None
         with pytest.raises(PromptFileError, match="nested deeper than 100 levels"):
-            Prompty.loads("---\na: " + "[" * 200 + "]" * 200 + "\n---\n")
+            Prompty.loads("---\na: " + "[" * 100 + "]" * 100 + "\n---\n")
 
     def test_files(self, tmp_path: Path) -> None:
         file = tmp_path / "a.prompty"

@@ -89,6 +89,7 @@ def test_a_file_is_front_matter_and_body(text: str, fields: Any, body: str) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("\0a", "1:1: the file contains the character U+0000, which is not allowed"),
         ("a\0", "1:2: the file contains the character U+0000, which is not allowed"),
         ("\n ---\na: 1\n", "2:2: invalid frontmatter: it begins here but is not closed by a line that contains only"),
         ("---\n[a]\n---\n", "2:1: invalid frontmatter: it must be a mapping of fields, not a list"),

@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -422,6 +423,12 @@ def test_many_threads_and_awaiting(lib: Path) -> None:
 
 
 HASHED = "---\nname: n\nmodel: {id: m, connection: {apiKey: k}}\n---\nuser:\nHi {{ q }}"
+
+
+def test_the_hash_is_that_of_the_canonical_json() -> None:
+    written = '["v2",{"instructions":"user:\\nHi \\u00e9\\n","kind":"prompt","model":{"id":"m"},"name":"a"}]'
+    text = "---\nname: a\nmodel: {id: m, connection: {kind: key, apiKey: k}}\n---\nuser:\nHi é\n"
+    assert Prompty.loads(text).hash == sha256(written.encode()).hexdigest()
 
 
 def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
