@@ -127,7 +127,7 @@ def test_directories_are_gone_through(run: Run) -> None:
     Path("a/.git").mkdir(parents=True)
     for name in ("a/x.prompty", "a/.git/y.prompty", "a/z.txt", "a/Y.PROMPTY"):
         Path(name).write_text(DOUBTFUL, encoding="utf-8")
-    Path("a/compose.yaml").write_text("services: {web: {image: x}}\n", encoding="utf-8")
+    Path("a/compose.yaml").write_text("type: x\nname: chat\nservices: {web: {image: x}}\n", encoding="utf-8")
     Path("a/broken.yaml").write_text("a: [", encoding="utf-8")
     Path("a/qa.yaml").write_text("instruction: 7\n", encoding="utf-8")
     # These two were passed over: they are meant as prompts, and one is no YAML.

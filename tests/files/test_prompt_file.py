@@ -54,20 +54,17 @@ def test_alpaca() -> None:
     assert made("type: alpaca\ninstruction: Add {a}", "1") == AlpacaPrompter("Add {a}").generate_prompt("1")
 
 
-def test_levels_of_the_instruction() -> None:
-    text = "instruction:\n  system: Be {mood}.\n  user: Say {word}.\nsystem: ''"
-    assert messages(text, {"mood": "kind", "word": "yes"}) == [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": "Say yes."},
-    ]
-
-
-def test_system_text() -> None:
-    assert messages("system: Be brief.", "hi") == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "hi"},
-    ]
-    assert messages("system: ''", "hi") == [{"role": "user", "content": "hi"}]
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [
+        ("instruction:\n  system: Be {m}.\n  user: Say {w}.\nsystem: ''", {"m": "a", "w": "b"}, ["Be a.", "Say b."]),
+        ("system: Be brief.", "hi", ["Be brief.", "hi"]),
+        ("system: ''", "hi", ["hi"]),
+    ],
+)
+def test_levels_of_the_instruction_and_system_text(text: str, given: object, said: list[str]) -> None:
+    expected = [*zip(("system", "user")[-len(said) :], said, strict=True)]
+    assert messages(text, given) == [{"role": role, "content": content} for role, content in expected]
 
 
 @pytest.mark.parametrize("keys", ["extra_keys: a", "extra_keys: [a]", "extra_keys:\n- a"])
@@ -194,9 +191,11 @@ def test_load(tmp_path: Path) -> None:
     assert PromptFile.load(str(path)).path == path
 
 
-def test_loads_has_a_name_and_no_path() -> None:
+def test_loads_takes_text_and_has_a_name_and_no_path() -> None:
     file = PromptFile.loads("instruction: x")
     assert (file.path, file.name) == (None, "<string>")
+    with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt must be text, not bytes"):
+        PromptFile.loads(b"instruction: x")  # type: ignore[arg-type]
 
 
 def test_file_is_frozen_and_can_be_pickled() -> None:
@@ -209,14 +208,11 @@ def test_file_is_frozen_and_can_be_pickled() -> None:
 
 @pytest.mark.parametrize("path", sorted(PROMPTS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_examples_load(path: Path) -> None:
+    assert len([*PROMPTS.glob("*.yaml")]) >= 3
     prompter = PromptFile.load(path).prompter
     given = {name: f"<{name}>" for name in prompter.slots}
     text = prompter.generate_prompt(given)
     assert all(f"<{name}>" in text for name in prompter.slots)
-
-
-def test_there_are_examples() -> None:
-    assert {"assistant", "document_qa", "translate"} <= {path.stem for path in PROMPTS.glob("*.yaml")}
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -385,11 +381,6 @@ def test_signs_that_a_terminal_obeys_are_written_out() -> None:
 def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     assert fault('system: "\\ud800"').startswith("f.yaml:1:9: the text has a lone surrogate")
-
-
-def test_text_is_text() -> None:
-    with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt must be text, not bytes"):
-        PromptFile.loads(b"instruction: x")  # type: ignore[arg-type]
 
 
 # --- Bombs -------------------------------------------------------------------------------------------------------

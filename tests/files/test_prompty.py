@@ -170,10 +170,7 @@ user:
         one, other = (Prompty.loads(BODY) for _ in range(2))
         assert (one == other, {one: 1}[other], hash(one) == hash(BODY)) == (True, 1, True)
 
-    def test_bombs_and_giants_are_refused(self) -> None:
-        bomb = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
-        with pytest.raises(PromptFileError, match="more than 100000 values"):
-            Prompty.loads(f"---\n{bomb}\n---\n")
+    def test_giants_are_refused(self) -> None:
         with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
             Prompty.loads("x" * 5_000_001)
         assert Prompty.loads("---\na: " + "[" * 99 + "]" * 99 + "\n---\n").name is None
