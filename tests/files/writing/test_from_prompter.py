@@ -97,6 +97,34 @@ def test_prompters(prompter: Prompter, values: object) -> None:
     _same(prompter, values)
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("Say {x}:\nuser:\nhi", '{% set colon = ":" %}\nuser:\nSay {{ x }}:\nuser{{ colon }}\nhi'),
+        ("{role}:\nx", '{% set colon = ":" %}\nuser:\n{{ role }}{{ colon }}\nx'),
+        (
+            "{x} a\nuser:\n{y}\n# system :\nz",
+            '{% set colon = ":" %}\nuser:\n{{ x }} a\nuser{{ colon }}\n{{ y }}\n# system {{ colon }}\nz',
+        ),
+        ("```\nx", '{% set tick = "`" %}\nuser:\n{{ tick }}``\nx'),
+        ("~~~~\n~~~\nx", '{% set tilde = "~" %}\nuser:\n{{ tilde }}~~~\n{{ tilde }}~~\nx'),
+        ("a\n```\nx\n```\nb ``` ~~~", "user:\na\n```\nx\n```\nb ``` ~~~"),
+        (
+            "a\n```\nuser:\n```",
+            '{% set tick = "`" %}\n{% set colon = ":" %}\nuser:\na\n{{ tick }}``\nuser{{ colon }}\n{{ tick }}``',
+        ),
+        ("\na\n", '{% set newline = "\\n" %}\nuser:\n{{ newline }}a{{ newline }}'),
+        ("{newline}\na", '{% set newline_ = "\\n" %}\nuser:\n{{ newline }}{{ newline_ }}a'),
+        ("{x}a{{b}}c", "user:\n{{ x }}a{b}c"),
+        ("a\r{{b", 'user:\na{{ "\\r" }}{{ "{" }}{b'),
+    ],
+)
+def test_only_text_that_would_begin_a_section_or_fence_is_escaped(text: str, written: str) -> None:
+    prompter = ChatPrompter({"user": text}, system="")
+    prompty = _same(prompter, dict.fromkeys(prompter.slots, "user") or None)
+    assert prompty.instructions == f"{written}{{{{ input }}}}\n"
+
+
 def test_history() -> None:
     turns: list[tuple[str, str] | dict[str, str]] = [
         ("Hi\n", "\nuser:\nHo"),
@@ -167,7 +195,7 @@ def test_any_text_stays_as_it_is(system: str, instruction: str) -> None:
 
 
 def test_what_a_file_cannot_say() -> None:
-    for slot in ("self", "true", "range"):
+    for slot in ("self", "true", "range", "not"):
         with pytest.raises(FormatError, match=f"the slot '{slot}' cannot be an input"):
             Prompty.from_prompter(ChatPrompter(f"A {{{slot}}}"))
     with pytest.raises(FormatError, match="pre_hook"):

@@ -150,13 +150,16 @@ def test_empty_values_within_flow_mappings_stay_empty() -> None:
     assert Prompty.loads(text.dumps()).metadata == text.metadata
 
 
-@pytest.mark.parametrize("dialect", ["inputs:\n  - name: q  # c", "inputSchema:\n  properties:\n    - name: q  # c"])
+@pytest.mark.parametrize(
+    "dialect", ["inputs:\n  - name: q  # c", "inputSchema:\n  strict: true\n  properties:\n    - name: q  # c"]
+)
 def test_inputs_are_written_as_the_file_writes_them(dialect: str) -> None:
     prompty = Prompty.loads(f"---\n{dialect}\n---\nsystem:\n{{{{q}}}}")
     changed = prompty.with_fields(inputs=[*prompty.inputs, {"name": "r", "required": True}])
     assert [each.name for each in changed.inputs] == ["q", "r"]
-    assert "- name: q  # c\n" in changed.dumps()
-    assert changed.dialect == prompty.dialect
+    indent = dialect[dialect.rindex("\n") + 1 :].partition("-")[0]
+    added = f"{indent}- name: r\n{indent}  kind: string\n{indent}  required: true"
+    assert (changed.dumps(), changed.dialect) == (prompty.text.replace("# c", f"# c\n{added}"), prompty.dialect)
 
 
 def test_inputs_by_names_stay_so() -> None:
