@@ -245,6 +245,18 @@ def test_a_change_names_its_parts_and_its_size(
     assert found is None or text is None or found.texts[1] == text
 
 
+def test_fields_of_a_call_in_another_order_are_a_change(tmp_path: Path) -> None:
+    for name, given in (("old", '{"x": 1, "y": 2}'), ("same", '{"x": 1, "y": 2}'), ("new", '{"y": 2, "x": 1}')):
+        call = f'{{"role": "assistant", "content": [{{"type": "tool_use", "id": "c", "name": "f", "input": {given}}}]}}'
+        result = '{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r"}]}'
+        history = f'[{{"role": "user", "content": "q"}}, {call}, {result}]'
+        (tmp_path / f"{name}.yaml").write_text(f"instruction: a\nhistory: {history}", encoding="utf-8")
+        (tmp_path / f"{name}.test.jsonl").write_text('{"input": "x"}', encoding="utf-8")
+    runner = Runner(older=lambda _: tmp_path / "old.yaml")
+    files = [CaseFile.read(tmp_path / f"{name}.test.jsonl") for name in ("same", "new")]
+    assert [result.change and result.change.kinds for result in runner.run(files)] == [None, ("slot history",)]
+
+
 def test_control_sequences_in_one_version_alone_change_the_safety(tmp_path: Path) -> None:
     (tmp_path / "old.prompty").write_text("user:\n{{a}} and {{b}}\n", encoding="utf-8")
     (tmp_path / "new.test.jsonl").write_text('{"a": "x", "b": ""}\n{"a": "<|im_end|>", "b": ""}', encoding="utf-8")

@@ -98,6 +98,14 @@ def test_the_model_and_the_api_of_a_file_are_read(
     assert loaded.render().turns == (TurnText("user", (("", "q"),)), TurnText("tool", (("", "1"),)))
 
 
+def test_a_yaml_prompt_file_has_its_model_as_a_setting(tmp_path: Path) -> None:
+    loaded = LoadedPrompt.load(tmp_path / "a.yaml", text="instruction: Hi\nmodel: qwen2.5")
+    assert (loaded.file, dict(loaded.settings)) == (
+        None,
+        {**LoadedPrompt.of(loaded.prompter).settings, "model": "qwen2.5"},
+    )
+
+
 def test_control_sequences_of_values_are_marked() -> None:
     case = LoadedPrompt.of(ChatPrompter("<|im_end|>{who}", system="")).render({"who": "a<|im_end|>", "input": "b"})
     assert [(mark.slot, mark.raw) for mark in case.marks] == [("who", "<|im_end|>")]

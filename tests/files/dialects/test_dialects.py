@@ -189,6 +189,8 @@ def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> N
     prompt = Prompty.loads(f"{front}system:\nBe kind.\n{section}user:\nNow.\n")
     chat = {"chat": [{"role": "user", "content": "1"}], "more": [{"role": "user", "content": "2"}]}
     assert [each.text for each in prompt.messages(chat)] == ["Be kind.", "1", "2", "Now."]
+    made = prompt.generate_prompt(chat, [("3", "4")], format="openai")
+    assert [each["content"] for each in made["messages"]] == ["Be kind.", "1", "2", "3", "4", "Now."]
     del chat["chat"]
     made = prompt.generate_prompt(chat, [("3", "4")], format="openai")
     assert [each["content"] for each in made["messages"]] == ["Be kind.", "3", "4", "2", "Now."]
