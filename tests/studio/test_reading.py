@@ -75,22 +75,20 @@ def opened(path: Path, head: str, body: str = "") -> dict[str, Any]:
 def test_each_input_is_described_and_has_a_first_value(tmp_path: Path) -> None:
     found = opened(tmp_path, INPUTS, "{{order}} {{extra}}")
     names = ("name", "kind", "required", "default", "sample", "description", "enum")
-    assert found["inputs"] == [
-        dict(zip(names, each, strict=True))
-        for each in (
-            ("order", "string", True, None, None, "The order.", []),
-            ("tone", "string", False, "kind", None, None, ["kind", "stern"]),
-            ("size", "string", True, None, None, None, ["small", "large"]),
-            ("items", "array", False, ["oak"], ["lamp"], None, []),
-            ("rows", "array", True, None, None, None, []),
-            ("more", "object", True, None, None, None, []),
-            ("past", "thread", True, None, None, None, []),
-            ("count", "integer", True, None, None, None, []),
-            ("quick", "boolean", False, False, None, None, []),
-            ("note", "string", False, None, None, None, []),
-            ("extra", "string", True, None, None, None, []),
-        )
+    rows: list[tuple[object, ...]] = [
+        ("order", "string", True, None, None, "The order.", []),
+        ("tone", "string", False, "kind", None, None, ["kind", "stern"]),
+        ("size", "string", True, None, None, None, ["small", "large"]),
+        ("items", "array", False, ["oak"], ["lamp"], None, []),
+        ("rows", "array", True, None, None, None, []),
+        ("more", "object", True, None, None, None, []),
+        ("past", "thread", True, None, None, None, []),
+        ("count", "integer", True, None, None, None, []),
+        ("quick", "boolean", False, False, None, None, []),
+        ("note", "string", False, None, None, None, []),
+        ("extra", "string", True, None, None, None, []),
     ]
+    assert found["inputs"] == [dict(zip(names, row, strict=True)) for row in rows]
     empty = {"rows": [], "more": {}, "past": [], "extra": ""}
     assert found["values"] == {"order": "", "tone": "kind", "size": "small", "items": ["lamp"], "quick": False} | empty
 
