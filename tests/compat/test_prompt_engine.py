@@ -566,11 +566,6 @@ def test_a_short_summary_may_fit_where_a_long_one_would_not() -> None:
 # Faults of the PromptEngine that this one is named after
 
 
-def test_the_system_prompt_is_the_systems() -> None:
-    """All strings of a list were sent in the role of the assistant, the system prompt too."""
-    assert listed(LIST, "sys")[0]["role"] == "system"
-
-
 @pytest.mark.parametrize("policy", ["truncate", "summarize"])
 def test_a_limit_limits(policy: Any) -> None:
     """The length, the policy and the summary's length were declared and never read."""
@@ -582,13 +577,6 @@ def test_a_summarizer_that_is_given_is_used() -> None:
     """A summarizer was stored only where none was given."""
     engine = PromptEngine("openai", "string", 80, "summarize", summarize_model=lambda _: "MINE", max_summary_length=20)
     assert "MINE" in engine.join("sys", talk(50))
-
-
-@BOTH
-def test_a_message_without_content_is_an_error(engine: PromptEngine) -> None:
-    """One version wrote the repr of the dict into the prompt, another only warned."""
-    with pytest.raises(FormatError, match=r"parts\[0\]\[0\], from 'Bob', has no content"):
-        engine.join([{"name": "Bob"}])
 
 
 def test_json_in_a_message_is_no_slot() -> None:
@@ -609,14 +597,3 @@ def test_keys_are_not_filled() -> None:
     """Values were put into the keys of the messages too."""
     made = listed(LIST, [{"name": "{role}", "content": "a"}], format_map={"role": "system"})
     assert made == [{"role": "user", "name": "{role}", "content": "a"}]
-
-
-def test_a_model_of_any_provider_takes_a_list_where_its_api_does() -> None:
-    """Every model but OpenAI's got a string."""
-    assert PromptEngine("dashscope").prompt_type == PromptEngine("gemini").prompt_type == "list"
-
-
-def test_a_message_without_a_role_gets_one() -> None:
-    """A message without a role was the assistant's, whoever spoke."""
-    made = listed(LIST, [{"name": "user", "content": "a"}, {"name": "assistant", "content": "b"}, {"content": "c"}])
-    assert [each["role"] for each in made] == ["user", "assistant", "user"]

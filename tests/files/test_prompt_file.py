@@ -258,7 +258,6 @@ def test_other_encodings(tmp_path: Path) -> None:
 PAIR = "f.yaml:2:3: examples[0] must be {input: ..., output: ...} or [input, output], not "
 FAULTS = {
     "": "f.yaml:1:1: the file is empty; the fields are type, instruction,",
-    "# nothing\n": "f.yaml:1:1: the file is empty; ",
     "---\n": "f.yaml:1:1: the file is empty; ",
     "[a]": "f.yaml:1:1: a prompt file must be a mapping, not a list; ",
     "\n  hello": "f.yaml:2:3: a prompt file must be a mapping, not text; ",
@@ -275,7 +274,6 @@ FAULTS = {
     "instruction: {q}": "f.yaml:1:15: unknown key 'q' of the instruction; its keys are system, user; put text",
     "instruction:\n  usr: x": "f.yaml:2:3: unknown key 'usr' of the instruction (did you mean 'user'?); its keys are",
     "instruction: {user: 1}": "f.yaml:1:21: instruction.user must be text, not a number",
-    "system: 1.5": "f.yaml:1:9: system must be text, not a number",
     "system: {q}": "f.yaml:1:9: system must be text, not a mapping; put text that begins with { or [ in quotes",
     "extra_keys: 5\ninstruction: x": "f.yaml:1:13: extra_keys must be a list of names, not a number",
     "instruction: x\nextra_keys: [a, 1]": "f.yaml:2:17: extra_keys[1] must be text, not a number",
@@ -304,7 +302,6 @@ FAULTS = {
     "system: !!python/object/apply:os.system [x]": "f.yaml:1:9: the tag !!python/object/apply:os.system is not",
     "system: !!int '5'": "f.yaml:1:9: the tag !!int is not supported",
     "system: !x y": "f.yaml:1:9: the tag !x is not supported",
-    "system: !!binary aGk=": "f.yaml:1:9: the tag !!binary is not supported",
     "history: !!set {a}": "f.yaml:1:10: the tag !!set is not supported",
     "system: a\n---\nsystem: b": "f.yaml:2:1: a prompt file must contain exactly one YAML document",
     "system: a\0b": "f.yaml:1:10: the character U+0000 is not allowed in YAML",

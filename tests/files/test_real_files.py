@@ -112,15 +112,6 @@ class TestSyntaxes:
         assert "template:\n  format: mustache\n" in prompt.dumps("v2")
         assert messages(Prompty.loads(prompt.dumps("v2")), {"pages": []}) == [("system", "Answer from these:")]
 
-    def test_a_template_of_jinja_is_not(self) -> None:
-        with pytest.raises(PromptFileError) as caught:
-            v1("inputs: {q: {type: array}}", "user:\n{% if q %}{{#q}}{{/q}}{% endif %}")
-        assert str(caught.value).splitlines()[0] == (
-            "<string>:6:1: Jinja, line 2: unexpected char '#' at 18; {{#name}} is a Mustache section: write "
-            "{% for %} or {% if %}, or write the whole template in Mustache and add 'template: {format: mustache}' to "
-            "the front matter"
-        )
-
     def test_nunjucks_is_jinja(self) -> None:
         prompt = Prompty.loads(
             "---\ntemplate: {format: {kind: nunjucks}, parser: {kind: prompty}}\n"

@@ -80,8 +80,12 @@ def test_a_mustache_section_makes_the_template_mustache_with_a_note(text: str, l
     ["---\ntemplate: {format: jinja2}\n---\n{{#a}}x{{/a}}", "{{#a}}x{{/a}}{% if b %}{% endif %}", "{{^a}}x{{/b}}"],
 )
 def test_a_template_of_jinja_does_not_become_mustache(text: str) -> None:
-    with pytest.raises(PromptFileError, match="is a Mustache section: write {% for %} or {% if %}, or write the whole"):
+    with pytest.raises(PromptFileError) as caught:
         Prompty.loads(text)
+    assert str(caught.value).splitlines()[0].partition("; ")[2] == (
+        "{{#name}} is a Mustache section: write {% for %} or {% if %}, or write the whole template in Mustache and add "
+        "'template: {format: mustache}' to the front matter"
+    )
 
 
 def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() -> None:
