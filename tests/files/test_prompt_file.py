@@ -270,7 +270,7 @@ FAULTS = {
     "instruction: true": "f.yaml:1:14: instruction must be text, not true or false; put it in quotes",
     "instruction:": "f.yaml:1:1: instruction is empty; add text, or remove the field",
     "instruction: [a]": "f.yaml:1:14: instruction must be text, not a list; put text that begins with { or [",
-    "instruction:\n- a": "f.yaml:2:1: instruction must be text, not a list",
+    "instruction:\n- a": "f.yaml:2:1: instruction must be text, not a list\n- a\n",
     "instruction: {q}": "f.yaml:1:15: unknown key 'q' of the instruction; its keys are system, user; put text",
     "instruction:\n  usr: x": "f.yaml:2:3: unknown key 'usr' of the instruction (did you mean 'user'?); its keys are",
     "instruction: {user: 1}": "f.yaml:1:21: instruction.user must be text, not a number",
