@@ -124,6 +124,10 @@ WRONG: list[tuple[str, Payload, str]] = [
     # A role that is unknown there is one fault, and no turn that comes first.
     ("deepseek", turns(S | {"role": "developer"}, U),
      "messages[0].role is the str 'developer'; use 'system' or 'user' or 'assistant' or 'tool'"),
+    ("deepseek", turns(U | {"role": "human"}, U | {"role": "human"}),
+     ("messages[0].role is the str 'human'; use 'system' or 'user' or 'assistant' or 'tool'\n"
+     "messages[1].role is the str 'human'; use 'system' or 'user' or 'assistant' or 'tool'\n"
+     "messages[0] and all later messages are not user messages; add a user message")),
     ("deepseek", turns("UC", *"12", model="deepseek-reasoner"),
      'messages[1] calls tools without the preceding reasoning; set "reasoning_content", or "" if there is none'),
     ("openai", turns(msg("system", [IMAGE]), U),
