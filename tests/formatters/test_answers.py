@@ -72,7 +72,9 @@ class Case(NamedTuple):
     blocks: tuple[Any, ...]
     usage: dict[str, int] | None = None
     # What no block can say, by its place.
-    beside: tuple[str, ...] = ()
+    beside: dict[str, Any] | None = None
+    # What goes back to the provider unchanged.
+    native: Any = None
 
     @property
     def read(self) -> Reader:
@@ -160,6 +162,7 @@ OPEN_REASONING = responses(
     {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
     {"type": "reasoning", "id": "rs_2", "summary": []},
 )
+SAID = {"role": "assistant", "content": None}
 CUSTOM_CALL = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
 SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "s=="}
 REDACTED = {"type": "redacted_thinking", "data": "r=="}
@@ -201,6 +204,17 @@ GEMINI_BLOCKS = (
     FileBlock(Base64Source("application/pdf", PNG64)),
     TextBlock("", signature=PNG64),
 )
+# The keys of the Python client, and signatures as they came.
+GEMINI_NATIVE: list[dict[str, Any]] = [
+    {"text": "Hm.", "thought": True},
+    {"text": "Hot.", "thought_signature": URLSAFE},
+    {"function_call": {"name": "weather", "args": ARGUMENTS}, "thought_signature": URLSAFE},
+    {"function_call": {"id": "c1", "name": "weather", "args": ARGUMENTS}},
+    {"function_call": {"name": "now"}},
+    *({"inline_data": {"mime_type": kind, "data": PNG64}} for kind in ("image/png", "audio/wav", "application/pdf")),
+    {"executable_code": {"code": "1", "language": "PYTHON"}},
+    {"text": "", "thought_signature": URLSAFE},
+]
 GEMINI_BLOCKED = {
     "promptFeedback": {"blockReason": "SAFETY"},
     "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7},
@@ -218,17 +232,21 @@ CASES = {
         (HOT, USED),
         usage(1, 2),
     ),
-    "openai refusal": Case("openai", chat({"refusal": "No."}), (TextBlock("No."),)),
+    "openai refusal": Case("openai", chat({"refusal": "No."}), (TextBlock("No."),), native=SAID | {"refusal": "No."}),
     "openai legacy": Case(
-        "openai", chat({"function_call": {"name": "weather", "arguments": WRITTEN}}), CALLS_BY_PLACE[:1]
+        "openai", chat({"function_call": {"name": "weather", "arguments": WRITTEN}}), CALLS_BY_PLACE[:1], native=SAID
     ),
     "openai custom": Case(
-        "openai", chat({"tool_calls": [CUSTOM_CALL]}), (ToolUseBlock("c1", "sql", raw_input="select 1"),)
+        "openai",
+        chat({"tool_calls": [CUSTOM_CALL]}),
+        (ToolUseBlock("c1", "sql", raw_input="select 1"),),
+        native=SAID | {"tool_calls": [CUSTOM_CALL]},
     ),
     "openai audio": Case(
         "openai",
         chat({"audio": {"id": "a", "data": PNG64, "expires_at": 1, "transcript": "Hello."}}),
         (TextBlock("Hello."),),
+        native=SAID | {"audio": {"id": "a"}},
     ),
     "deepseek": Case("deepseek", chat({"content": "Hot.", "reasoning_content": "Hm."}), (thought("deepseek"), HOT)),
     "vllm": Case(
@@ -255,12 +273,14 @@ CASES = {
         RESPONSES,
         (thought("openai-responses", "One.\n\nTwo.", "gAAA", id="rs_1"), HOT, TextBlock("No more."), USED),
         usage(5, 6),
-        ("output[1]",),
+        {"output[1]": RESPONSES["output"][1]},
+        RESPONSES["output"],
     ),
     "responses open reasoning": Case(
         "openai-responses",
         OPEN_REASONING,
         (thought("openai-responses", id="rs_1"), thought("openai-responses", "", id="rs_2")),
+        native=OPEN_REASONING["output"],
     ),
     "anthropic": Case(
         "anthropic",
@@ -273,9 +293,10 @@ CASES = {
             USED,
         ),
         usage(1110, 5),
-        ("content[4]",),
+        {"content[4]": ANTHROPIC["content"][4]},
+        ANTHROPIC["content"],
     ),
-    "gemini": Case("gemini", GEMINI, GEMINI_BLOCKS, usage(9, 6), ("parts[8]",)),
+    "gemini": Case("gemini", GEMINI, GEMINI_BLOCKS, usage(9, 6), {"parts[8]": GEMINI_NATIVE[8]}, GEMINI_NATIVE),
     "gemini blocked": Case("gemini", GEMINI_BLOCKED, (), usage(7, 0)),
     "gemini cut off": Case("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, ()),
     "dashscope": Case(
@@ -289,7 +310,7 @@ CASES = {
         dashscope({"content": DASHSCOPE_PARTS}),
         (TextBlock("A"), ImageBlock(URLSource("https://example.org/a.png")), TextBlock("B")),
         usage(3, 4),
-        ("content[2]",),
+        {"content[2]": {"box": [1, 2]}},
     ),
     "ollama": Case(
         "ollama",
@@ -323,26 +344,19 @@ def read_call(arguments: object) -> ToolUseBlock:
     return call_of(read({"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]}))
 
 
-@each_case
-def test_the_dict_and_the_clients_object_give_the_message_that_was_meant(case: Case) -> None:
-    before = copy.deepcopy(case.answer)
-    from_rest = case.read(case.answer, case.provider)
-    from_client = case.read(as_dict(case.client_object()), case.provider)
-    beside: Any = from_rest.metadata.get("part_fields", {})
-    assert tuple(beside) == case.beside
-    metadata = {"part_fields": beside} if beside else None
-    assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata)
-    assert from_rest == from_client
-    assert from_rest.content == from_client.content
-    assert from_rest.usage == case.usage
-    assert case.usage is None or from_client.usage == case.usage
-    assert case.answer == before
-
-
-@each_case
-def test_the_clients_object_becomes_plain_json(case: Case) -> None:
-    made = as_dict(case.client_object())
-    assert json.loads(json.dumps(made)) == made
+def test_the_dict_and_the_clients_object_give_the_message_that_was_meant() -> None:
+    for name, case in CASES.items():
+        before, made = copy.deepcopy(case.answer), as_dict(case.client_object())
+        assert json.loads(json.dumps(made)) == made, name
+        from_rest, from_client = case.read(case.answer, case.provider), case.read(made, case.provider)
+        metadata = {"part_fields": case.beside} if case.beside else None
+        assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata), name
+        assert from_rest == from_client, name
+        assert from_rest.content == from_client.content, name
+        assert (from_rest.native and from_rest.native.data) == case.native, name
+        assert from_rest.usage == case.usage, name
+        assert case.usage is None or from_client.usage == case.usage, name
+        assert case.answer == before, name
 
 
 @each_case
@@ -382,12 +396,18 @@ def test_an_error_that_dashscopes_client_holds_is_quoted() -> None:
 
 def test_a_call_id_of_any_type_is_accepted() -> None:
     # A list was looked up in a set of ids, which raised a TypeError.
-    items: list[Any] = [
-        {"type": "custom_tool_call_output", "call_id": "c1"},
-        {"type": "custom_tool_call", "call_id": []},
-    ]
+    kinds = (
+        ("custom_tool_call_output", "c1"),
+        ("custom_tool_call", []),
+        ("custom_tool_call", "c1"),
+        ("function_call", ""),
+    )
+    items: list[Any] = [{"type": kind, "call_id": call_id, "name": "f"} for kind, call_id in kinds]
     message = from_responses(responses(*items), "openai-responses")
     assert message.native == Native("openai-responses", items)
+    # A call that has its output has been run already.
+    assert message.metadata == {"part_fields": {f"output[{at}]": items[at] for at in range(3)}}
+    assert message.content == (ToolUseBlock("call_0", "f"),)
 
 
 def test_a_failed_response_is_an_error() -> None:
