@@ -116,6 +116,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
 
 def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout, notes: Notes) -> Content:
     """Render a run of messages as a history: as a string if it contains no media, or as blocks otherwise."""
+    before, after = frame.heading + frame.opening, frame.closing
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
@@ -125,18 +126,13 @@ def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout
         elif layout.media_last:
             media.append(piece)
         else:
-            blocks += [TextBlock("\n".join(lines)), piece] if lines else [piece]
-            lines = []
-    before, after = frame.heading + frame.opening, frame.closing
+            blocks += [TextBlock(before + "\n".join(lines)), piece] if lines else [piece]
+            before, lines = "", []
     if not blocks:
         text = before + "\n".join(lines) + after
         return (TextBlock(text), *media) if media else text
-    first = blocks[0]
-    blocks[0] = TextBlock(f"{before}{first.text if isinstance(first, TextBlock) else ''}")
-    if not isinstance(first, TextBlock):
-        blocks.insert(1, first)
     end = "\n".join(lines) + after
-    return (*blocks, TextBlock(end.lstrip("\n") if not lines else end), *media) if end else (*blocks, *media)
+    return (*blocks, TextBlock(end.lstrip("\n") if not lines else end)) if end else tuple(blocks)
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:

@@ -260,6 +260,31 @@ def test_the_parts_of_a_native_form_make_no_control_sequence_together(role: str)
     assert sent["messages"][-1]["content"] == [{"type": "text", "text": "<\\|im_"}, parts[1]]
 
 
+def test_a_result_from_the_assistant_is_sent_as_blocks_without_the_sequence_that_its_parts_make() -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    parts = [{"type": "text", "text": text} for text in ("<|im_", "end|>")]
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": parts}
+    content: list[Any] = [[use], [result, {"type": "input_note", "note": "so"}]]
+    messages = [{"role": "assistant", "content": each} for each in content]
+    sent = ChatFormatter("anthropic", safety="neutralize").format(messages)
+    broken = [{"type": "text", "text": "<\\|im_"}, parts[1]]
+    assert sent["messages"][-1] == {"role": "user", "content": [result | {"content": broken}]}
+    assert [entry.kind for entry in sent.report] == ["safety", "input_note", "message"]
+
+
+@pytest.mark.parametrize("slot", ["history", "tools"])
+def test_the_history_and_the_tools_may_have_policies_of_their_own(slot: str) -> None:
+    where = {"history": [f"messages[{at}]" for at in (1, 2, 3)], "tools": ["tools"]}[slot]
+    payload = PROMPTER.with_safety("off", {slot: "neutralize"}).generate_prompt(VALUES, HISTORY, TOOLS, format="ollama")
+    assert [entry.where for entry in payload.report if entry.kind == "safety"] == where
+    with pytest.raises(SafetyError) as refused:
+        PROMPTER.with_safety("off", {slot: "raise"}).generate_prompt(VALUES, HISTORY, TOOLS, format="ollama")
+    assert str(refused.value) == (
+        f"{where[0]!r} contains the control sequence '<|im_end|>'; "
+        'remove it, or use safety="neutralize" to make it harmless'
+    )
+
+
 @pytest.mark.parametrize("call_id", ["<|im\nend|>", "<|im_end|>" * 9])
 def test_an_id_that_is_mapped_becomes_no_control_sequence(call_id: str) -> None:
     # The line end became an underscore, after the search.

@@ -43,7 +43,7 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from support.conversations import MP4, PNG
+from support.conversations import JPEG, MP4, PNG
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
@@ -156,6 +156,21 @@ def test_media_stand_where_they_were_shown(provider: str) -> None:
     assert shown == ["Ann: hi", "Bob: see", "PNG", "Bob: and", "/9j/", "Eve:", "PNG", "Bot:", "PNG", "</history>"]
 
 
+@pytest.mark.parametrize(
+    ("style", "texts"),
+    [
+        ("tags", [f"{NOTE}<history>\nAnn: hi\nBob:", None, "Bob: see", None, "Eve:", None, "</history>"]),
+        ("conversation", ["## Conversation History\nAnn: hi\nBob:\nBob: see\nEve:", None, None, None]),
+    ],
+)
+def test_a_history_with_media_is_a_list_of_texts_and_media(style: HistoryStyle, texts: list[str | None]) -> None:
+    sees = Msg("Bob", [IMAGE, TextBlock("see"), PHOTO], "user"), Msg("Eve", [IMAGE], "user")
+    (turn,) = judged(MultiAgentFormatter("openai", history_style=style), HI, *sees)["messages"]
+    assert [part.get("text") for part in turn["content"]] == texts
+    shown = [part["image_url"]["url"].partition(",")[2] for part in turn["content"] if "image_url" in part]
+    assert shown == [PNG, JPEG, PNG]
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_the_heading_of_a_history_may_be_another(style: HistoryStyle) -> None:
     talk = [Msg("Bob", "Hi!", "user"), Msg("Alice", "Hello!", "user")]
@@ -164,16 +179,6 @@ def test_the_heading_of_a_history_may_be_another(style: HistoryStyle) -> None:
     opening = "<history>\n" if heading.endswith("<history>\n") else ""
     expected = f"Earlier:\n{opening}Bob: Hi!\nAlice: Hello!{closing}"
     assert formatter.format(talk)["messages"] == [{"role": "user", "content": expected}]
-
-
-@pytest.mark.parametrize("style", ["conversation", "dialogue"])
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope"])
-def test_the_old_styles_have_their_media_behind_all_text(provider: str, style: HistoryStyle) -> None:
-    shows = Msg("Bob", [IMAGE, TextBlock("see"), PHOTO], "user")
-    payload = MultiAgentFormatter(provider, history_style=style).format(shows, HI)
-    text = dump(payload)
-    assert "Bob:\\nBob: see\\nAnn: hi" in text
-    assert text.index("Ann: hi") < text.index(PNG) < text.index("/9j/")
 
 
 OWN, JOINED, HOST = "own", "joined", "host"

@@ -154,11 +154,13 @@ def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], pro
 
 
 @formatters_of(KEEPS_IDS)
-def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
+def test_ids_of_two_calls_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
     first, second = ([calling(call("c1")), answering(ToolResultBlock("c1", "f", at))] for at in ("a", "b"))
-    payload = judged(kind(provider), HI, *first, *second)
-    assert [call_id for call_id, _ in called(payload)] == ["c1", "c1_2"]
-    assert reported(payload, "id", "changed") == ["messages[3]"]
+    at_once = calling(call("c1"), call("c1")), answering(result("c1"), result("c1"))
+    for messages, at in ((first + second, 3), (at_once, 1)):
+        payload = judged(kind(provider), HI, *messages)
+        assert [call_id for call_id, _ in called(payload)] == ["c1", "c1_2"]
+        assert reported(payload, "id", "changed") == [f"messages[{at}]"]
 
 
 @pytest.mark.parametrize("provider", CALLING)
