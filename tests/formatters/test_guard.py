@@ -269,7 +269,7 @@ def test_a_result_from_the_assistant_is_sent_as_blocks_without_the_sequence_that
     sent = ChatFormatter("anthropic", safety="neutralize").format(messages)
     broken = [{"type": "text", "text": "<\\|im_"}, parts[1]]
     assert sent["messages"][-1] == {"role": "user", "content": [result | {"content": broken}]}
-    assert [entry.kind for entry in sent.report] == ["safety", "input_note", "message"]
+    assert [entry.kind for entry in sent.report] == ["safety", "message", "input_note"]
 
 
 @pytest.mark.parametrize("slot", ["history", "tools"])
