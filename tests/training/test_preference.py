@@ -74,8 +74,13 @@ def test_one_answer_twice_is_no_pair() -> None:
 
 def test_two_prompts_are_no_pair() -> None:
     samples = [PROMPTER.training_sample({"a": how, "input": "Yes?"}, "Oui.") for how in ("kind", "kin")]
-    with pytest.raises(FormatError, match=r"differ, starting at character \d+: 'd\."):
+    with pytest.raises(FormatError) as refused:
         PreferenceSample(*samples)
+    assert str(refused.value) == (
+        "the prompts of chosen and rejected differ, starting at character 25: "
+        "'d.\\n\\n<|im_end|>\\n<|im_start|>user\\nYes?<|im' and '.\\n\\n<|im_end|>\\n<|im_start|>user\\nYes?<|im_'; "
+        "use the same prompt for both"
+    )
 
 
 def test_a_mask_that_matches_in_neither_answer_is_reported() -> None:
@@ -100,12 +105,16 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
         pair.export("trl")
 
 
-@pytest.mark.parametrize("rejected", ["Non.", "<think>\n</think>\n\nNon.", "<think>\nhm\n</think>\n\nNon."])
-def test_masked_beginnings_that_differ_are_refused(rejected: str) -> None:
-    pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", rejected, mask=EMPTY_THOUGHT)
+@pytest.mark.parametrize("begun", ["", "<think>\n</think>\n\n"])
+def test_masked_beginnings_that_differ_are_refused(begun: str) -> None:
+    pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", f"{begun}Non.", mask=EMPTY_THOUGHT)
     for made in (lambda: pair.export("trl-text"), lambda: pair.features(chatml())):
-        with pytest.raises(FormatError, match="one response begins with the masked text"):
+        with pytest.raises(FormatError) as refused:
             made()
+        assert str(refused.value) == (
+            f"one response begins with the masked text {SCAFFOLD!r}, the other with {begun!r}; TRL requires the same "
+            "prompt for both, so add this text to both responses or to neither"
+        )
     assert pair.reward_features(chatml())
 
 
