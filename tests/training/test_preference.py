@@ -45,7 +45,10 @@ def test_pairs_in_the_forms_of_trl() -> None:
         {"prompt": MESSAGES, "completion": said[0], "label": True},
         {"prompt": MESSAGES, "completion": said[1], "label": False},
     )
-    with pytest.raises(FormatError, match="unknown export format 'trl-txt' for pairs .did you mean 'trl-text'"):
+    with pytest.raises(
+        FormatError,
+        match=r"^unknown .* 'trl-txt' for pairs \(did you mean 'trl-text'\?\); expected one of trl, trl-text$",
+    ):
         pair.export("trl-txt")
 
 
@@ -58,16 +61,22 @@ def test_an_answer_may_be_a_message_that_calls() -> None:
     assert exported["tools"] == [*PROMPTER.generate_prompt(VALUES, tools=[sky], return_dict=True)["tools"]]
     text = pair.export("trl-text")["chosen"]
     assert text == 'Let me see.\n<tool_call>\n{"name": "sky", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>'
-    with pytest.raises(HistoryError, match="the role 'user'"):
+    with pytest.raises(
+        HistoryError, match="^the response is a message with the role 'user'; expected an assistant message without"
+    ):
         PROMPTER.preference_sample(VALUES, MESSAGES[1], "a")
     # As a label of a sample, too: the history needs no user's turn for it then.
     assert PROMPTER.training_sample(VALUES, CALL, tools=[sky]) == pair.chosen
 
 
 def test_one_answer_twice_is_no_pair() -> None:
-    with pytest.raises(FormatError, match=r"chosen and rejected have the same response: 'Oui\.<\|im_end\|>'; omit"):
+    with pytest.raises(
+        FormatError, match=r"^chosen and rejected have the same response: 'Oui\.<\|im_end\|>'; omit this pair$"
+    ):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
-    with pytest.raises(FormatError, match="same response except for masked text"):
+    with pytest.raises(
+        FormatError, match=r"same response except for masked text: 'Oui\.<\|im_end\|>'; omit this pair$"
+    ):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 

@@ -212,10 +212,8 @@ BEHIND = (
     "messages[3], which is not trained, after messages[2], which is; export it as openai; "
     "with assistant_only_loss=True, TRL trains on the assistant messages in this format"
 )
-REST, UNTRAINED = (
-    "untrained text after trained text; use features()",
-    "a conversation without trained text; omit this sample",
-)
+REST = "untrained text after trained text; use features()"
+UNTRAINED = "a conversation without trained text; omit this sample"
 NO_PLACE: list[tuple[str, Any, Any, Any, str]] = [
     ("alpaca", [USER, ANSWER, *CALLS], None, "last", LAST),
     ("sharegpt", [USER, ANSWER, USER, ANSWER], None, "last", LAST),
