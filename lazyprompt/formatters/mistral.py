@@ -66,6 +66,8 @@ class MistralForm(ChatForm):
         kind = part.get("type")
         if kind == "thinking":
             return "thinking", path, "", None
+        if kind in ("reference", "file"):
+            return "other", path, "", None
         if kind == "input_audio":
             audio = text_of_json(part.get("input_audio"))
             return "audio", path, audio if "://" in audio else "data:", None

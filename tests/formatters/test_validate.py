@@ -367,6 +367,7 @@ SEARCH = [
 ]
 DOCUMENT = {"type": "document", "title": "Rain", "context": "A poem.", "citations": {"enabled": True}}
 SOURCES = {"type": "content", "content": [TEXT]}, {"type": "file", "file_id": "f"}
+THOUGHTS = {"type": "thinking", "thinking": [TEXT], "signature": None, "closed": True}
 LOCAL = msg("assistant", "", thinking="Hm.", tool_calls=[{"function": {"name": "weather", "arguments": {}}}])
 SQL = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
 WEB = {"type": "builtin_function", "function": {"name": "$web_search"}}
@@ -464,6 +465,16 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     },
     "ollama-generate": {"settings of Ollama": {"prompt": "Is it", "suffix": "?", "context": [1], "images": [PNG]}},
     "litellm": {"signed thoughts": turns("U", A | {"thinking_blocks": [THOUGHT], "reasoning_content": "Hm."}, "U")},
+    "mistral": {
+        "chunks of Mistral's own": turns(
+            msg("user", [{"type": "file", "file_id": "f"}, TEXT]),
+            msg("assistant", [THOUGHTS, TEXT, {"type": "reference", "reference_ids": [1]}]),
+            msg(
+                "user",
+                [{"type": "image_url", "image_url": "https://a.b/c"}, {"type": "input_audio", "input_audio": PNG}],
+            ),
+        ),
+    },
     "moonshot": {
         "a video of Kimi": turns(msg("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
         "Kimi's own tools": turns("U", tools=[WEB]),
