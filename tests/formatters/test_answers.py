@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import threading
 from base64 import b64encode
 from dataclasses import asdict
@@ -181,15 +182,28 @@ ANTHROPIC = anthropic(
     cache_creation_input_tokens=100,
     cache_read_input_tokens=1000,
 )
-GEMINI = gemini(
+# The keys of the Python client, and signatures as they came.
+GEMINI_NATIVE: list[dict[str, Any]] = [
     {"text": "Hm.", "thought": True},
-    {"text": "Hot.", "thoughtSignature": URLSAFE},
-    {"functionCall": {"name": "weather", "args": ARGUMENTS}, "thoughtSignature": URLSAFE},
-    {"functionCall": {"id": "c1", "name": "weather", "args": ARGUMENTS}},
-    {"functionCall": {"name": "now"}},
-    *({"inlineData": {"mimeType": kind, "data": PNG64}} for kind in ("image/png", "audio/wav", "application/pdf")),
-    {"executableCode": {"code": "1", "language": "PYTHON"}},
-    {"text": "", "thoughtSignature": URLSAFE},
+    {"text": "Hot.", "thought_signature": URLSAFE},
+    {"function_call": {"name": "weather", "args": ARGUMENTS}, "thought_signature": URLSAFE},
+    {"function_call": {"id": "c1", "name": "weather", "args": ARGUMENTS}},
+    {"function_call": {"name": "now"}},
+    *({"inline_data": {"mime_type": kind, "data": PNG64}} for kind in ("image/png", "audio/wav", "application/pdf")),
+    {"executable_code": {"code": "1", "language": "PYTHON"}},
+    {"text": "", "thought_signature": URLSAFE},
+]
+
+
+def in_camel_case(value: Any) -> Any:
+    """The keys of the REST API, for those of the Python client."""
+    if not isinstance(value, dict):
+        return value
+    return {re.sub("_(.)", lambda found: found[1].upper(), key): in_camel_case(item) for key, item in value.items()}
+
+
+GEMINI = gemini(
+    *map(in_camel_case, GEMINI_NATIVE),
     usageMetadata={"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 4}
     | {"toolUsePromptTokenCount": 8, "totalTokenCount": 15},
 )
@@ -204,17 +218,6 @@ GEMINI_BLOCKS = (
     FileBlock(Base64Source("application/pdf", PNG64)),
     TextBlock("", signature=PNG64),
 )
-# The keys of the Python client, and signatures as they came.
-GEMINI_NATIVE: list[dict[str, Any]] = [
-    {"text": "Hm.", "thought": True},
-    {"text": "Hot.", "thought_signature": URLSAFE},
-    {"function_call": {"name": "weather", "args": ARGUMENTS}, "thought_signature": URLSAFE},
-    {"function_call": {"id": "c1", "name": "weather", "args": ARGUMENTS}},
-    {"function_call": {"name": "now"}},
-    *({"inline_data": {"mime_type": kind, "data": PNG64}} for kind in ("image/png", "audio/wav", "application/pdf")),
-    {"executable_code": {"code": "1", "language": "PYTHON"}},
-    {"text": "", "thought_signature": URLSAFE},
-]
 GEMINI_BLOCKED = {
     "promptFeedback": {"blockReason": "SAFETY"},
     "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7},

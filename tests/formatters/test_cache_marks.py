@@ -210,9 +210,11 @@ def test_marks_of_tools_go_without_a_policy_too() -> None:
     assert dict(marks(payload)) == {"tools.0": LONG, "tools.1": SHORT}
 
 
-def test_the_history_lives_no_longer_than_a_mark_in_the_tools() -> None:
-    payload = judged(ChatFormatter("anthropic", cache={"history": "1h"}), *TALK, tools=tools(SHORT))
-    assert dict(marks(payload)) == {"tools.0": SHORT, "messages.1.content.0": SHORT}
+@pytest.mark.parametrize(("place", "path"), [("history", "messages.1.content.0"), ("system", "system.0")])
+def test_no_place_lives_longer_than_a_mark_in_the_tools(place: str, path: str) -> None:
+    # A tool marked for five minutes, and system text for an hour behind it, were refused.
+    payload = judged(ChatFormatter("anthropic", cache={place: "1h"}), *TALK, tools=tools(SHORT))
+    assert dict(marks(payload)) == {"tools.0": SHORT, path: SHORT}
 
 
 def test_thoughts_are_never_marked() -> None:
@@ -260,12 +262,6 @@ def _at(payload: Payload, path: str) -> dict[str, Any]:
         value = value[int(step) if isinstance(value, list) else step]
     found: dict[str, Any] = value
     return found
-
-
-def test_a_longer_lifetime_never_follows_a_shorter_one() -> None:
-    # A tool marked for five minutes, and system text for an hour behind it, were refused.
-    payload = judged(ChatFormatter("anthropic", cache={"system": "1h"}), *TALK, tools=tools(SHORT))
-    assert payload["system"][0]["cache_control"] == SHORT
 
 
 def test_five_marks_in_tools_are_refused() -> None:

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from formatters.helpers import answering, call, called, calling, judged, result
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    ChatFormatter,
-    FileBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    URLSource,
-)
+from lazyprompt import AudioBlock, Base64Source, ChatFormatter, FileBlock, Msg, TextBlock, ThinkingBlock, URLSource
 from lazyprompt.formatters._repair import AFTER_RESULTS
 from support.conversations import PDF, WAV
 
@@ -66,11 +57,7 @@ def test_sounds_and_documents_are_bare_texts() -> None:
     assert payload["messages"][0]["content"] == [
         {"type": "input_audio", "input_audio": WAV},
         {"type": "input_audio", "input_audio": "https://example.com/a.mp3"},
-        {
-            "type": "document_url",
-            "document_url": f"data:application/pdf;base64,{PDF}",
-            "document_name": "a.pdf",
-        },
+        {"type": "document_url", "document_url": f"data:application/pdf;base64,{PDF}", "document_name": "a.pdf"},
         {"type": "document_url", "document_url": "https://example.com/a.pdf"},
     ]
 

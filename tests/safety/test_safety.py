@@ -268,30 +268,7 @@ def forged(parts: Sequence[str]) -> list[str]:
 PIECES = st.sampled_from(
     [
         *(*SEQUENCES, *HEADERS, "<", "|", ">", "<|", "|>", "im_end", "_", "[", "INST", "]", "/", "s>", "US", "ER:"),
-        *(
-            "＜",
-            "｜",
-            "＞",
-            "\u200b",
-            "\ufeff",
-            "\u0338",
-            "≯",
-            "Ｕ",
-            "\x01",
-            "\x7f",
-            "\x9f",
-            "ï",
-            "inst",
-            "im_END",
-            "#",
-            "##",
-            "# k:",
-            "\n",
-            " ",
-            "\\",
-            "a",
-            "你",
-        ),
+        *("inst", "im_END", "##", "# k:", *"＜｜＞\u200b\ufeff\u0338≯Ｕ\x01\x7f\x9fï#\n \\a你"),
     ]
 )
 HOSTILE = st.lists(PIECES, max_size=6).map("".join)
