@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
 LONG = "x" * 41
-CALLED = {"name": "f", "arguments": "[]"}
+CALLED = {"name": "f", "arguments": "{}"}
+CALLED_TOOL = {"name": "f", "description": "d", "parameters": {}, "strict": True}
+BAD_CALL, INPUT_TEXT = {"name": 5, "arguments": "[]"}, {"type": "input_text", "text": "a"}
+REDACTED = {"type": "redacted_thinking", "data": "eA=="}
 BITMAP_CHUNK = {"type": "image_url", "image_url": "data:image/bmp"}
 DOCUMENT_URL = {"type": "document", "source": {"type": "url"}}
 DECLARED = {"functionDeclarations": [{"name": "a b"}]}
@@ -182,7 +185,7 @@ WRONG: list[tuple[str, Payload, str]] = [
     ("openai", turns(
         msg("user", [{"type": "input_audio", "input_audio": {"data": "!", "format": "ogg"}}]),
         {"role": "assistant", "tool_calls": [], "reasoning": 5, "thinking_blocks": [THOUGHT | {"signature": 5}]},
-        msg("assistant", None, tool_calls=[{"type": "custom"}, {"function": CALLED | {"name": 5}}, {"type": "magic"}]),
+        msg("assistant", None, tool_calls=[{"type": "custom"}, {"function": BAD_CALL}, {"type": "magic"}]),
         {"role": "tool", "content": "Rain."},
         tools=[{"function": {"name": "f", "parameters": []}}, {"type": 5}, {"type": "function", "name": "a"}],
     ),
@@ -265,7 +268,7 @@ WRONG: list[tuple[str, Payload, str]] = [
      "messages[2].content is empty; add at least 1, or remove the key\n"
      "messages[2] has the role 'user', like the turn before it; join both messages")),
     ("ollama", turns(U | {"images": []}, U | {"images": [PNG, "https://a.b/c.png"]},
-        msg("assistant", [], tool_calls=[{"function": CALLED | {"arguments": "{}"}}]), {"role": "tool", "content": 5},
+        msg("assistant", [], tool_calls=[{"function": CALLED}]), {"role": "tool", "content": 5},
     ),
      ("messages[0].images is empty; add at least 1, or remove the key\n"
      "messages[1].images[1] is the str 'https://a.b/c.png'; use base64\n"
@@ -367,7 +370,6 @@ STRANGERS: dict[str, dict[str, Payload]] = {
             msg("tool", "1", tool_call_id="c1"),
             tools=[SQL],
         ),
-        "a file by its id": turns(msg("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT])),
     },
     "anthropic": {
         "cache breakpoints": turns(
@@ -417,11 +419,6 @@ STRANGERS: dict[str, dict[str, Payload]] = {
             "U", REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, "A", "U"
         ),
         "outputs of calls that the server remembers": items("o", previous_response_id="resp_1"),
-        "calls with their state": items(
-            "U",
-            PIECES["c"] | {"id": "fc_1", "status": "completed"},
-            PIECES["o"] | {"output": [{"type": "input_text", "text": "Rain."}]},
-        ),
     },
     "dashscope": {
         "reasoning beside an answer": turns("SU", A | {"reasoning_content": "Hm."}, "U"),
@@ -430,9 +427,6 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     "dashscope-multimodal": {
         "frames of a video": turns(
             msg("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])
-        ),
-        "a picture with a size": turns(
-            msg("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])
         ),
     },
     "ollama": {
@@ -464,7 +458,77 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     },
     "zhipu": {"Zhipu's own tools": turns("U", tools=[{"type": "web_search", "web_search": {"enable": True}}])},
 }
+EXPLICIT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+CODE_TOOLS = ("code_execution", "bash_code_execution", "text_editor_code_execution")
+# A payload of each form with all keys that its messages and tools may have.
+FULL: dict[str, Payload] = {
+    "openai": turns(
+        S | {"name": "boss"},
+        msg("user", [
+            CACHED | EXPLICIT,
+            IMAGE | {"image_url": {"url": "https://a.b/c", "detail": "low"}} | EXPLICIT,
+            {"type": "input_audio", "input_audio": {"data": PNG, "format": "mp3"}, "cache_control": SHORT},
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64,eA==", "filename": "a"}} | EXPLICIT,
+            {"type": "file", "file": {"file_id": "file-1"}},
+        ]),
+        calls("c1") | dict.fromkeys(("reasoning_content", "reasoning", "refusal", "thinking"), "Hm.")
+        | dict.fromkeys(("audio", "function_call", "annotations"))
+        | {"name": "bot", "thinking_blocks": [THOUGHT | {"cache_control": SHORT}, REDACTED | {"cache_control": SHORT}]},
+        msg("tool", "Rain.", tool_call_id="c1", tool_name="weather", name="weather"),
+        calls("c2") | {"tool_calls": [{"id": "c2", "index": 0, "extra_content": {}, "function": CALLED}]},
+        msg("tool", "Rain.", tool_call_id="c2"),
+        tools=[{"type": "function", "function": CALLED_TOOL, "cache_control": SHORT}],
+    ),
+    "anthropic": turns(
+        msg("user", [
+            TEXT | {"cache_control": None, "citations": []},
+            {"type": "image", "source": {"type": "file", "file_id": "f"}, "transformations": [], "cache_control": None},
+            *({"type": "search_result"}, {"type": "container_upload"}),
+        ]),
+        msg("assistant", [
+            *(each | {"more": 1} for each in (THOUGHT, REDACTED, TEXT)), USE | {"cache_control": SHORT, "caller": {}},
+            *({"type": f"{server}_tool_result"} for server in ("web_search", "web_fetch", "tool_search", *CODE_TOOLS)),
+            {"type": "container_upload"},
+        ]),
+        msg("user", [RESULT | {"toolset_name": "t", "content": [{"type": "tool_reference", "tool_name": "f"}, TEXT]}]),
+        tools=[{"type": "custom", "name": "a", "input_schema": SCHEMA, "description": "d", "strict": True}
+               | dict.fromkeys(("input_examples", "defer_loading", "allowed_callers", "eager_input_streaming"))],
+    ),
+    "gemini": contents(
+        parts("user", {"text": "a", "thought": False, "video_metadata": {}},
+              {"inline_data": {"mime_type": "image/png", "data": PNG, "display_name": "a"}},
+              {"fileData": {"mimeType": "image/png", "fileUri": "gs://a", "displayName": "a"}},
+              {"file_data": {"mime_type": "image/png", "file_uri": "gs://a"}}),
+        parts("model", {"function_call": {"name": "f", "id": "a", "args": {}}, "thought_signature": "c2ln"},
+              *({key: {}} for key in ("executable_code", "code_execution_result", "new_kind"))),
+        parts("user", {"function_response": {"name": "f", "response": {}, "id": "a", "parts": [{}]}
+                       | dict.fromkeys(("will_continue", "scheduling"))}),
+        system_instruction="Be brief.",
+    ),
+    "openai-responses": items(
+        msg("developer", "a", type="message", id="m", status="completed", phase="x"),
+        msg("user", [
+            INPUT_TEXT | EXPLICIT,
+            {"type": "input_image", "image_url": None, "file_id": "f", "detail": "low"} | EXPLICIT,
+            {"type": "input_file", "file_data": "data:application/pdf;base64,eA==", "filename": "a", "detail": "low"},
+            {"type": "input_file", "file_url": "https://a.b/c.pdf", "file_id": None, "file_data": None} | EXPLICIT,
+        ]),
+        REASONING | {"encrypted_content": None, "content": [], "status": None, "more": 1},
+        msg("assistant", [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []},
+                          {"type": "refusal", "refusal": "No."}], phase="x", more=1),
+        *(PIECES[piece] | {"id": None, "status": None, "caller": {}, "namespace": "n"} | more
+          for piece, more in (("c", {"more": 1}), ("o", {"name": "f", "output": [INPUT_TEXT]}))),
+        tools=[{"type": "function", "name": "f", "parameters": None, "strict": True, "description": None,
+                "defer_loading": True, "allowed_callers": []}],
+    ),
+    "dashscope": turns(msg("user", [
+        {kind: "https://a.b/c", "cache_control": SHORT}
+        | dict.fromkeys(("fps", "max_frames", "min_pixels", "max_pixels", "total_pixels"), 1)
+        for kind in ("image", "audio", "video")
+    ] + [{"text": None}])),
+}  # fmt: skip
 FOREIGN = [(provider, label, payload) for provider, made in STRANGERS.items() for label, payload in made.items()]
+FOREIGN += [(provider, "all keys", payload) for provider, payload in FULL.items()]
 
 
 def test_what_real_servers_take_is_accepted() -> None:
