@@ -607,6 +607,13 @@ def test_a_profile_with_the_responses_format_has_that_api() -> None:
     assert made["max_output_tokens"] == 9
     with pytest.raises(FormatError, match="^the profile 'acme' supports only the 'responses' API, not 'chat'$"):
         OF_OUR_OWN.request({"q": "Why?"}, provider=copy, api="chat")
+    chat, responses, embedding = (
+        Prompty.loads(f"---\nmodel: {{id: m, apiType: {api}}}\n---\nuser:\nHi")
+        for api in ("chat", "responses", "embedding")
+    )
+    assert chat.request(provider=copy) == responses.request(provider=copy)
+    with pytest.raises(FormatError, match="^the profile 'acme' supports only the 'responses' API, not 'embedding'$"):
+        embedding.request(provider=copy)
 
 
 @pytest.mark.parametrize("name", ["dashscope", "ollama-generate"])
