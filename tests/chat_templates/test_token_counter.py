@@ -104,6 +104,14 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
+def sized(template: str) -> HuggingFaceTokenCounter:
+    """A counter with a tokenizer that makes a token of each byte, so that counts are the lengths of texts."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({sign: at for at, sign in enumerate(alphabet)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return HuggingFaceTokenCounter(made, chat_template=template)
+
+
 def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -328,73 +336,126 @@ def test_media_that_the_openai_form_has_no_place_for_count() -> None:
     )
 
 
-OTHER_FORMS: list[list[dict[str, Any]]] = [
-    [{"role": "model", "parts": [{"text": "Hello there"}]}],
-    [{"role": "model", "parts": [{"function_call": {"name": "get_weather", "args": ARGUMENTS}}]}],
-    [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "Hello there"}]}],
-    [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "get_weather", "input": ARGUMENTS}]}],
-    [{"role": "assistant", "content": None, "function_call": call(1, json.dumps(ARGUMENTS))["function"]}],
-    [{"type": "function_call", "call_id": "1", "name": "get_weather", "arguments": json.dumps(ARGUMENTS)}],
-    [{"type": "function_call_output", "call_id": "1", "output": "Hello there"}],
-    [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hello there"}]}],
-    [{"role": "wizard", "content": "Hello there"}],
-    [{"role": "user", "content": {"a": "Hello there"}}],
-    [{}],
+CALLED = call(1, json.dumps(ARGUMENTS))["function"]
+THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm"}
+GEMINIS_CALL = {"function_call": {"name": "now", "args": {"city": "Köln"}}}
+CLAUDES_CALL = {"type": "tool_use", "id": "1", "name": "now", "input": {"city": "Köln"}}
+CLAUDES_RESULT = {"type": "tool_result", "tool_use_id": "1", "content": "Hello there"}
+# Messages of many forms, and what of them a template is given that shows no parts.
+OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"role": "model", "parts": [{"text": "Hello there"}]}, {"role": "assistant", "content": "Hello there"}),
+    ({"role": "model", "parts": [GEMINIS_CALL]}, {"role": "assistant", "content": as_json(GEMINIS_CALL)}),
+    ({"role": "function", "parts": [{"text": "a"}, {"text": "b"}]}, {"role": "tool", "content": "a\nb"}),
+    ({"role": "function", "content": "Hello there"}, {"role": "function", "content": "Hello there"}),
+    ({"role": "user", "content": [CLAUDES_RESULT]}, {"role": "user", "content": "Hello there"}),
+    ({"role": "assistant", "content": [CLAUDES_CALL]}, {"role": "assistant", "content": as_json(CLAUDES_CALL)}),
+    (
+        {"role": "assistant", "content": None, "function_call": CALLED},
+        {"role": "assistant", "tool_calls": [{"type": "function", "function": CALLED | {"arguments": ARGUMENTS}}]},
+    ),
+    (
+        {"type": "function_call", "call_id": "1", "name": "now", "arguments": "{}"},
+        {"role": "assistant", "content": "now\n{}"},
+    ),
+    ({"type": "function_call_output", "output": "Hello there"}, {"role": "tool", "content": "Hello there"}),
+    (
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hello there"}]},
+        {"role": "assistant", "content": "Hello there"},
+    ),
+    ({"content": "Hello there"}, {"role": "user", "content": "Hello there"}),
+    ({"role": "wizard", "content": "Hello there"}, {"role": "wizard", "content": "Hello there"}),
+    ({"role": "user", "content": {"a": "Hello there"}}, {"role": "user", "content": {"a": "Hello there"}}),
+    ({"role": "user", "content": "Hello there", "images": []}, {"role": "user", "content": "Hello there"}),
+    ({"role": "user", "content": ["Hello there", LOOK, THOUGHT]}, {"role": "user", "content": "Hello there\nLook\nHm"}),
+    ({}, {"role": "user", "content": ""}),
 ]
+
+
+@pytest.mark.parametrize(("message", "shown"), OTHER_FORMS, ids=lambda value: str(value)[:60])
+def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert sized("{{ messages|tojson }}").count([message]) == len(as_json([shown]).encode())
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ({"role": "user", "content": "Look"}, [LOOK]),
+        ({"role": "user", "content": ["Look", LOOK | {"x": 1}]}, [LOOK, LOOK | {"x": 1}]),
+        (
+            {"role": "user", "content": [THOUGHT, {"type": "input_text", "text": "Look"}, CLAUDES_RESULT]},
+            [THOUGHT, LOOK, LOOK | {"text": "Hello there"}],
+        ),
+        ({"role": "user", "parts": [{"text": "Look"}]}, [LOOK]),
+        ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, {"type": "image"}]),
+        ({"role": "user", "content": [SOUND]}, [{"type": "audio"}]),
+        ({"role": "user", "content": []}, []),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_template_that_shows_parts_is_given_parts(message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+    loop = "{% for part in m.content %}{% for k, v in part.items() %}({{ k }}: {{ v }}){% endfor %}{% endfor %}"
+    shown = "".join(f"({key}: {value})" for part in parts for key, value in part.items())
+    media = sum(estimate_media_tokens(part) for part in message.get("content", []) if part in (PICTURE, SOUND))
+    assert sized(f"{{% for m in messages %}}{loop}{{% endfor %}}").count([message]) == len(shown) + media
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("messages", OTHER_FORMS, ids=lambda messages: str(messages)[:60])
-def test_messages_of_every_form_count_with_their_texts(name: str, messages: list[dict[str, Any]]) -> None:
-    counter = real(name)
-    least = 3 if "Hello" in str(messages) else 15 if "weather" in str(messages) else 0
-    assert least <= counter.count(messages) < 700
+@pytest.mark.parametrize("message", [message for message, _ in OTHER_FORMS], ids=lambda message: str(message)[:60])
+def test_messages_of_every_form_count_with_their_texts(name: str, message: dict[str, Any]) -> None:
+    least = 3 if "Hello" in str(message) else 15 if "weather" in str(message) else 0
+    assert least <= real(name).count([message]) < 700
 
 
-REFUSING = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role not in ['user', 'assistant'] or (m.role == 'user') != "
-    "(loop.index0 % 2 == 0) %}{{ raise_exception('no') }}{% endif %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}"
-    "{% endfor %}{% if tools %}{{ tools|tojson }}{% endif %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+TURN = "<{{ m.role }}>{{ m.content }};"
+LAST = "{{ tools|tojson if tools }}{{ 'go' if add_generation_prompt }}"
+LOOP = f"(s){{% for m in messages %}}{TURN}{{% endfor %}}{LAST}"
+BYE_FIRST = "messages[0].content == 'Bye!'"
+
+
+def refusing(condition: str, loop: str = LOOP) -> str:
+    return f"{{{{ raise_exception('no') if {condition} }}}}{loop}"
+
+
+REFUSING = refusing("messages[0].role == 'system' or messages|map(attribute='role')|list == ['user', 'user']")
+HI, BYE, RULE = USER | {"content": "Hi"}, USER | {"content": "Bye!"}, SYSTEM | {"content": "Rule"}
+SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "tools", "expected"),
+    [
+        (REFUSING, [HI], None, "(s)<user>Hi;go"),
+        # Each is rendered alone; what stands before all of them, and the tools, once.
+        (REFUSING, [HI, BYE], None, "(s)<user>Hi;<user>Bye!;go"),
+        (REFUSING, [HI, BYE], TOOLS, f"(s)<user>Hi;<user>Bye!;{as_json(TOOLS)}go"),
+        # A system is refused even alone: its text counts, and what stands around a short turn of a user.
+        (REFUSING, [RULE, HI], None, "(s)<user>xRule;<user>Hi;go"),
+        # Where no two turns are rendered, or no three, nobody knows what stands before them: it counts for each.
+        (refusing("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
+        (refusing("messages[2:] or messages[-1].content == 'Bye!'"), [HI, BYE], None, "(s)<user>Hi;(s)<user>x;Bye!go"),
+        # A template that takes no tools: they count as their texts.
+        (refusing("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
+        # A template that shows no text of one role, one that shows nothing if there are tools, and one that shows less
+        # of a long chat than of a short one.
+        (
+            refusing("messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")),
+            *([HI, SPELL, HI, BYE], None, "(s)<user>Hi;Abracadabra, abracadabra!<user>Hi;<user>Bye!;go"),
+        ),
+        (refusing(BYE_FIRST, f"{{% if not tools %}}{LOOP}{{% endif %}}"), [BYE], TOOLS, "(s)<user>x;Bye!"),
+        (refusing(BYE_FIRST, LOOP.replace("in messages", "in messages[-1:]")), [BYE], None, "(s)<user>x;Bye!go"),
+        ("{{ raise_exception('no') }}", [], None, ""),
+        ("{{ raise_exception('no') }}", [], TOOLS, "".join(map(as_json, TOOLS))),
+        ("{{ raise_exception('no') }}", [HI, BYE | {"name": "Bob"}], None, "HiBye!Bob"),
+        # No messages count what is written for none.
+        (LOOP, [], None, "(s)go"),
+        (refusing("not messages"), [], None, "(s)go"),
+    ],
 )
-
-
-def test_messages_that_a_template_refuses_count_one_by_one(directory: Path) -> None:
-    counter = HuggingFaceTokenCounter(directory, chat_template=REFUSING)
-    text = counter.count_text
-
-    def rendered(middle: str) -> int:
-        return text(f"<s>{middle}<|assistant|>")
-
-    hello = {"role": "user", "content": "Hello world"}
-    whole = rendered("<|user|>Hello world</s>")
-    assert counter.count([hello]) == whole
-    alone = text("<|user|>Hello world</s>")
-    # Each is rendered alone, what stands before all of them once.
-    assert abs(counter.count([hello, hello]) - whole - alone) <= 2
-    assert abs(counter.count([hello, hello, hello]) - whole - 2 * alone) <= 3
-    # A system is refused even alone: its text counts, and what stands around a turn.
-    system = {"role": "system", "content": "how are you?"}
-    assert abs(counter.count([system, hello]) - whole - text("how are you?") - text("<|user|></s>")) <= 3
-    tools = counter.count([hello, hello], TOOLS) - counter.count([hello, hello])
-    assert abs(tools - text(as_json(TOOLS))) <= 2
-
-
-def test_a_template_that_refuses_everything_leaves_the_texts(directory: Path) -> None:
-    counter = HuggingFaceTokenCounter(directory, chat_template="{{ raise_exception('no') }}")
-    text = counter.count_text
-    assert counter.count([]) == 0
-    assert counter.count([USER | {"content": "Hello"}, {"role": "user", "name": "Bob", "content": "fine"}]) == (
-        text("Hello") + text("Bob") + text("fine")
-    )
-    assert counter.count([], TOOLS) == sum(text(as_json(tool)) for tool in TOOLS)
-
-
-def test_no_messages_count_what_the_template_writes_for_none(directory: Path) -> None:
-    counter = HuggingFaceTokenCounter(directory)
-    assert counter.count([]) == counter.count_text("<s><|assistant|>")
-    needs_one = "{{ bos_token }}{{ messages[0].role + ':' }}{% for m in messages[1:] %}x{% endfor %}"
-    assert HuggingFaceTokenCounter(directory, chat_template=needs_one).count([]) >= 0
+def test_messages_that_a_template_rejects_count_one_by_one(
+    template: str, messages: list[dict[str, Any]], tools: Any, expected: str
+) -> None:
+    assert sized(template).count(messages, tools) == len(expected.encode())
 
 
 @pytest.mark.slow
