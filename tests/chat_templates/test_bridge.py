@@ -130,7 +130,28 @@ def by_role(role: str, text: str, otherwise: str = "{{ m.content }}") -> str:
     return f"{{% if m.role == '{role}' %}}{text}{{% else %}}{otherwise}{{% endif %}}"
 
 
-CALL = "<call>now{}</call><|end|>"
+CALL, OTHER_CALL = (f"<call>{name}{{}}</call><|end|>" for name in ("now", "then"))
+THINKING_TURN = "<think>So.</think>Hi.<|end|>"
+CHANGED_RESPONSE = re.escape(
+    r"new messages change the response: the template writes 'responsum dictum<|end|>\n<|start|>user\nno' instead of "
+    "'<think>cogitatum dictum</think>responsum'"
+)
+CHANGED_PROMPT = re.escape(
+    """new messages change the prompt: the template writes '<call>look_around{"at": "argumentum priu' instead of """
+    "'<think>cogitatum prius 1</think><call>lo'"
+)
+OTHER_PROMPT = re.escape(
+    "the previous ids do not encode messages=: they contain 'Hello.<|end|><|start|>assistant' instead of "
+    "'Why?<|end|><|start|>assistant'"
+)
+OTHER_END = re.escape(
+    r"the completion ends with 'Hi! Hi! Hi! <|stop|>', but the template continues with "
+    r"'<|end|>\n<|start|>user\nWhy?<|end|>\n<|star' after a response"
+)
+BEFORE = "{% set one = loop.previtem if loop.index > 1 else {} %}"
+LAST_SIGN = PLAIN.replace("<|start|>", BEFORE + "{{ one.content[-1] if one.role == 'assistant' }}<|start|>", 1)
+NO_BARE = "^the template cannot render a response without reasoning in this chat: .*"
+NO_TOKEN = re.escape(r"the template writes '\nuser\nWhy?\nassistant' after a response; expected a control token")
 TALK = "{{ m.content }}" + CALLING
 LAST_USER = (
     "{% set ns = namespace(last=0) %}{% for m in messages if m.role == 'user' %}{% set ns.last = m %}{% endfor %}"
@@ -144,32 +165,14 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
     ("template", "completion", "new", "options", "reason"),
     [
         # The template does not go on with what it wrote.
-        (
-            DROPPING,
-            "<think>So.</think>Hi.<|end|>",
-            [USER],
-            {},
-            "the response: the template writes 'responsum .* instead of",
-        ),
-        (
-            DROPPING,
-            CALL,
-            [RESULT, USER],
-            {"start": f"<|start|>assistant\n<think>x</think>{START}"},
-            "change the prompt",
-        ),
+        (DROPPING, THINKING_TURN, [USER], {}, CHANGED_RESPONSE),
+        (DROPPING, CALL, [RESULT, USER], {"start": f"<|start|>assistant\n<think>x</think>{START}"}, CHANGED_PROMPT),
         (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "change the prompt"),
         (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the reasoning"),
         # Marks of thoughts that are not known: any answer may hold one.
         (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "change the response"),
         (KEEPING, "<think>So", [USER], {}, "before its reasoning is closed"),
-        (
-            chatml(by_role("assistant", "<think></think>{{ m.content }}")),
-            "Hi.",
-            [USER],
-            {},
-            "cannot render a response without reasoning",
-        ),
+        (chatml(by_role("assistant", "<think></think>{{ m.content }}")), "Hi.", [USER], {}, NO_BARE),
         (PLAIN, CALL, [RESULT], {}, "does not render tool calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "render the text of assistant messages"),
         (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
@@ -184,40 +187,17 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             *("Hi.", [USER], {}, "on the new messages"),
         ),
         (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "id or name that is missing from a tool result"),
-        (
-            NAMING,
-            "<call>then{}</call><|end|>",
-            [RESULT],
-            {},
-            "the tool 'now', which the completion",
-        ),
-        (
-            KEEPING,
-            "<call>then{}</call><|end|>",
-            [RESULT],
-            {},
-            "the tool 'now', which the completion",
-        ),
-        (
-            NAMING,
-            "<call>then{}</call><|end|>",
-            [RESULT, {"role": "tool", "content": ""}],
-            {},
-            "the tool 'now', which the completion",
-        ),
+        (NAMING, OTHER_CALL, [RESULT], {}, "the tool 'now', which the completion"),
+        (KEEPING, OTHER_CALL, [RESULT], {}, "the tool 'now', which the completion"),
+        (KEEPING, f"{CALL}{OTHER_CALL}", [RESULT, RESULT], {}, "the tool 'now', which the completion"),
+        (NAMING, OTHER_CALL, [RESULT, {"role": "tool", "content": ""}], {}, "the tool 'now', which the completion"),
         (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "the origins of the rendered text can't be traced"),
         # It refuses.
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "rejects the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
         # No token tells where the answer ends.
-        (
-            chatml(ending="\n").replace("<|start|>", ""),
-            "Hi.",
-            [USER],
-            {"start": "assistant\n"},
-            "expected a control token",
-        ),
-        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', but the template continues with '<\|end\|>"),
+        (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, NO_TOKEN),
+        (PLAIN, f"{'Hi! ' * 9}<|stop|>", [USER], {}, OTHER_END),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
         (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes("<|start|>")}, "."),
@@ -243,7 +223,6 @@ def test_where_it_is_not_proven_there_is_the_reason(
     assert re.search(reason, made.reason), made.reason
 
 
-THINKING_TURN = "<think>So.</think>Hi.<|end|>"
 HELLO = [{"role": "user", "content": "Hello."}]
 
 
@@ -286,22 +265,20 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
 @pytest.mark.parametrize(
     ("template", "completion", "new", "options", "reason"),
     [
-        (PLAIN, "Hi.", USER, {"messages": [USER]}, "do not encode messages=: they contain 'Hello"),
+        (PLAIN, "Hi.", USER, {"messages": [USER]}, OTHER_PROMPT),
         (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
         (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
         (PLAIN, [900], USER, {}, "the tokenizer cannot decode the"),
-        (
-            MOVED,
-            "Hi.",
-            USER,
-            {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")},
-            "change the prompt",
-        ),
+        (MOVED, "Hi.", USER, {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")}, "change the prompt"),
+        # The generation prompt has opened a thought, and nothing else.
+        (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
+        # The next turn begins with the last sign of the answer.
+        (LAST_SIGN, "Hi.", USER, {}, "the text that the template writes after a response depends on the response"),
         (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
         (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
         (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the origins of the rendered text can't be traced"),
-        (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "the tool 'now', which the completion"),
+        (KEEPING, OTHER_CALL, RESULT, {}, "the tool 'now', which the completion"),
         (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
         (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
         (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
@@ -313,6 +290,54 @@ def test_what_rendering_does_not_prove_has_a_reason(
     made = bridge(template, completion, new, **{"messages": HELLO, **options})
     assert made.ids is None
     assert re.search(reason, made.reason), made.reason
+
+
+# Templates that drop the text beside a call.
+STOP, STOPPED, BESIDE = "<call>now{}</call><|stop|>", "<|stop|>\n", "{{ m.content if not m.tool_calls }}" + CALLING
+EMPTY_THOUGHT = by_role("assistant", "<think>{{ m.reasoning_content }}</think>" + BESIDE)
+CALLS = chatml(THINKING + BESIDE, STOPPED)
+EMPTY_CALLS, OPENED_CALLS = (
+    chatml(EMPTY_THOUGHT, STOPPED, prompt=PROMPT.replace("\n", end)) for end in ("\n", "\n<think>")
+)
+NEXT = BEHIND_CALL.replace("end", "stop")
+BROKEN = r"the completion ends with '{}', but the template continues with '\"}}</call><\|stop\|>.*' after a response"
+
+
+@pytest.mark.parametrize("messages", [None, HELLO])
+@pytest.mark.parametrize(
+    ("template", "completion", "expected"),
+    [
+        *((CALLS, STOP, NEXT), (CALLS, STOP.removesuffix("<|stop|>"), f"<|stop|>{NEXT}")),
+        *((CALLS, f"<think>So.</think>{STOP}", NEXT), (EMPTY_CALLS, f"<think></think>{STOP}", NEXT)),
+        *((OPENED_CALLS, f"</think>{STOP}", f"{NEXT}<think>"), (OPENED_CALLS, f"Hm.</think>{STOP}", f"{NEXT}<think>")),
+        (
+            CALLS,
+            f"Now: {STOP}",
+            "the template (drops the text of a response that calls a tool|does not render tool calls)",
+        ),
+        # Behind the calls, other text could stand.
+        (CALLS, '<call>now{"x": 1}x<|stop|>', BROKEN.format(r'now{"x": 1}x<\|stop\|>')),
+        (CALLS, '<call>now{"x": 1}x', BROKEN.format('<call>now{"x": 1}x')),
+    ],
+)
+def test_an_answer_of_calls_alone_goes_on_where_text_beside_calls_is_dropped(
+    template: str, completion: str, expected: str, messages: Any
+) -> None:
+    start = START.replace("<|end|>", "<|stop|>") + "<think>" * (template == OPENED_CALLS)
+    made = added(template, completion, RESULT, start=start, messages=messages)
+    assert made == expected or re.fullmatch(expected, made), made
+
+
+@pytest.mark.parametrize("messages", [None, HELLO])
+def test_calls_without_ids_get_ids_of_nine_signs(messages: Any) -> None:
+    nine = KEEPING.replace("<call>", "{{ raise_exception('nine') if c.id|length != 9 }}<call>")
+    assert added(nine, CALL, {"role": "tool", "content": "12:00"}, messages=messages) == BEHIND_CALL
+
+
+def test_the_numbers_of_tried_answers_may_stand_in_the_chat() -> None:
+    numbers = {"role": "user", "content": "907351 907352 907353"}
+    start = START.replace("Hello.", numbers["content"])
+    assert added(PLAIN, "Hi.<|end|>", start=start, messages=[numbers]) == BEHIND
 
 
 def test_the_chat_may_be_given_in_any_form() -> None:
@@ -391,7 +416,11 @@ def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: py
         return run(self, chat, given, **options)
 
     assert added(KEEPING, CALL, RESULT) == BEHIND_CALL
+    assert added(PLAIN, "Hi.<|end|>", USER, USER)
     monkeypatch.setattr(ChatJinja, "run", counted)
     assert added(KEEPING, CALL, RESULT, start=START * 1000) == BEHIND_CALL
     assert len(chats) < 10
     assert max(chats) == 3
+    chats.clear()
+    assert added(PLAIN, "Hi.<|end|>", *[USER] * 5)
+    assert len(chats) < 5

@@ -340,6 +340,7 @@ YES, NO, EMPTY = (msg("assistant", text) for text in ("ja", "nee", ""))
 REMEMBERED = thought("ja", "hm")
 RAIN = msg("tool", "regen")
 TURNS = [ASKED, YES, ASKED_AGAIN, NO]
+QUIET = [ASKED, YES, msg("user", "?!"), NO]
 ENDED = ["ja</>", "nee</>"]
 IN_TURN = (
     "{% for m in messages %}{% if m.role == 'user' %}<user>{{ m.content }}<assistant>{% elif m.role == 'tool' %}"
@@ -396,6 +397,14 @@ MARKED_EMPTY = (
         (turns("<{{ m.role }}>{{ m.thinking }}|{{ m.content }}</>"), [ASKED, REMEMBERED], ["hm|ja</>"]),
         # Templates that take only some chats.
         (turns("<{{ m.role }}>{{ m.content }}</>{{ raise_exception('no') if messages|length == 1 }}"), TURNS, ENDED),
+        (turns("{{ raise_exception('no') if messages|length == 2 }}{{ m.content }}</>", ""), QUIET, ENDED),
+        (
+            turns(
+                "<{{ m.role }}><think>{{ m.content }}</>"
+                "{{ raise_exception('no') if add_generation_prompt and messages|length > 1 }}"
+            ),
+            *([ASKED, ASKED_AGAIN, YES], ["<think>ja</>"]),
+        ),
         (
             turns(
                 "{{ raise_exception('no') if not m.content or m.role not in ('user', 'assistant') }}{{ m.role }}: "
@@ -415,6 +424,8 @@ MARKED_EMPTY = (
         (turns("<{{ m.role }}>{% generation %}{{ m.content }}</>{% endgeneration %}"), TURNS, ENDED),
         (turns("<{{ m.role }}>{%- generation -%}{{ m.content }}{%+ endgeneration +%}</>"), TURNS, ["ja", "nee"]),
         (turns(MARKED_EMPTY), [*TURNS, ASKED, EMPTY], ["<ja/>", "<ja/>", "<ja/>"]),
+        (turns(MARKED_EMPTY.replace("<ja/>", "{{ m.content }}</>")), [*TURNS, ASKED, EMPTY], [*ENDED, "</>"]),
+        (turns(MARKED_EMPTY) + ".{% generation %}<eos>{% endgeneration %}", [ASKED, YES], ["<ja/>"]),
     ],
 )
 def test_each_answer_is_trained_with_its_end(text: str, chat: list[dict[str, Any]], expected: list[str]) -> None:
