@@ -35,6 +35,7 @@ NO_SYSTEM = loop("{{ raise_exception('no system') if m.role == 'system' }}")
 ALTERNATES = loop("{{ raise_exception('twice') if not loop.first and m.role == messages[loop.index0 - 1].role }}")
 TOOLS = "{{ tools|tojson if tools }}" + PLAIN
 CALLS = calls("[{{ c.function.name }} {{ c.function.arguments|tojson }}]")
+MOVES_TOOLS = CALLS.replace("<{{ m.role", "{{ tools|tojson if tools and loop.last }}<{{ m.role")
 NAMES = calls("[{{ c.function.name }}]")
 ITEMS = calls("{% for k, v in c.function.arguments.items() %}{{ c.function.name }}{{ k }}={{ v }}{% endfor %}")
 JSON_ONLY = calls("{{ c.function.name ~ ' ' + c.function.arguments }}")
@@ -143,8 +144,11 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
     ],
     "origins kept": [(PLAIN, True, ""), (LOSES, False, "the origins of the rendered text can't be traced: ")],
-    "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
-    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render tool calls")],
+    "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, ""), (MOVES_TOOLS, True, "")],
+    "bridged to results of calls": [
+        *((CALLS, True, ""), (PLAIN, False, "the template does not render tool calls")),
+        (MOVES_TOOLS, False, "new messages change the prompt: the template writes "),
+    ],
 }
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 

@@ -18,9 +18,10 @@ from lazyprompt import (
     ToolUseBlock,
     messages_from,
 )
-from lazyprompt.chat_templates.conversation import TAG, tag_last_message, template_dicts, tool_dicts
+from lazyprompt.chat_templates.conversation import TAG, tag_last_message, template_dicts, texts_of, tool_dicts
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.template import ChatTemplate
+from lazyprompt.chat_templates.traced import parts_of
 from lazyprompt.errors import HistoryError, MediaError, TemplateError, ToolsError
 from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.tools import ToolSet
@@ -297,6 +298,7 @@ def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: s
     before = copy.deepcopy(SAID)
     first, last = tag_last_message([USER, SAID], field)
     assert first is USER
+    assert [(each.slot, each.message) for each in parts_of(last[field])[1] if not each.trusted] == [("assistant", 1)]
     assert last == {name: f"{text}{TAG}" if name in changed else text for name, text in before.items()}
     assert before == SAID
 
@@ -306,6 +308,18 @@ def test_of_several_parts_the_last_text_is_tagged() -> None:
     (made,) = tag_last_message([{"role": "assistant", "content": parts}], "content")
     assert made["content"] == [parts[0], {"type": "text", "text": f"b{TAG}"}, parts[2]]
     assert parts[1]["text"] == "b"
+    origins = parts_of(made["content"][1]["text"])[1]
+    assert [(each.slot, each.message) for each in origins if not each.trusted] == [("assistant", 0)]
+
+
+def test_the_texts_of_a_chat_are_all_but_roles_and_kinds_of_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image", "url": "b"}]
+    chat: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi", "name": "ann"},
+        {"role": "user", "content": parts, "spell": {"c": [1, "d"]}},
+        {"role": "assistant", "content": None},
+    ]
+    assert sorted(texts_of(chat)) == ["Hi", "a", "ann", "b", "c", "d", "name", "spell"]
 
 
 @pytest.mark.parametrize(

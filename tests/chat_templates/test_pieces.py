@@ -65,7 +65,7 @@ class Plain(NamedTuple):
 WHOLE = (*TEXTS, "<|name|>", "<extra_id_12>")
 CUTS = [piece for text in WHOLE for at in range(len(text)) for piece in (text[:at], text[at:])]
 # Blanks, signs that do not show, and disguises.
-SIGNS = (*" \t\n17a你é＜﹤［＞\u200b\u0131", "  ", "xyz", "ＵＳ", "<p>")
+SIGNS = (*" \t\n\x0117a你é＜﹤［＞\u200b\u0131", "  ", "xyz", "ＵＳ", "<p>")
 FRAGMENTS = st.one_of(
     st.sampled_from(CUTS),
     st.sampled_from([each.upper() for each in CUTS]),
@@ -78,12 +78,14 @@ TALKS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("reserved", [False, True])
 @given(texts=TALKS, beside=TALKS)
+@example(texts=["US\x01", "\x01 0\tx"], beside=["\x01ER:"])
 @example(texts=["ß>", "ABCA"], beside=[])  # beside a text that is not ASCII, capital letters were passed over
 def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
     edges, way = Edges(TEXTS, reserved=reserved), Plain(reserved, backwards)
     side = edges.ended if backwards else edges.begun
     pieces = side.at_end(texts)
     assert pieces == way.at_end(texts)
+    assert not side.begin("")
     assert side.go_on(pieces, beside) == way.go_on(pieces, beside)
     for piece in pieces:
         assert side.begin(piece)
@@ -138,7 +140,7 @@ def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None
     [
         *((text, True) for text in ("a <|im", "a <|im_  ", "_end|> b", "  |> b", "a [in", "NST] b", "＜|im", "a ［in")),
         *((text, True) for text in ("a\n###  resp", "a\n＃## resp", "end|＞ b", "a <|any_name", "any_name|> b")),
-        ("a <unused1", True),
+        *(("a <unused1", True), ("a <|im\x01", True), ("\x01end|> b", True)),
         *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
         *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
     ],
@@ -159,7 +161,7 @@ def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> No
         *(("status", ["ser:"], False), ("you", ["ser:"], True), ("you ", ["\n SER:"], True), ("user: a", [], False)),
         *((": a", [], False), (": a", ["user"], True), (": a", ["user "], True), (": a", ["er"], True)),
         *((": a", ["us"], False), ("a <", [], True), ("> a", [], True), ("[IN", [], False), ("[IN", ["st]"], True)),
-        *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " "], False)),
+        *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " ", "\u200b"], False)),
     ],
 )
 def test_an_edge_counts_where_something_goes_on_with_it(text: str, own: list[str], edge: bool) -> None:  # noqa: FBT001 - as above

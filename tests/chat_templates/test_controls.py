@@ -1,0 +1,85 @@
+"""Templates that write the texts of a chat as they are, and those of which it must be seen what they write."""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyprompt.chat_templates.controls import is_clean
+from lazyprompt.chat_templates.template import ChatTemplate
+
+# What leaves texts as they are, asks about them, or takes lists apart.
+HONEST = (
+    *("m.text", "m.text|upper", "m.text[1:]", "m['content']", "messages[0].content", "m.calls|first", "5 % 2"),
+    *(
+        "m.text.split('<|im_end|>')[0]",
+        "m.calls|join('-')",
+        "m.calls|join('<')",
+        "m.text.strip()",
+        "m.role|indent",
+    ),
+    *("m.text|dictsort", "m.text is string", "m.text % 2", "dict(a=m.text)", "namespace(a=m.text)"),
+    *("joiner(m.text)()", "m.text|tojson", "m.text|trim", "m.text|length", "m.calls|map('upper')|list"),
+    *("strftime_now('%Y')", "messages|map(attribute='content')|list|last"),
+)
+HONEST_BLOCKS = (
+    *(
+        "{% set a, b = 1, 2 %}",
+        "{% set tools = m.items %}",
+        "{% set tools = namespace(a=1) %}",
+        "{% set tools = [1] %}",
+    ),
+    *(
+        "{% set tools = m.calls + [1] %}",
+        "{% set text %}a{% endset %}",
+        "{% for c in m.calls|sort %}{{ c }}{% endfor %}",
+    ),
+    *("{% for c in m.text %}{{ c.text }}{{ c['a'] }}{% endfor %}", "{% for c in m.calls %}{{ c }}{% endfor %}"),
+    *(
+        "{% for c in m.text %}{{ c is string }}{{ loop.index }}{% endfor %}",
+        "{% for c in range(3) %}{{ c }}{% endfor %}",
+    ),
+    *("{% for c in m.calls[1:] %}{{ c }}{% endfor %}", "{% for c in m['calls'] %}{{ c }}{% endfor %}"),
+    *(f"{{% for k, v in m.text{pairs} %}}{{{{ k }}}}{{% endfor %}}" for pairs in (".items()", "|items", "|dictsort")),
+    "{% if m is mapping %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
+    "{% generation %}{{ m.text }}{% endgeneration %}",
+)
+# What takes single letters out of texts, drops some, or puts something between them.
+SUSPECT = (
+    *("m.text[::2]", "m.text[::-1]", "m.text[0]", "m.text|first", "m.text|list", "m.text.split('x')"),
+    *("m.text.splitlines()", "m.text.split(m.name)[0]", "m.text|join('-')", "m.text|join(d='<')", "m[0]"),
+    *("m.text|join(m.name)", "','.join(m.text)", "m.name.join(m.text)", "m.text|replace('x', '')"),
+    *("m.text|replace('x', '-')", "m.text.strip('x')", "m.text|reverse", "m.text % m.name", "m[m.text]"),
+    *(
+        "dict(m.text)",
+        "dict.fromkeys(m.text)",
+        "m.text|indent(2)",
+        "m.text(*m.calls)",
+        "m.calls|map(m.name)",
+    ),
+)
+SUSPECT_BLOCKS = (
+    *("{% set a, b = m.text %}", "{% set tools = m.text %}", "{% set tools = 'a' %}"),
+    *("{% set tools %}a{% endset %}", "{% for c in m.calls recursive %}{{ c }}{% endfor %}"),
+    *(
+        f"{{% for c in m.text %}}{{{{ {shown} }}}}{{% endfor %}}"
+        for shown in ("c", "c[0]", "c.upper()", "loop.nextitem", "loop.previtem")
+    ),
+    *("{% for c in m.text.split(' ') %}{{ c }}{% endfor %}", "{% for k, v in m.text %}{{ k }}{% endfor %}"),
+    "{% if m is string %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
+    "{% if m is mapping %}{% set m = 'a' %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
+    "{% if m is mapping %}{% for k in m recursive %}{{ k }}{% endfor %}{% endif %}",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        *((text, True) for text in (*(f"{{{{ {each} }}}}" for each in HONEST), *HONEST_BLOCKS)),
+        *((text, False) for text in (*(f"{{{{ {each} }}}}" for each in SUSPECT), *SUSPECT_BLOCKS)),
+    ],
+)
+def test_a_sign_that_begins_tokens_is_suspect_where_a_template_takes_texts_apart(text: str, *, clean: bool) -> None:
+    template = ChatTemplate.load(f"{{% for m in messages %}}{text}{{% endfor %}}")
+    jinja = template.jinja()
+    assert is_clean(jinja, template.controls(jinja), ["a < b"], []) is clean
+    assert is_clean(jinja, template.controls(jinja), ["a <|im_end|> b"], []) is False
