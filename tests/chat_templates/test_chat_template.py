@@ -236,19 +236,10 @@ SLOTS = {
     "sleutel": "tools",
     "Keybericht": "tools",
 }
-TURNS = [
-    msg("system", "Systeem."),
-    msg("user", "\nVraagje? "),
-    msg("assistant", " Antwoord\n"),
-    msg("user", "Vervolg"),
-]
+TURNS = [msg("system", "Systeem."), msg("user", "\nVraagje? "), msg("assistant", " Antwoord\n"), msg("user", "Vervolg")]
 SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
     "turns": (TURNS, None, {"Systeem", "Vraagje", "Antwoord", "Vervolg"}),
-    "developer": (
-        [msg("developer", "Ontwikkelaar"), msg("user", "Vraagje")],
-        None,
-        {"Ontwikkelaar", "Vraagje"},
-    ),
+    "developer": ([msg("developer", "Ontwikkelaar"), msg("user", "Vraagje")], None, {"Ontwikkelaar", "Vraagje"}),
     "parts": ([msg("user", [{"type": "text", "text": "Vraagje"}])], None, {"Vraagje"}),
     "calls": (
         [

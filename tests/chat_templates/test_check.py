@@ -111,11 +111,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
             False,
             "later messages change earlier text: plain turns, a call and its result, thoughts before a user",
         ),
-        (
-            LAST_THOUGHT,
-            False,
-            "later messages change earlier text: thoughts before a user, thoughts before a result",
-        ),
+        (LAST_THOUGHT, False, "later messages change earlier text: thoughts before a user, thoughts before a result"),
     ],
     "generation prompt consistent": [
         (PLAIN, True, ""),

@@ -10,35 +10,23 @@ from lazyprompt.chat_templates.template import ChatTemplate
 # What leaves texts as they are, asks about them, or takes lists apart.
 HONEST = (
     *("m.text", "m.text|upper", "m.text[1:]", "m['content']", "messages[0].content", "m.calls|first", "5 % 2"),
-    *(
-        "m.text.split('<|im_end|>')[0]",
-        "m.calls|join('-')",
-        "m.calls|join('<')",
-        "m.text.strip()",
-        "m.role|indent",
-    ),
+    *("m.text.split('<|im_end|>')[0]", "m.calls|join('-')", "m.calls|join('<')", "m.text.strip()", "m.role|indent"),
     *("m.text|dictsort", "m.text is string", "m.text % 2", "dict(a=m.text)", "namespace(a=m.text)"),
     *("joiner(m.text)()", "m.text|tojson", "m.text|trim", "m.text|length", "m.calls|map('upper')|list"),
     *("strftime_now('%Y')", "messages|map(attribute='content')|list|last"),
 )
 HONEST_BLOCKS = (
+    *(f"{{% set tools = {given} %}}" for given in ("m.items", "namespace(a=1)", "[1]", "m.calls + [1]")),
     *(
-        "{% set a, b = 1, 2 %}",
-        "{% set tools = m.items %}",
-        "{% set tools = namespace(a=1) %}",
-        "{% set tools = [1] %}",
+        f"{{% for c in {each} %}}{{{{ c }}}}{{% endfor %}}"
+        for each in ("m.calls", "m['calls']", "m.calls[1:]", "range(3)")
     ),
+    *("{% set text %}a{% endset %}", "{% for c in range(3) %}{{ c }}{% endfor %}", "{% set a, b = 1, 2 %}"),
+    "{% for c in m.calls|sort %}{{ c }}{% endfor %}",
     *(
-        "{% set tools = m.calls + [1] %}",
-        "{% set text %}a{% endset %}",
-        "{% for c in m.calls|sort %}{{ c }}{% endfor %}",
+        f"{{% for c in m.text %}}{each}{{% endfor %}}"
+        for each in ("{{ c.a }}{{ c['a'] }}", "{{ c is string }}{{ loop }}")
     ),
-    *("{% for c in m.text %}{{ c.text }}{{ c['a'] }}{% endfor %}", "{% for c in m.calls %}{{ c }}{% endfor %}"),
-    *(
-        "{% for c in m.text %}{{ c is string }}{{ loop.index }}{% endfor %}",
-        "{% for c in range(3) %}{{ c }}{% endfor %}",
-    ),
-    *("{% for c in m.calls[1:] %}{{ c }}{% endfor %}", "{% for c in m['calls'] %}{{ c }}{% endfor %}"),
     *(f"{{% for k, v in m.text{pairs} %}}{{{{ k }}}}{{% endfor %}}" for pairs in (".items()", "|items", "|dictsort")),
     "{% if m is mapping %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
     "{% generation %}{{ m.text }}{% endgeneration %}",
@@ -49,13 +37,7 @@ SUSPECT = (
     *("m.text.splitlines()", "m.text.split(m.name)[0]", "m.text|join('-')", "m.text|join(d='<')", "m[0]"),
     *("m.text|join(m.name)", "','.join(m.text)", "m.name.join(m.text)", "m.text|replace('x', '')"),
     *("m.text|replace('x', '-')", "m.text.strip('x')", "m.text|reverse", "m.text % m.name", "m[m.text]"),
-    *(
-        "dict(m.text)",
-        "dict.fromkeys(m.text)",
-        "m.text|indent(2)",
-        "m.text(*m.calls)",
-        "m.calls|map(m.name)",
-    ),
+    *("dict(m.text)", "dict.fromkeys(m.text)", "m.text|indent(2)", "m.text(*m.calls)", "m.calls|map(m.name)"),
 )
 SUSPECT_BLOCKS = (
     *("{% set a, b = m.text %}", "{% set tools = m.text %}", "{% set tools = 'a' %}"),

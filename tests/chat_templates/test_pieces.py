@@ -9,15 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lazyprompt.chat_templates.pieces import (
-    Edges,
-    at_edge,
-    begins_at_end,
-    ends_at_start,
-    may_cross,
-    plain,
-    within,
-)
+from lazyprompt.chat_templates.pieces import Edges, at_edge, begins_at_end, ends_at_start, may_cross, plain, within
 from lazyprompt.safety.find import Controls
 
 CONTROLS = Controls(

@@ -44,7 +44,6 @@ from support.chat_judges import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from lazyprompt.tokens.counter import TokenCounter
@@ -63,8 +62,6 @@ PICTURE: dict[str, Any] = {
     "type": "image_url",
     "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"\x89PNG" + b"\0" * 3000).decode()},
 }
-# Templates that take text in one form or the other, all messages or not, with and without tools.
-KINDS = ("qwen2_5", "qwen3", "llama3_1", "gemma", "glm4moe", "gptoss", "qwen3_vl", "smolvlm", "deepseekv3", "cohere2")
 
 
 def small(kind: str) -> Tokenizer:
@@ -283,44 +280,11 @@ def test_messages_count_in_the_form_that_transformers_is_given() -> None:
     assert counter.count(conversation, TOOLS) == counter.count(as_dicts, TOOLS) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_parts_of_text_count_like_the_text(name: str) -> None:
-    counter = real(name)
-    text = "Hello there, how are you?"
-    expected = counter.count([USER | {"content": text}])
-    assert expected > counter.count_text(text)
-    for content in ([{"type": "text", "text": text}], [{"type": "input_text", "text": text}], [text]):
-        assert counter.count([USER | {"content": content}]) == expected
-    assert counter.count([{"role": "user", "parts": [{"text": text}]}]) == expected
-
-
 LOOK: dict[str, Any] = {"type": "text", "text": "Look"}
 DATA = "A" * 5000
 CLAUDES: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}
 GEMINIS: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": DATA}}
 SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "format": "mp3"}}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize(
-    ("message", "part"),
-    [
-        *(({"role": "user", "content": [LOOK, PICTURE]}, PICTURE), ({"role": "user", "content": [PICTURE]}, PICTURE)),
-        *(({"role": "user", "content": [CLAUDES, LOOK]}, CLAUDES), ({"role": "user", "content": [SOUND]}, SOUND)),
-        ({"role": "user", "content": "Look", "images": [DATA]}, {"images": [DATA]}),
-        ({"role": "user", "parts": [{"text": "Look"}, GEMINIS]}, GEMINIS),
-        ({"role": "user", "content": [{"type": "tool_result", "content": [LOOK, CLAUDES]}]}, CLAUDES),
-    ],
-    ids=lambda value: str(value)[:50],
-)
-def test_media_count_by_what_they_are_and_never_by_their_base64(
-    name: str, message: dict[str, Any], part: dict[str, Any]
-) -> None:
-    plain = real(name).count([{"role": "user", "content": "Look"}])
-    written = real(name).count([message]) - estimate_media_tokens(part)
-    assert plain - 3 <= written < plain + 30
 
 
 @pytest.mark.slow
@@ -377,34 +341,35 @@ def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str
 
 
 @pytest.mark.parametrize(
-    ("message", "parts"),
+    ("message", "parts", "medium"),
     [
-        ({"role": "user", "content": "Look"}, [LOOK]),
-        ({"role": "user", "content": ["Look", LOOK | {"x": 1}]}, [LOOK, LOOK | {"x": 1}]),
+        ({"role": "user", "content": "Look"}, [LOOK], None),
+        ({"role": "user", "content": ["Look", LOOK | {"x": 1}]}, [LOOK, LOOK | {"x": 1}], None),
+        ({"role": "user", "content": [THOUGHT, {"type": "input_text", "text": "Look"}]}, [THOUGHT, LOOK], None),
+        ({"role": "user", "content": [CLAUDES_RESULT]}, [LOOK | {"text": "Hello there"}], None),
+        ({"role": "user", "parts": [{"text": "Look"}]}, [LOOK], None),
+        ({"role": "user", "content": []}, [], None),
+        # Media count by what they are, and never by their base64.
+        ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, {"type": "image"}], PICTURE),
+        ({"role": "user", "content": [CLAUDES, LOOK]}, [{"type": "image"}, LOOK], CLAUDES),
+        ({"role": "user", "content": [SOUND]}, [{"type": "audio"}], SOUND),
+        ({"role": "user", "content": "Look", "images": [DATA]}, [LOOK], {"images": [DATA]}),
+        ({"role": "user", "parts": [{"text": "Look"}, GEMINIS]}, [LOOK], GEMINIS),
         (
-            {"role": "user", "content": [THOUGHT, {"type": "input_text", "text": "Look"}, CLAUDES_RESULT]},
-            [THOUGHT, LOOK, LOOK | {"text": "Hello there"}],
+            {"role": "user", "content": [CLAUDES_RESULT | {"content": [LOOK, CLAUDES]}]},
+            [LOOK, {"type": "image"}],
+            CLAUDES,
         ),
-        ({"role": "user", "parts": [{"text": "Look"}]}, [LOOK]),
-        ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, {"type": "image"}]),
-        ({"role": "user", "content": [SOUND]}, [{"type": "audio"}]),
-        ({"role": "user", "content": []}, []),
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_template_that_shows_parts_is_given_parts(message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+def test_a_template_is_given_parts_if_it_shows_them(message: Any, parts: list[dict[str, Any]], medium: Any) -> None:
     loop = "{% for part in m.content %}{% for k, v in part.items() %}({{ k }}: {{ v }}){% endfor %}{% endfor %}"
     shown = "".join(f"({key}: {value})" for part in parts for key, value in part.items())
-    media = sum(estimate_media_tokens(part) for part in message.get("content", []) if part in (PICTURE, SOUND))
+    media = 0 if medium is None else estimate_media_tokens(medium)
     assert sized(f"{{% for m in messages %}}{loop}{{% endfor %}}").count([message]) == len(shown) + media
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("message", [message for message, _ in OTHER_FORMS], ids=lambda message: str(message)[:60])
-def test_messages_of_every_form_count_with_their_texts(name: str, message: dict[str, Any]) -> None:
-    least = 3 if "Hello" in str(message) else 15 if "weather" in str(message) else 0
-    assert least <= real(name).count([message]) < 700
+    texts = "".join(part["text"] for part in parts if "text" in part)
+    assert medium is None or sized("{{ messages[0].content }}").count([message]) == len(texts) + media
 
 
 TURN = "<{{ m.role }}>{{ m.content }};"
@@ -456,27 +421,6 @@ def test_messages_that_a_template_rejects_count_one_by_one(
     template: str, messages: list[dict[str, Any]], tools: Any, expected: str
 ) -> None:
     assert sized(template).count(messages, tools) == len(expected.encode())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_a_count_is_never_an_error_and_grows_with_the_messages(name: str) -> None:
-    counter = real(name)
-    messages: list[dict[str, Any]] = []
-    before = counter.count(messages)
-    more: Sequence[dict[str, Any]] = (
-        SYSTEM,
-        USER,
-        USER,
-        SYSTEM,
-        {"role": "assistant", "content": "So be it"},
-        result(1, "rain"),
-    )
-    for message in more:
-        messages.append(message)
-        counted = counter.count(messages)
-        assert counted > before - 20
-        before = counted
 
 
 def test_what_is_no_json_is_refused(directory: Path) -> None:

@@ -61,11 +61,7 @@ def result(number: int, content: str) -> dict[str, Any]:
     return msg("tool", content, tool_call_id=f"callid{number:03}", name="get_weather")
 
 
-ASKED, ASKED_AGAIN, ANSWERED = (
-    msg("user", "Vraag? "),
-    msg("user", "Nog een."),
-    msg("assistant", " Antwoord!\n\n"),
-)
+ASKED, ASKED_AGAIN, ANSWERED = (msg("user", "Vraag? "), msg("user", "Nog een."), msg("assistant", " Antwoord!\n\n"))
 ANSWERED_AGAIN = msg("assistant", "Een <b>ander</b> woord.")
 CHATS: dict[str, tuple[list[dict[str, Any]], Any]] = {
     "plain": ([ASKED, ANSWERED], None),
