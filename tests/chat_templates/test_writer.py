@@ -136,6 +136,27 @@ def test_a_label_may_think_but_not_end_its_turn() -> None:
     assert prompter.with_safety("off").generate_prompt("Who?", label="<|im_end|>").endswith("\n<|im_end|>")
 
 
+TURN, ASKED = "<|im_end|>\n<|im_start|>", [["Hi", "Hello."]]
+
+
+def test_prompts_and_samples_show_who_wrote_each_part_of_them() -> None:
+    prompter = ChatPrompter("In {language}.", system="").with_chat_template(CHAT)
+    before = [("<|im_start|>system\n", "markers", True), ("In ", "instruction", True), ("French", "language", False)]
+    turns = [
+        *((".\n\n", "instruction", True), (f"{TURN}user\n", "markers", True), ("Hi", "history", False)),
+        *((f"{TURN}assistant\n", "markers", True), ("Hello.", "history", False), (f"{TURN}user\n", "markers", True)),
+        *(("Who?", "input", False), (f"{TURN}assistant\n", "markers", True)),
+    ]
+    assert prompter.render(INPUT, ASKED).segments == (*before, *turns)
+    assert prompter.render(INPUT, ASKED, label="Me").segments == (*before, *turns, ("Me", "label", False))
+    for train, trained in (("last", ["Me.<|im_end|>"]), ("all", ["Hello.<|im_end|>", "Me.<|im_end|>"])):
+        sample = prompter.training_sample(INPUT, "Me.", ASKED, train=train)
+        assert sample.text == prompter.generate_prompt(INPUT, ASKED) + "Me.<|im_end|>\n"
+        assert [sample.text[start:end] for start, end in sample.spans] == trained
+        shown = [at for part, at in zip(sample.parts, sample.part_messages, strict=True) if part and at is not None]
+        assert shown == [0, 0, 0, 1, 2, 3, 4]
+
+
 def test_answers_are_found_and_end_where_the_turn_does() -> None:
     prompter = ChatPrompter(system="").with_chat_template(CHAT)
     prompt = prompter.generate_prompt("Who?")
