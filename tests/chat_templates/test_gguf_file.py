@@ -57,6 +57,7 @@ def test_special_tokens_go_by_their_numbers(tmp_path: Path) -> None:
     tokens = dict.fromkeys(("<x>", *reversed(special.values())), TokenType.CONTROL)
     source = read_gguf(write_model(tmp_path / "x.gguf", {}, tokens=tokens, special=special, weights=False))
     assert source.special_tokens == {f"{name}_token": f"<{name}>" for name in keys.values()}
+    assert [*source.added_tokens] == [{"content": token, "special": True} for token in tokens]
     assert source.templates == {}
 
 
@@ -113,6 +114,7 @@ def test_ordinary_tokens_are_no_control_tokens(tmp_path: Path) -> None:
     tokens = {"hello": TokenType.USER_DEFINED, "<b>": TokenType.NORMAL, "<0>": TokenType.UNUSED, "<i>": TokenType.BYTE}
     source = read_gguf(write_model(tmp_path / "x.gguf", {}, tokens=tokens, special={}, weights=False))
     assert source.control_tokens == set()
+    assert [*source.added_tokens] == [{"content": "hello", "special": False}]
 
 
 def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:

@@ -160,6 +160,11 @@ def test_a_template_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(TokenizerError, match=r"chat_template.jinja cannot be read: .* copy it again"):
         read_chat_source(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "chat_template.jinja").mkdir()
+    with pytest.raises(TokenizerError, match=r"chat_template.jinja cannot be read: [^\[:]*; download or copy it"):
+        read_chat_source(tmp_path)
+    (tmp_path / "chat_template.jinja").rmdir()
     (tmp_path / "chat_template.jinja").write_text("\n{{ x", encoding="utf-8")
     with pytest.raises(TemplateError, match="the chat template, line 2"):
         read_chat_source(tmp_path).template()

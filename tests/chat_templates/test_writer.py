@@ -149,7 +149,8 @@ def test_prompts_and_samples_show_who_wrote_each_part_of_them() -> None:
     ]
     assert prompter.render(INPUT, ASKED).segments == (*before, *turns)
     assert prompter.render(INPUT, ASKED, label="Me").segments == (*before, *turns, ("Me", "label", False))
-    for train, trained in (("last", ["Me.<|im_end|>"]), ("all", ["Hello.<|im_end|>", "Me.<|im_end|>"])):
+    expected: dict[Any, list[str]] = {"last": ["Me.<|im_end|>"], "all": ["Hello.<|im_end|>", "Me.<|im_end|>"]}
+    for train, trained in expected.items():
         sample = prompter.training_sample(INPUT, "Me.", ASKED, train=train)
         assert sample.text == prompter.generate_prompt(INPUT, ASKED) + "Me.<|im_end|>\n"
         assert [sample.text[start:end] for start, end in sample.spans] == trained
