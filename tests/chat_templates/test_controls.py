@@ -14,6 +14,8 @@ HONEST = (
     *("m.text|dictsort", "m.text is string", "m.text % 2", "dict(a=m.text)", "namespace(a=m.text)"),
     *("joiner(m.text)()", "m.text|tojson", "m.text|trim", "m.text|length", "m.calls|map('upper')|list"),
     *("strftime_now('%Y')", "messages|map(attribute='content')|list|last"),
+    *(f"m.calls|{each}" for each in ("first", "last", "list", "max", "min", "reverse", "sort", "unique", "slice(2)")),
+    *(f"m.text|{each}" for each in ("abs", "count", "float", "int", "round", "sum", "wordcount", "string", "safe")),
 )
 HONEST_BLOCKS = (
     *(f"{{% set tools = {given} %}}" for given in ("m.items", "namespace(a=1)", "[1]", "m.calls + [1]")),
