@@ -451,11 +451,13 @@ def _note(chat: Chat, traces: Traces) -> str:
 
 def _cut_at_tag(traces: Traces) -> Rendered:
     """Truncate the rendered text at the end of the message that the model continues."""
-    places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
+    places = [*zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)]
     # Ignore a continuation tag in untrusted text, because a message may contain a forged tag.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
         raise TemplateError("no text to continue: the template omits or changes the end of the last message's text")
+    if sum(part.count(_TAG) for _, part, origin in places if origin.trusted) > 1:
+        raise TemplateError("the last message can't be continued: the template writes its text more than once")
     # If the template removed the trailing space of the continuation tag, also strip the white space before the tag, as
     # transformers does.
     text = traces.text

@@ -397,6 +397,13 @@ def test_where_there_is_nothing_to_go_on_with_it_says_so(
         ChatTemplate.load(text).render(messages, **{"continue_final_message": True, **options})
 
 
+def test_a_message_that_the_template_writes_twice_is_not_continued() -> None:
+    """The internal tag that marks the end of the text stayed in the first copy."""
+    template = ChatTemplate.load("{% for m in messages %}<{{ m.content }}>{{ m.content }}|{% endfor %}")
+    with pytest.raises(TemplateError, match="can't be continued: the template writes its text more than once"):
+        template.render([USER, ANSWER], continue_final_message=True)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_stopped_clock")
 @pytest.mark.slow
