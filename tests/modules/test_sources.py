@@ -28,9 +28,47 @@ PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/
 ALL = pytest.mark.parametrize("name", SOURCES)
 
 
-def test_all_of_the_issue_are_there() -> None:
-    wanted = {"openai", "anthropic", "gemini", "dashscope", "deepseek", "zhipu", "moonshot", "ollama", "xai"}
-    assert wanted | {"siliconflow", "vllm", "litellm"} <= set(SOURCES)
+# Name, payload format, default model, client and URL ("-" if empty), as in the providers' quick-start guides.
+TABLE = """
+openai openai gpt-5-mini openai:connect None
+openai-responses openai-responses gpt-5-mini responses:connect None
+anthropic anthropic claude-haiku-4-5 anthropic:connect None
+gemini gemini gemini-2.5-flash gemini:connect None
+dashscope vllm qwen-plus openai:connect https://dashscope.aliyuncs.com/compatible-mode/v1
+deepseek deepseek deepseek-chat openai:connect https://api.deepseek.com
+zhipu zhipu glm-4.6 openai:connect https://open.bigmodel.cn/api/paas/v4/
+moonshot moonshot kimi-k2-turbo-preview openai:connect https://api.moonshot.cn/v1
+mistral mistral mistral-small-latest openai:connect https://api.mistral.ai/v1
+xai xai grok-4 openai:connect https://api.x.ai/v1
+siliconflow openai Qwen/Qwen3-8B openai:connect https://api.siliconflow.cn/v1
+ollama ollama - ollama:connect None
+vllm vllm - openai:connect http://localhost:8000/v1
+litellm litellm - openai:connect -
+"""
+KEYS = {
+    "openai-responses": ("OPENAI_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "zhipu": ("ZHIPUAI_API_KEY", "ZAI_API_KEY"),
+}
+
+
+def test_the_sources_are_those_of_the_quick_start_guides() -> None:
+    rows = [
+        " ".join(
+            str(value or "-") if value is not None else "None"
+            for value in (source.name, source.provider, source.model, source.connect, source.base_url)
+        )
+        for source in SOURCES.values()
+    ]
+    assert rows == TABLE.split("\n")[1:-1]
+    assert {name: source.keys for name, source in SOURCES.items()} == {
+        name: KEYS.get(name, (f"{name.upper()}_API_KEY",)) for name in SOURCES
+    }
+    assert [name for name, source in SOURCES.items() if not source.needs_key] == ["ollama", "vllm", "litellm"]
+    assert Source("mine") == ("mine", "openai", "", "openai:connect", (), None, True, ())
+
+
+def test_sources_are_found_by_name_and_alias() -> None:
     assert {name: source_named(name).name for name in ALIASES} == ALIASES
     assert [source_named(name.upper()).name for name in SOURCES] == list(SOURCES)
     names = [name for source in SOURCES.values() for name in (source.name, *source.aliases)]
@@ -136,6 +174,32 @@ def test_a_source_is_a_provider_or_a_server_of_ones_own(
     assert SOURCES[name].is_hosted(address) is hosted
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000")
     assert SOURCES[name].is_hosted(address) is (hosted and (name, address) != ("openai", None))
+
+
+def test_the_servers_of_providers_are_known_by_their_hosts() -> None:
+    hosts = """
+    api.openai.com mine.openai.azure.com api.moonshot.ai api.moonshot.cn api.x.ai dashscope.aliyuncs.com
+    dashscope-intl.aliyuncs.com api.deepseek.com api.mistral.ai api.siliconflow.cn api.siliconflow.com open.bigmodel.cn
+    api.z.ai api.anthropic.com generativelanguage.googleapis.com
+    """.split()  # noqa: SIM905 - a list would be longer
+    assert [host for host in hosts if not SOURCES["vllm"].is_hosted(f"https://{host}/v1")] == []
+    assert [host for host in hosts if SOURCES["vllm"].is_hosted(f"https://{host}.example.org/v1")] == []
+
+
+def test_the_variables_of_the_clients_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
+        "anthropic": "ANTHROPIC_BASE_URL",
+        "gemini": "GOOGLE_GEMINI_BASE_URL",
+    }
+    for variable in variables.values():
+        monkeypatch.delenv(variable, raising=False)
+    assert all(SOURCES[name].is_hosted(None) for name in variables)
+    for variable in set(variables.values()):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "http://127.0.0.1:8000")
+            told = [each for each in SOURCES if not SOURCES[each].is_hosted(None)]
+        assert told == [*(each for each in variables if variables[each] == variable), "ollama", "vllm", "litellm"]
 
 
 @pytest.mark.parametrize("source", ["openai", "vllm"])

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
+from lazyprompt.modules.clients._base import Request
 from modules.online_scenes import ASKED, FEW, close_all, give_up, looped, module, ways
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
@@ -177,7 +178,8 @@ def test_a_hook_that_fails_takes_no_answer_away(
 def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.modules.telemetry.time.time", lambda: 100.5)
     path, payload = tmp_path / "calls.jsonl", {"messages": [{"role": "user", "content": "Grüße \ud800"}]}
-    params = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "seed": 1, "cache_control": {"a": 1}}
+    params = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "cache_control": {"a": 1}}
+    params |= {"seed": 1, "prompt_cache_options": {"b": 1}}
     reply = Reply(Msg("assistant", "Hello", "assistant", usage={"prompt_tokens": 1}), {})
     log = CallLog(str(path), conversation="c")
     log(CallRecord("openai", "m", payload, params, reply, None, 0.25, streamed=False))
@@ -234,6 +236,29 @@ def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str
             "gen_ai.response.model": "m",
             "gen_ai.response.finish_reasons": ("tool_calls",),
             **{f"gen_ai.usage.{name}": count for name, count in usage.items()},
+        }
+
+
+@pytest.mark.parametrize(
+    ("source", "provider"),
+    [("xai", "x_ai"), ("moonshot", "moonshot_ai"), ("gemini", "gcp.gemini"), ("mistral", "mistral")],
+)
+def test_a_span_has_the_names_of_the_conventions(spans: InMemorySpanExporter, source: str, provider: str) -> None:
+    same = {"temperature": 1, "top_p": 2, "top_k": 3, "seed": 4, "frequency_penalty": 5, "presence_penalty": 6}
+    limits = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
+    for limit, stop in zip(limits, ("stop", "stop_sequences") * 2, strict=True):
+        for options in (False, True):
+            params = {**same, limit: 7, stop: ["END"], "user": "me"}
+            request = Request("m", {"prompt": "n = "}, {"options": params} if options else params)
+            with telemetry.open_span(source, request):
+                pass
+    expected = {**same, "model": "m", "max_tokens": 7, "stop_sequences": ("END",)}
+    for span in spans.get_finished_spans():
+        assert (span.name, span.kind) == ("text_completion m", SpanKind.CLIENT)
+        assert attributes(span) == {
+            "gen_ai.operation.name": "text_completion",
+            "gen_ai.provider.name": provider,
+            **{f"gen_ai.request.{name}": value for name, value in expected.items()},
         }
 
 
