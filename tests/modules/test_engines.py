@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import EngineError
+from lazyprompt.errors import EngineError, install_command
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.clients._base import ClientSettings
+from lazyprompt.modules.clients.openai import Server
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
 from support.missing import needs
 
@@ -25,6 +26,7 @@ COMMANDS = {
     # docs.vllm.ai, "vllm serve"
     "vllm": "vllm serve m --host 127.0.0.1 --port 8101",
 }
+BARE = {"add_special_tokens": False}
 
 
 def test_the_command_lines_are_the_documented_ones() -> None:
@@ -39,13 +41,29 @@ def test_its_client_is_there(engine: Engine) -> None:
     client.close()
 
 
-def test_ids_and_what_an_answer_is_asked_for_are_known() -> None:
-    assert [name for name, engine in ENGINES.items() if engine.takes_ids] == ["llama.cpp", "vllm", "sglang"]
-    assert {name: engine.answer_ids for name, engine in ENGINES.items() if engine.answer_ids} == {
-        "llama.cpp": ({"return_tokens": True, "verbose": True}, ("__verbose", "tokens")),
-        "vllm": ({"return_token_ids": True}, ("choices", 0, "token_ids")),
-        "sglang": ({"return_token_ids": True}, ("choices", 0, "token_ids")),
+def test_what_each_engine_needs_and_is_asked_for() -> None:
+    raw = {"skip_special_tokens": False}
+    exact = {**raw, "spaces_between_special_tokens": False}
+    ids_of_choice = ({"return_token_ids": True}, ("choices", 0, "token_ids"))
+    ids_beside = ({"return_tokens": True, "verbose": True}, ("__verbose", "tokens"))
+    # The advice, the package, whether it takes ids, the fields of each request and of one with its own BOS token.
+    assert {
+        name: (*engine[4:5], engine.install_advice, engine.takes_ids, engine.params(), engine.params(own_bos=True))
+        for name, engine in ENGINES.items()
+    } == {
+        "llama.cpp": ("xllamacpp", install_command("local"), True, {}, {}),
+        "vllm": ("", "pip install vllm", True, {"extra_body": exact}, {"extra_body": {**exact, **BARE}}),
+        "sglang": ("", "", True, {"extra_body": raw}, {"extra_body": raw}),
+        "lmdeploy": ("", "", False, {"extra_body": exact}, {"extra_body": exact}),
+        "ollama": ("", "", False, {}, {}),
+        "other": ("", "", False, {}, {}),
     }
+    assert [name for name, engine in ENGINES.items() if engine.no_bos is not None] == ["vllm"]
+    assert [name for name, engine in ENGINES.items() if engine.server and engine.server.usage] == [*ENGINES][:4]
+    assert [name for name, engine in ENGINES.items() if engine.server is None] == ["ollama"]
+    found = {name: engine.answer_ids for name, engine in ENGINES.items() if engine.answer_ids}
+    assert found == {"llama.cpp": ids_beside, "vllm": ids_of_choice, "sglang": ids_of_choice}
+    assert Engine("mine") == ("mine", (), "", "", "", Server(), False, {}, None, None)
 
 
 def test_params_puts_together_what_the_client_does_not_know() -> None:

@@ -137,7 +137,10 @@ DEFINED: Mapping[str, Any] = {
     [
         ({"type": "object", "properties": {"a": {"type": "string"}}}, True),
         ({"type": "object", "additionalProperties": False}, True),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        *(({key: [{"type": "string"}, {"type": "null"}]}, True) for key in ("anyOf", "oneOf", "allOf")),
+        *(({key: [{"type": "string"}, {}]}, False) for key in ("anyOf", "oneOf", "allOf")),
+        *(({"type": kind}, True) for kind in ("object", "array", "string", "integer", "number", "boolean", "null")),
+        ({"type": "file"}, False),
         ({"enum": ["a", "b"]}, True),
         ({"type": "array", "items": {"const": 1}}, True),
         ({**DEFINED, "$ref": "#/$defs/A"}, True),

@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.modules.clients._base import ClientSettings, Request
-from lazyprompt.modules.clients.openai import connect
+from lazyprompt.modules.clients.openai import SERVERS, Server, connect, is_strict, response_format
 from lazyprompt.modules.engines import engine_named
 from modules.clients.openai_form import ask, read, settings_for, streamed
 from support.client_scenes import KEY, TIMEOUT
@@ -29,11 +29,11 @@ STRICT = {**OBJECT, "additionalProperties": False}
         ("https://eu.api.openai.com/v1", "max_completion_tokens", True, True),
         ("https://mine.openai.azure.com/openai/v1", "max_completion_tokens", True, True),
         ("https://api.x.ai/v1", "max_completion_tokens", True, True),
-        ("https://api.moonshot.cn/v1", "max_completion_tokens", True, True),
+        *((f"https://api.moonshot.{end}/v1", "max_completion_tokens", True, True) for end in ("cn", "ai")),
         ("https://api.deepseek.com", "max_tokens", True, False),
-        ("https://api.siliconflow.cn/v1", "max_tokens", False, False),
-        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "max_tokens", True, True),
-        ("https://open.bigmodel.cn/api/paas/v4/", "max_tokens", False, False),
+        *((f"https://api.siliconflow.{end}/v1", "max_tokens", False, False) for end in ("cn", "com")),
+        *((f"https://dashscope{end}.aliyuncs.com/v1", "max_tokens", True, True) for end in ("", "-intl")),
+        *((f"https://{host}/api/paas/v4/", "max_tokens", False, False) for host in ("open.bigmodel.cn", "api.z.ai")),
         ("https://notapi.openai.com.example.org/v1", "max_tokens", False, False),
         ("http://127.0.0.1:8000/v1", "max_tokens", False, False),
     ],
@@ -49,6 +49,44 @@ def test_servers_are_known_by_their_hosts(
     assert client.params(common) == own
     assert (client.structured(STRICT, "Number") is not None) == schemas
     assert usage == client._server.usage  # noqa: SLF001 - seen from outside only at the real hosts
+
+
+def test_servers_are_known_by_their_names() -> None:
+    settings = ClientSettings("http://127.0.0.1:9", None, 1.0, 0, {})
+    rows = {}
+    for name in SERVERS:
+        client = connect(settings, name)
+        usage = client._server.usage  # noqa: SLF001 - seen from outside only at the real hosts
+        rows[name] = (client.params({"max_tokens": 7, "seed": 1}), usage, client.structured(STRICT, "N") is not None)
+    plain = {"max_tokens": 7, "seed": 1}
+    newer = ({"max_completion_tokens": 7, "seed": 1}, True, True)
+    assert rows == {
+        **dict.fromkeys(("openai", "moonshot", "xai"), newer),
+        **dict.fromkeys(("dashscope", "vllm"), (plain, True, True)),
+        **dict.fromkeys(("deepseek", "litellm"), (plain, True, False)),
+        **dict.fromkeys(("siliconflow", "zhipu", "other"), (plain, False, False)),
+        "mistral": ({"max_tokens": 7, "extra_body": {"random_seed": 1}}, False, True),
+    }
+    assert Server() == ((), "max_tokens", "seed", False, None)
+
+
+REFUSED = "allOf oneOf not if then else dependentRequired dependentSchemas patternProperties default"
+
+
+def test_a_schema_is_strict_without_the_keywords_that_strict_mode_refuses() -> None:
+    assert is_strict(STRICT)
+    assert [word for word in REFUSED.split() if is_strict({**STRICT, word: {}})] == []
+    below = ({"$defs": {"a": OBJECT}}, {"definitions": {"a": OBJECT}}, {"anyOf": [OBJECT]}, {"items": OBJECT})
+    of_types = {**STRICT, "properties": {"n": {"type": ["object", "null"]}}}
+    loose = (OBJECT, *({**STRICT, **more} for more in below), of_types, {**STRICT, "type": "array"})
+    assert [schema for schema in loose if is_strict(schema)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"), [("a-b c.d", "a-b_c_d"), ("a" * 64, "a" * 64), ("a" * 65, "a" * 64), ("", "answer")]
+)
+def test_a_schema_has_a_name_that_openai_allows(name: str, sent: str) -> None:
+    assert response_format(STRICT, name)["response_format"]["json_schema"]["name"] == sent
 
 
 def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
