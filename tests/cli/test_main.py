@@ -16,7 +16,7 @@ from lazyprompt.files.writing.targets import TARGETS
 from support.paths import DOCS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 HELP = """\
   Define a prompt once, and render it in the exact format that each model
@@ -86,6 +86,46 @@ def test_a_choice_lists_the_table_of_the_library(name: str, option: str, table: 
     assert command is not None
     (found,) = [each for each in command.params if each.name == option]
     assert tuple(getattr(found.type, "choices", ())) == tuple(table)
+
+
+# Each option with its default, its values, and * if it may be repeated, or ! if it is required.
+PARAMETERS = """
+--against:REV|DIR --allow-code --answers=.lazyprompt/answers.sqlite:FILE --base-url:URL --bos-token:TEXT
+--bpe-file:FILE --browser/--no-browser=True --chat --color=auto(auto|always|never) --column*:NAME=COLUMN
+--concurrency(1..):N --concurrency=8(1..):N --counter=approximate:NAME[:ARGUMENT] --dialect(v2|agentschema|v1)
+--diff-model:NAME --diff:PROMPT_FILE --dir=.:DIR --download:NAME --engine:NAME --engine=local(local|ray) --env*:NAME
+--eos-token:TEXT --extra-key*:NAME --field*:NAME=VALUE --format=flat:FORM --format=plain(plain|json|github|sarif)
+--format=table(table|json|junit|github) --history:FILE.json --ignore*:CODES --input --instruction --json --label
+--lang:TAG --layer*:DIR --limit(1..):N --mask*:REGEX --max-tokens(1..):N --min-hit-rate(0..1):RATE --model:NAME
+--name:NAME --on-error(stop|skip) --param*:NAME=VALUE --port(0..65535):N
+--provider!(openai|anthropic|gemini|deepseek|vllm|llama.cpp) --rejects:FILE --restart --root*:DIRECTORY --rpm(1..):N
+--run --run:SOURCE:MODEL --safety(neutralize|raise|off) --sample(1..):N --seed:S --select*:CODES --set*:NAME=VALUE
+--source:NAME --stream/--no-stream --strict --system --temperature(0..):T --to!(v2|agentschema) --tokens
+--tokens:NAME[:ARGUMENT] --tools:FILE.json --tpm(1..):N --train=last(last|all) --type(chat|alpaca)
+--undefined(error|empty) --update --url:URL --user-instruction:TEXT --version:VERSION --window(1..):N
+--workers=1(1..):N -o/--output!:FILE -o/--output:FILE a! b! file! files!:FILE... key! path! paths:[PATH...]
+place:[DIR] place=.:[DIR|FILE] prompt_file! prompt_file:[PROMPT_FILE] rows!
+"""
+
+
+def parameters(command: click.Command | None) -> Iterator[str]:
+    assert command is not None
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from parameters(below)
+    for each in command.params:
+        choices, bounds = getattr(each.type, "choices", ()), [getattr(each.type, end, None) for end in ("min", "max")]
+        values = "|".join(choices) if len(choices) < 8 else ""
+        values = f"{bounds[0]}..{bounds[1]}".replace("None", "") if any(end is not None for end in bounds) else values
+        default = each.to_info_dict()["default"]
+        shown = f"={default}" if isinstance(default, str | int) and default is not False else ""
+        flags = f"{'*' * each.multiple}{'!' * each.required}" if isinstance(each, click.Option) else "!" * each.required
+        name = "/".join([*each.opts, *each.secondary_opts])
+        yield f"{name}{shown}{flags}{f'({values})' if values else ''}{f':{each.metavar}' if each.metavar else ''}"
+
+
+def test_the_options_have_their_defaults_and_values() -> None:
+    found = {each for name in COMMANDS for each in parameters(commands.get_command(click.Context(commands), name))}
+    assert sorted(found) == PARAMETERS.split()
 
 
 @pytest.mark.parametrize("argv", [["lib"], ["lib", "list"], ["render"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,11 @@ def selected(model: Mapping[str, object], options: Mapping[str, object]) -> File
             FileModel("openai", None, {}, ("options.topK", "options.additionalProperties")),
         ),
         (
+            {"id": "m", "provider": "anthropic", "options": {"topK": 3, "additionalProperties": {"user": "u"}}},
+            {},
+            FileModel("anthropic", "m", {"extra_body": {"user": "u"}}, ("options.topK",)),
+        ),
+        (
             {"id": "m", "provider": "gemini", "options": {"topK": 3, "additionalProperties": {"user": "u"}}},
             {},
             FileModel("gemini", "m", {"top_k": 3}, ("options.additionalProperties",)),
@@ -114,7 +120,7 @@ def test_a_file_without_a_chat_model_is_refused(model: Mapping[str, object], mes
 
 def test_the_help_has_a_row_for_each_source() -> None:
     mark, head, *rows = sources_help().split("\n")
-    assert (mark, head.split("  ")[0]) == ("\b", "SOURCE")
+    assert (mark, re.split(" {2,}", head)) == ("\b", ["SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT"])
     assert [row.split()[0] for row in rows] == [*SOURCES]
     by_name = {row.split()[0]: row.split()[1:] for row in rows}
     assert by_name["openai"] == ["gpt-5-mini", "OPENAI_API_KEY"]

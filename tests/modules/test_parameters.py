@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from lazyprompt import (
     Budget,
+    ChatTemplate,
     FormatError,
     ImageBlock,
     Markers,
@@ -59,9 +60,18 @@ OWN = Profile(name="acme", form=ChatForm(), source="https://acme.example")
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"provider": OWN}, "'provider' contains a Profile, which can't be sent; did you mean source=Source(NAME, "),
+        (
+            {"provider": OWN},
+            (
+                "'provider' contains a Profile, which can't be sent; did you mean "
+                "source=Source(NAME, provider=PROFILE, ...)?"
+            ),
+        ),
         ({"of": [Source("acme")]}, "'of' contains a Source, which can't be sent; did you mean source=?"),
-        ({"of": ChatTemplate(CHATML)}, "'of' contains a ChatTemplate, which can't be sent; did you mean chat_template=?"),
+        (
+            {"of": ChatTemplate.load("{{ messages[0].content }}")},
+            "'of' contains a ChatTemplate, which can't be sent; did you mean chat_template=?",
+        ),
         ({"family": Markers()}, "'family' contains a Markers, which can't be sent; did you mean markers=?"),
         ({"limit": Budget(9)}, "'limit' contains a Budget, which can't be sent; did you mean budget=?"),
         ({"seed": {1, 2}}, "'seed' contains a set, which can't be sent; pass JSON values, or objects of the official"),
