@@ -15,7 +15,9 @@ from cli.helpers import Ran, fault, write
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
+from lazyprompt.cli.batch import _blamed  # how an error is told, whichever one it is
 from lazyprompt.cli.progress import describe
+from lazyprompt.errors import BatchError, FormatError, missing_extra
 from support.batch_runs import saved, wait_for_no_disk
 
 if TYPE_CHECKING:
@@ -195,7 +197,10 @@ def test_a_format_is_one_of_the_names_that_a_command_takes(run: Callable[..., Ra
         (["--on-error", "stop", "--rejects", "x"], "--rejects: no rows are rejected with --on-error stop; remove "),
         (
             ["--tokens", "anthropic:m"],
-            "--tokens: batch runs do not support the counter 'anthropic:m'; expected one of approximate, chars, ",
+            (
+                "--tokens: batch runs do not support the counter 'anthropic:m'; expected one of approximate, chars, "
+                "tiktoken, huggingface"
+            ),
         ),
         (["--tokens", "tiktoken"], "--tokens: tiktoken requires an argument"),
         (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; use another"),
@@ -305,6 +310,15 @@ def test_a_terminal_shows_how_far_it_is(
     assert "100 of ~100 rows, " in shown
     assert shown.endswith("\x1b[1A\x1b[2K")  # which takes the bar away
     assert end.endswith(" rows/s\n")
+
+
+def test_a_setting_of_a_run_is_told_as_its_option() -> None:
+    settings = ("rows", "columns", "params", "model", "output", "rejects", "")
+    options = ["ROWS", "--column", "--field", "--model", "--output", "--rejects", "-"]
+    assert [_blamed(BatchError("no", setting=setting), "-") for setting in settings] == options
+    assert _blamed(FormatError("no"), "-") == "-"
+    missing = [_blamed(missing_extra(package, "batch"), "-") for package in ("ray", "pyarrow")]
+    assert missing == ["--engine", "ROWS"]
 
 
 def test_how_far_it_is_in_words() -> None:

@@ -11,6 +11,18 @@ import pytest
 from cli.helpers import ERROR, QA, TOOLS, Ran, fault, write
 from lazyprompt import ChatPrompter
 from lazyprompt.cli.main import main
+from lazyprompt.cli.prompts import PromptRequest
+from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.errors import (
+    BudgetError,
+    FormatError,
+    HistoryError,
+    SafetyError,
+    SlotError,
+    TokenizerError,
+    ToolsError,
+    missing_extra,
+)
 from support.paths import PROMPTS
 
 if TYPE_CHECKING:
@@ -171,3 +183,15 @@ def test_click_errors_without_an_option_name_the_command(
 
     monkeypatch.setattr("lazyprompt.cli.prompts.json_list", refuse)
     assert fault(run("render", "--input", "x")) == "COMMAND: no"
+
+
+def test_an_error_of_the_library_is_told_with_its_option() -> None:
+    kinds = (HistoryError, ToolsError, SafetyError, FormatError, BudgetError, TokenizerError, SlotError)
+    told = {}
+    for error in (*(kind("no") for kind in kinds), missing_extra("a", "b")):
+        with pytest.raises(WrongUseError) as caught, PromptRequest(ChatPrompter("")).blaming():
+            raise error
+        told[type(error).__name__] = caught.value.where
+    names = "HistoryError ToolsError SafetyError FormatError BudgetError TokenizerError SlotError MissingExtraError"
+    options = "--history --tools --safety --format --max-tokens --counter --set --counter"
+    assert told == dict(zip(names.split(), options.split(), strict=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from files.check.helpers import KEY, found, front
-from lazyprompt.files.check.check import RULES
+from lazyprompt.files.check.check import RULES, SEVERITIES, Finding, check, github, sarif
+from lazyprompt.files.spec import OPTIONS
 from support.paths import DOCS
 
 PAGE = DOCS / "reference" / "check.md"
@@ -219,3 +221,71 @@ def test_the_table_of_the_page_is_that_of_the_rules() -> None:
 def test_the_page_names_what_nothing_lets_off() -> None:
     (told,) = re.findall(r"^Comments can't disable (LP[^;\n]*);", PAGE.read_text("utf-8"), re.MULTILINE)
     assert re.findall(r"LP\d+", told) == [rule.code for rule in RULES.values() if rule.fixed]
+
+
+# The words that are taken for each role, and the options that take each kind of value.
+ROLE_WORDS = """
+user: human usr 用户 人类 usr usre suer usxr
+assistant: ai assist asst bot chatgpt gpt model 助手 助理 asistant asssistant
+system: sys 系统 systm sytsem
+developer: dev develper developper
+text: use users uses used systems assistants assistance developers developed development
+"""
+
+
+def test_each_word_for_a_role_is_told_with_the_role() -> None:
+    rows = dict(row.split(": ") for row in ROLE_WORDS.strip().split("\n"))
+    told: dict[str, list[str]] = {role: [] for role in rows}
+    for word in (word for words in rows.values() for word in words.split()):
+        hits = [each for each in check(f"system:\nx\n{word}:\nHi.\n") if each.code == "LP030"]
+        told[hits[0].advice.removeprefix("write ").removesuffix(":") if hits else "text"].append(word)
+    assert told == {role: words.split() for role, words in rows.items()}
+
+
+def test_each_option_takes_values_of_its_kinds() -> None:
+    values = ("1", "1.5", "true", "x", "[x]", "{a: 1}", "null")
+    integer, number = {"1"}, {"1", "1.5"}
+    assert {
+        name: {value for value in values if not found_options(name, value)} - {"null"}
+        for name in (*OPTIONS, "additionalProperties")
+    } == {
+        **dict.fromkeys(("maxOutputTokens", "seed"), integer),
+        **dict.fromkeys(("temperature", "topP", "topK", "frequencyPenalty", "presencePenalty"), number),
+        "stopSequences": {"x", "[x]"},
+        "allowMultipleToolCalls": {"true"},
+        "reasoningEffort": {"x"},
+        "additionalProperties": {"{a: 1}"},
+    }
+
+
+def found_options(name: str, value: str) -> list[str]:
+    text = front(f"model: {{id: gpt-4o, options: {{{name}: {value}}}}}")
+    return [each.message for each in check(text) if each.code == "LP015"]
+
+
+V2 = "name displayName description metadata model inputs outputs tools template instructions kind"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields"),
+    [
+        ("v2", V2),
+        ("agentschema", f"{V2} inputSchema outputSchema"),
+        ("v1", f"{V2} version authors tags sample"),
+    ],
+)
+def test_each_dialect_knows_its_fields(dialect: str, fields: str) -> None:
+    every = f"{V2} inputSchema outputSchema version authors tags sample".split()
+    codes = {name: {each.code for each in check(front(f"{name}: null"), dialect=dialect)} for name in every}
+    assert [name for name, found in codes.items() if not found & {"LP010", "LP014"}] == fields.split()
+
+
+def test_annotations_for_github_have_the_severity_and_no_special_characters() -> None:
+    hits = [Finding("LP010", severity, "50%\n: a, b", "a,b:c%.prompty", 1, 2) for severity in SEVERITIES]
+    kinds = dict(zip(SEVERITIES, ("error", "warning", "notice"), strict=True))
+    head = "file=a%2Cb%3Ac%25.prompty,line=1,col=2,title=LP010 unknown-field"
+    assert github(hits, 1).split("\n")[:3] == [f"::{kinds[each]} {head}::50%25%0A: a, b" for each in SEVERITIES]
+    run: Any = sarif(hits)
+    assert [each["level"] for each in run["runs"][0]["results"]] == ["error", "warning", "note"]
+    levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["runs"][0]["tool"]["driver"]["rules"]}
+    assert levels == {rule.code: rule.severity.replace("info", "note") for rule in RULES.values()}
