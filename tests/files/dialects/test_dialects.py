@@ -25,7 +25,9 @@ SIGNS = [
     ("---\noutputSchema: {properties: {a: {kind: string}}}\n---\nx", "agentschema"),
     ("tools:\n- name: a\n\nuser:\nx", "agentschema"),
     ('assistant[type="tool_call"]:\nid: 1', "agentschema"),
-    ("function:\n42", "agentschema"),
+    *((f"{role}:\n42", "agentschema") for role in ("tool", "function", "tools", "thread", "thread[name=a]")),
+    *((f'![type="{kind}"](a.png)', "agentschema") for kind in ("image", "file", "audio")),
+    ('![type="video"](a.png)', "v2"),
     # The first version; its roles have "function", too.
     ("---\nmodel: {api: chat}\n---\nx", "v1"),
     ("---\nmodel: {configuration: {type: openai}}\n---\nx", "v1"),

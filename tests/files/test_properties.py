@@ -1,0 +1,74 @@
+"""The kinds of inputs, outputs and parameters: their JSON schemas, and the values that they take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lazyprompt import AudioBlock, FileBlock, ImageBlock, VideoBlock
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.properties import MEDIA
+
+KINDS = "string integer float boolean array object union thread image file audio"
+
+
+def declared(fields: str, part: str = "inputs") -> dict[str, Any]:
+    made: Any = Prompty.loads(f"---\n{part}: {{a: {fields}}}\n---\nuser:\n{{{{a}}}}", dialect="v2").to_dict()[part]
+    return {name: value for name, value in made[0].items() if name != "name"}
+
+
+def test_each_kind_is_known_and_number_is_float() -> None:
+    names = f"{KINDS} number".split()
+    more = {"array": ", items: string", "union": ", oneOf: [string]"}
+    assert [declared(f"{{kind: {kind}{more.get(kind, '')}}}")["kind"] for kind in names] == [*names[:-1], "float"]
+    with pytest.raises(PromptFileError, match=", ".join(KINDS.split())):
+        declared("{kind: video}")
+
+
+def test_each_value_has_a_kind_of_its_own() -> None:
+    values = {"true": "boolean", "1": "integer", "1.5": "float", "[1]": "array", "{b: 1}": "object", "x": "string"}
+    assert {value: declared(value)["kind"] for value in values} == values
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        ("string", ["a"], []),
+        ("integer", [1], [1.5, True, "x", [1]]),
+        ("float", [1, 1.5], [True, "x", [1]]),
+        ("boolean", [True], [1, "x"]),
+        ("array", [[1], (1,)], [1, {"a": 1}, "x"]),
+        ("object", [{"a": 1}], [1, [1], "x"]),
+    ],
+)
+def test_each_kind_takes_its_values(kind: str, right: list[Any], wrong: list[Any]) -> None:
+    more = ", items: {kind: union}" if kind == "array" else ""
+    prompt = Prompty.loads(f"---\ninputs: {{a: {{kind: {kind}{more}}}}}\n---\nuser:\n{{{{a}}}}", dialect="v2")
+    refused = []
+    for value in (*right, *wrong):
+        try:
+            prompt.messages({"a": value})
+        except Exception:  # noqa: BLE001 - whatever it is
+            refused.append(value)
+    assert refused == wrong
+
+
+def test_outputs_have_the_types_of_json_schema() -> None:
+    fields = ", ".join(
+        f"{kind}: {{kind: {kind}, required: true}}" for kind in ("string", "integer", "float", "boolean", "object")
+    )
+    request = Prompty.loads(f"---\nmodel: m\noutputs: {{{fields}}}\n---\nuser:\nHi", dialect="v2").request(
+        provider="openai"
+    )
+    properties = request["response_format"]["json_schema"]["schema"]["properties"]
+    types = [each["type"] for each in properties.values()]
+    assert dict(zip(properties, types, strict=True)) == {
+        **{each: each for each in ("string", "integer", "boolean", "object")},
+        "float": "number",
+    }
+
+
+def test_each_medium_has_a_block() -> None:
+    assert {"image": ImageBlock, "audio": AudioBlock, "file": FileBlock, "video": VideoBlock} == MEDIA
