@@ -18,6 +18,25 @@ def test_counters_have_units() -> None:
     assert [*found, unit_of(CountedOnce(CHARS))] == ["characters", "tokens (about)", "tokens"]
 
 
+KNOWN = "approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthropic:MODEL, gemini:MODEL"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("char", f"unknown token counter 'char' (did you mean 'chars'?); expected one of {KNOWN}"),
+        *((name, f"{name} requires an argument; use {name}:MODEL") for name in ("anthropic", "gemini")),
+        ("tiktoken", "tiktoken requires an argument; use tiktoken:MODEL_OR_ENCODING"),
+        ("huggingface:", "huggingface requires an argument; use huggingface:PATH"),
+        *((f"{name}:x", f"{name} accepts no argument; use {name}") for name in ("approximate", "chars")),
+    ],
+)
+def test_a_wrong_counter_is_told_with_the_known_ones(spec: str, said: str) -> None:
+    with pytest.raises(TokenizerError) as caught:
+        counter_named(spec)
+    assert str(caught.value) == said
+
+
 class Asked:
     """A provider's counter: of a model, which may fail."""
 

@@ -277,6 +277,10 @@ def test_long_conversations_and_reports_are_folded_and_cut() -> None:
     assert "… 1 more blocks are not shown here" in blocks
 
 
+JPEG = b"\xff\xd8\xff\xc0\x00\x0b\x08\x00\x03\x00\x02\x01\x01\x11\x00\xff\xd9"
+WEBP = b"RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x02\x00\x00"
+
+
 @pytest.mark.parametrize(
     ("media_type", "data", "shown"),
     [
@@ -286,14 +290,34 @@ def test_long_conversations_and_reports_are_folded_and_cut() -> None:
         ("image/png", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
         ("image/png", b64encode(BMP).decode(), False),
         ("image/png", 'not base64 "><script>', False),
+        ("image/png", png(8_000, 5_000), True),
+        ("image/png", png(8_000, 5_001), False),
+        ("image/gif", b64encode(b"GIF89a\x02\x00\x03\x00\x00\x00\x00").decode(), True),
+        ("image/jpeg", b64encode(JPEG).decode(), True),
+        ("image/webp", b64encode(WEBP).decode(), True),
         ("image/png", png(30_000, 30_000), False),  # a few bytes, and gigabytes in a browser
         ("image/png", png(2, 3) + "A" * 4_000_000, False),
     ],
-    ids=["png", "png as jpeg", "svg", "svg as png", "bmp", "no base64", "bomb", "large"],
+    ids=[
+        "png",
+        "png as jpeg",
+        "svg",
+        "svg as png",
+        "bmp",
+        "no base64",
+        "most",
+        "more",
+        "gif",
+        "jpeg",
+        "webp",
+        "bomb",
+        "large",
+    ],
 )
 def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
     root = parsed(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
-    assert [each.get("src") for each in root.iter("img")] == ([f"data:image/png;base64,{data}"] if shown else [])
+    kind = media_type if data.startswith(("R0lG", "/9j", "UklG")) else "image/png"
+    assert [each.get("src") for each in root.iter("img")] == ([f"data:{kind};base64,{data}"] if shown else [])
     assert ("not shown" in element_text(root)) is not shown
 
 

@@ -26,7 +26,8 @@ def printed(*parts: tuple[str, str]) -> str:
 def test_slots_take_the_palette_in_order_of_first_appearance() -> None:
     out = printed(("A", "markers"), ("b", "q"), ("C", "markers"), ("d", "r"), ("\n", "markers"))
     assert out.startswith("\x1b[36mA\x1b[0m\x1b[4;32mb\x1b[0m\x1b[36mC\x1b[0m\x1b[4;33md\x1b[0m")
-    assert PALETTE[:3] == ("cyan", "green", "yellow")
+    colors = "cyan green yellow magenta blue red"
+    assert " ".join(PALETTE) == f"{colors} {' '.join(f'bright_{color}' for color in colors.split())}"
 
 
 def test_only_untrusted_text_is_underlined() -> None:

@@ -150,6 +150,12 @@ def test_a_schema_reports_each_fault(schema: Any, answer: str, messages: list[st
         assert failure.message.startswith(message)
 
 
+@pytest.mark.parametrize(("wrong", "told"), [(99, 99), (100, 100), (101, 100)])
+def test_a_schema_reports_a_hundred_faults(wrong: int, told: int) -> None:
+    check = make_check("answer", "json_schema", {"items": {"type": "string"}})
+    assert len(answer_failures(str([1] * wrong), [check], None)) == told
+
+
 def test_a_schema_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("jsonschema")
     monkeypatch.setattr("lazyprompt.testing.checks._SCHEMA_SECONDS", -1.0)

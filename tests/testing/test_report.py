@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from lazyprompt.testing.checks import Failure
 from lazyprompt.testing.difference import CaseChange
 from lazyprompt.testing.report import Report, change_lines, failure_lines, github, junit, table_rows
@@ -83,6 +85,16 @@ def test_a_report_lists_failures_and_changes() -> None:
         "    -a",
         "    +b",
     ] * 3
+
+
+@pytest.mark.parametrize(("lines", "shown"), [(30, 30), (31, 30)])
+def test_a_report_shows_thirty_lines_of_a_text(lines: int, shown: int) -> None:
+    made = Report(compares=True)
+    text = "a\n" * (lines - 2)
+    made.add(result("a", "b", (Failure("regex", "no", text="a\n" * lines),), CaseChange(("text",), 1, 1, "", text)))
+    assert [*failure_lines(made.failed[0])] == [("a:3: b", ""), ("  regex: no", ""), *[("    ", "a")] * shown]
+    whole = [f"    @@ -0,0 +1,{lines - 1} @@", *["    +a"] * (lines - 2), "    +"]
+    assert [*change_lines(made)][3:] == whole[:shown]
 
 
 def test_the_ten_largest_changes_are_kept_the_first_of_equals_first() -> None:
