@@ -10,8 +10,7 @@ import pytest
 
 from lazyprompt import ChatFormatter, ChatPrompter, ModuleError, OnlineChatModule, Profile, Prompty, Secret, Source
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.modules.clients._base import ClientSettings
-from lazyprompt.modules.clients.anthropic import DEFAULT_MAX_TOKENS
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.openai import OpenAIClient, Server
 from lazyprompt.modules.sources import SOURCES, source_named
 from support.model_server.server import Answer, ModelServer
@@ -65,6 +64,8 @@ def test_the_sources_are_those_of_the_quick_start_guides() -> None:
         name: KEYS.get(name, (f"{name.upper()}_API_KEY",)) for name in SOURCES
     }
     assert [name for name, source in SOURCES.items() if not source.needs_key] == ["ollama", "vllm", "litellm"]
+    assert ClientSettings(None, None, 1.0, 0, {}) == (None, None, 1.0, 0, {}, 16_777_216, None)
+    assert Request("m", {}, {}) == ("m", {}, {}, None, ())
     assert Source("mine") == ("mine", "openai", "", "openai:connect", (), None, True, ())
 
 
@@ -238,7 +239,7 @@ def test_a_source_of_your_own_may_have_another_client_and_an_address() -> None:
     assert OnlineChatModule(source).payload("Sing.") == {
         "model": "polly-1",
         "messages": [{"role": "user", "content": "Sing."}],
-        "max_tokens": DEFAULT_MAX_TOKENS,
+        "max_tokens": 4096,
     }
 
 

@@ -184,6 +184,8 @@ def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.Monk
     log = CallLog(str(path), conversation="c")
     log(CallRecord("openai", "m", payload, params, reply, None, 0.25, streamed=False))
     CallLog(path)(CallRecord("openai", "m", payload, {}, None, ValueError("no"), 2.0, streamed=True))
+    unmasked = CallRecord("openai", "m", {}, {}, None, None, 0.25, streamed=False)
+    assert (unmasked.secrets, CallLog(path).conversation) == ((), None)
     assert repr(log) == f"CallLog({str(path)!r})"
     assert path.stat().st_mode & 0o777 == 0o600
     text = path.read_text("utf-8")

@@ -204,6 +204,12 @@ def test_what_a_file_cannot_say() -> None:
         Prompty.from_prompter(ChatPrompter("A {x}", budget={"x": 10}))
     with pytest.raises(FormatError, match=r"tools\[0\] has type 'web_search'"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "web_search"}]))
+    named = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}, "strict": True}
+    kept: Any = Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": named}])).tools_for()
+    assert kept == [{**named, "kind": "function"}]
+    more = {"type": "function", "function": {**named, "more": 1}}
+    with pytest.raises(FormatError, match="function with description, name, parameters, strict"):
+        Prompty.from_prompter(ChatPrompter("A", tools=[more]))
     function = {"name": "f", "description": "of ${env:HOME}", "parameters": {"type": "object", "properties": {}}}
     with pytest.raises(FormatError, match=r"tools\[0\] contains \$\{env:"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))

@@ -129,6 +129,15 @@ def test_a_resolved_secret_is_never_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert "description: of ${env:LP_KEY}" in text
 
 
+@pytest.mark.parametrize(("size", "written"), [(7, "k" * 7), (8, "${env:LP_KEY}")])
+def test_a_secret_of_eight_characters_is_found_in_a_text(
+    monkeypatch: pytest.MonkeyPatch, size: int, written: str
+) -> None:
+    monkeypatch.setenv("LP_KEY", "k" * size)
+    text = Prompty.loads(FILE).with_fields(description=f"of {'k' * size}").dumps()
+    assert f"description: of {written}\n" in text
+
+
 def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"kind": "key", "apiKey": "sk-very-secret"}')
     text = '---\nmodel: {id: a, connection: "${file:c.json}"}\n---\nhi'
@@ -225,7 +234,8 @@ def test_what_could_not_be_read_back_is_an_error() -> None:
     # It wrote inputs of v2 beside the sample of v1.
     with pytest.raises(PromptFileError, match="Prompty v1 files can't be changed; convert the file to v2 first"):
         Prompty.loads("---\nsample: {q: hi}\n---\n{{q}}").with_fields(inputs=[{"name": "q"}])
-    with pytest.raises(TypeError, match="did you mean 'metadata'"):
+    known = "name, description, model, inputs, metadata, instructions"
+    with pytest.raises(TypeError, match=f"'metadta' .did you mean 'metadata'.*; expected one of {known}$"):
         Prompty.loads("hi").with_fields(metadta={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
