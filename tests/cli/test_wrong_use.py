@@ -12,7 +12,7 @@ from cli.helpers import ERROR, QA, TOOLS, Ran, fault, write
 from lazyprompt import ChatPrompter
 from lazyprompt.cli.main import main
 from lazyprompt.cli.prompts import PromptRequest
-from lazyprompt.cli.streams import WrongUseError
+from lazyprompt.cli.streams import WrongUseError, file_text
 from lazyprompt.errors import (
     BudgetError,
     FormatError,
@@ -195,3 +195,15 @@ def test_an_error_of_the_library_is_told_with_its_option() -> None:
     names = "HistoryError ToolsError SafetyError FormatError BudgetError TokenizerError SlotError MissingExtraError"
     options = "--history --tools --safety --format --max-tokens --counter --set --counter"
     assert told == dict(zip(names.split(), options.split(), strict=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has both names")
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+def test_a_file_may_be_a_stream_of_the_process(folder: str) -> None:
+    source, sink = os.pipe()
+    os.write(sink, b"[1]")
+    os.close(sink)
+    try:
+        assert file_text("--tools", f"{folder}/{source}") == "[1]"
+    finally:
+        os.close(source)

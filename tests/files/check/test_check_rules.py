@@ -289,3 +289,16 @@ def test_annotations_for_github_have_the_severity_and_no_special_characters() ->
     assert [each["level"] for each in run["runs"][0]["results"]] == ["error", "warning", "note"]
     levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["runs"][0]["tool"]["driver"]["rules"]}
     assert levels == {rule.code: rule.severity.replace("info", "note") for rule in RULES.values()}
+
+
+def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
+    told = "yes no on off YES Off 12:30 -1:59:59 017 +00 1_000 -1_0"
+    left = "true null y n 12:60 1:2:60 08 18 1000 _1 'no' 'yes'"
+    codes = {word: [code for code, *_ in found(front(f"metadata:\n  a: {word}"))] for word in f"{told} {left}".split()}
+    assert [word for word, each in codes.items() if "LP013" in each] == told.split()
+
+
+def test_a_slot_that_may_be_missing_is_not_unknown() -> None:
+    tests = ("b is defined", "b is undefined", "b | default('x')", "b | d('x')", "b is none", "b | upper")
+    texts = {test: front("inputs:\n  - name: a", f"{{{{ a }}}}{{{{ {test} }}}}") for test in tests}
+    assert [test for test, text in texts.items() if "LP021" in [code for code, *_ in found(text)]] == [*tests[4:]]
