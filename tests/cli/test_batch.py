@@ -17,6 +17,7 @@ from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.batch import _blamed  # how an error is told, whichever one it is
 from lazyprompt.cli.progress import describe
+from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import BatchError, FormatError, missing_extra
 from support.batch_runs import saved, wait_for_no_disk
 
@@ -310,6 +311,20 @@ def test_a_terminal_shows_how_far_it_is(
     assert "100 of ~100 rows, " in shown
     assert shown.endswith("\x1b[1A\x1b[2K")  # which takes the bar away
     assert end.endswith(" rows/s\n")
+
+
+def test_calls_of_a_run_are_patient(
+    run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: list[dict[str, float]] = []
+
+    def opened(*_: object, **given: float) -> None:
+        settings.append(given)
+        raise WrongUseError("--source", "no")
+
+    monkeypatch.setattr("lazyprompt.cli.models.open_model", opened)
+    told = fault(run(*command, "--run", "--source", "openai"))
+    assert (told, settings) == ("--source: no", [{"retries": 8, "timeout": 600.0}])
 
 
 def test_a_setting_of_a_run_is_told_as_its_option() -> None:

@@ -374,3 +374,17 @@ def test_a_prompt_and_what_was_sent(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "sent.json", SAVED)
     found: Any = run("inspect", "--input", "Hi", "--format", "openai", "--diff", path, "--json").json
     assert (found["before"]["title"], found["after"]["title"]) == ("", path)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(("--format", "openai"), ("--model", "gpt-4o"), ("--counter", "chars"), ("--window", "9")),
+        *(("--diff", "b.json"), ("--json",), ("--color", "never")),
+    ],
+)
+def test_these_options_apply_to_a_saved_payload(run: Callable[..., Ran], tmp_path: Path, more: tuple[str, ...]) -> None:
+    for name in ("a.json", "b.json"):
+        write(tmp_path / name, {"messages": [{"role": "user", "content": name}]})
+    ran = run("inspect", "a.json", *more)
+    assert (ran.status, ran.err) == (0, "")

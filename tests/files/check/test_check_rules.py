@@ -296,6 +296,15 @@ def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
     left = "true null y n 12:60 1:2:60 08 18 1000 _1 'no' 'yes'"
     codes = {word: [code for code, *_ in found(front(f"metadata:\n  a: {word}"))] for word in f"{told} {left}".split()}
     assert [word for word, each in codes.items() if "LP013" in each] == told.split()
+    hits = {word: check(front(f"metadata:\n  a: {word}"))[0] for word in ("off", "12:30", "017", "1_000")}
+    kinds = {"off": "true or false", "12:30": "a base-60 number", "017": "an octal number", "1_000": "a number"}
+    assert [word for word, hit in hits.items() if kinds[word] not in hit.message] == []
+    quoted = "if other programs read the file too, put it in quotes"
+    assert [hit.advice for hit in hits.values()] == [
+        "write true or false; or put it in quotes",
+        *(quoted, quoted),
+        "write the number without _; or put it in quotes",
+    ]
 
 
 def test_a_slot_that_may_be_missing_is_not_unknown() -> None:
