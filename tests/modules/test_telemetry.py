@@ -178,7 +178,7 @@ def test_a_hook_that_fails_takes_no_answer_away(
 def test_a_log_has_a_line_for_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.modules.telemetry.time.time", lambda: 100.5)
     path, payload = tmp_path / "calls.jsonl", {"messages": [{"role": "user", "content": "Grüße \ud800"}]}
-    params = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "cache_control": {"a": 1}}
+    params: dict[str, Any] = {"tools": [{"name": "f"}], "response_format": {"type": "text"}, "cache_control": {"a": 1}}
     params |= {"seed": 1, "prompt_cache_options": {"b": 1}}
     reply = Reply(Msg("assistant", "Hello", "assistant", usage={"prompt_tokens": 1}), {})
     log = CallLog(str(path), conversation="c")
@@ -250,11 +250,11 @@ def test_a_span_has_the_names_of_the_conventions(spans: InMemorySpanExporter, so
     limits = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict")
     for limit, stop in zip(limits, ("stop", "stop_sequences") * 2, strict=True):
         for options in (False, True):
-            params = {**same, limit: 7, stop: ["END"], "user": "me"}
+            params: dict[str, Any] = {**same, limit: 7, stop: ["END"], "user": "me"}
             request = Request("m", {"prompt": "n = "}, {"options": params} if options else params)
             with telemetry.open_span(source, request):
                 pass
-    expected = {**same, "model": "m", "max_tokens": 7, "stop_sequences": ("END",)}
+    expected: dict[str, Any] = {**same, "model": "m", "max_tokens": 7, "stop_sequences": ("END",)}
     for span in spans.get_finished_spans():
         assert (span.name, span.kind) == ("text_completion m", SpanKind.CLIENT)
         assert attributes(span) == {

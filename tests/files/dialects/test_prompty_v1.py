@@ -166,7 +166,7 @@ class TestFields:
         values |= dict.fromkeys(("allow_multiple_tool_calls", "parallel_tool_calls"), "true") | {
             "reasoning_effort": "x"
         }
-        options = {
+        options: dict[str, Any] = {
             name: read(f"model: {{parameters: {{{name}: {value}}}}}").model["options"] for name, value in values.items()
         }
         named = ["temperature", "topP", "topK", "frequencyPenalty", "presencePenalty", "seed"] + ["maxOutputTokens"] * 4
