@@ -48,7 +48,7 @@ def test_texts_of_inputs_that_are_no_text_are_json() -> None:
         (STYLE, {"style": "a", "input": "b", "x": "c"}, {"style": "a", "input": "b"}),
         (STYLE, {"style": 0, "input": NAN}, {"style": 0}),
         (STYLE, {"style": "", "history": [["a", "b"]], "x": 1}, {"style": ""}),
-        (STYLE, {"style": "a", "x": 1}, "the prompt has no user text: there is no column 'input', and no slot uses 'x'; "),
+        (STYLE, {"style": "a", "x": 1}, "no user text: there is no column 'input', and no slot uses 'x'"),
         (STYLE, {"style": NAN}, "column 'style' has no value"),
         (STYLE, {"input": "b"}, "there is no column 'style'; the row has 'input'"),
         (
