@@ -205,12 +205,17 @@ _MOST_DIGITS = 300
 KINDS: dict[type, str] = {
     str: "text",
     int: "a number",
-    float: "a number",
+    float: "a decimal number",
     bool: "true or false",
     type(None): "empty",
     list: "a list",
     dict: "a mapping",
 }
+
+
+def expected_kind(types: tuple[type, ...]) -> str:
+    """Return the words for the values that a field accepts, given their Python types."""
+    return "a whole number" if types == (int,) else KINDS[types[0]]
 
 
 class Field(NamedTuple):

@@ -18,7 +18,7 @@ from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES, Section
 from lazyprompt.files.spec import OPTIONS, OTHERS, DialectFile, Translated, fits, snake_names
 from lazyprompt.files.turns import Step, result_turn, steps_with_media
-from lazyprompt.files.yaml_nodes import KINDS, Node, Plain, to_node
+from lazyprompt.files.yaml_nodes import Node, Plain, expected_kind, to_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -190,7 +190,7 @@ def _option(node: Node, option: str, where: str, reading: DialectFile) -> Node:
         return node._replace(value=[node])
     is_of_type = isinstance(node.value, types) and (bool in types or not isinstance(node.value, bool))
     if node.value is not None and not is_of_type:
-        raise reading.source.wrong_kind(node, f"{where} must be {KINDS[types[0]]}")
+        raise reading.source.wrong_kind(node, f"{where} must be {expected_kind(types)}")
     return node
 
 
