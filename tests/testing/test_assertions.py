@@ -114,6 +114,7 @@ def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_
     assert "unknown prompt check 'contain' (did you mean 'contains'?)" in out
 
 
+@pytest.mark.slow
 def test_starting_pytest_imports_little_of_the_package() -> None:
     """What is imported before coverage starts would count as never run."""
     Path("greet.test.yaml").unlink()
