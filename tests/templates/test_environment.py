@@ -10,7 +10,7 @@ from jinja2.exceptions import SecurityError
 
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.templates.environment import ValueEnvironment, finalize, portable
+from lazyprompt.templates.environment import ValueEnvironment, environment_of, finalize, portable
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value
 
@@ -18,6 +18,7 @@ HELD = Opaque()
 
 
 def rendered(text: str, *, lenient: bool = False, is_portable: bool = False, **values: Any) -> str:
+    environment_of.cache_clear()
     return "".join(JinjaTemplate(text, lenient=lenient, is_portable=is_portable).fill(values))
 
 
@@ -102,9 +103,9 @@ def test_a_flat_container_is_not(value: Any) -> None:
         ("{{ 1.0 ~ none ~ true }}", "1.0NoneTrue", "1true"),
         ("{{ [true, 1.0, none] | join(none) }}", "TrueNone1.0NoneNone", "true1"),
         ("{{ [{'a': true}, {'a': 1.0}] | join(',', attribute='a') }}", "True,1.0", "true,1"),
-        *((f"{{{{ true | {name} }}}}", "True", "true") for name in ("string", "trim")),
-        *((f"{{{{ true | {name} }}}}", "True", "True") for name in ("capitalize", "title")),
+        *((f"{{{{ none | {name} }}}}", "None", "") for name in ("capitalize", "string", "title", "trim")),
         ("{{ none | lower }}{{ none | upper }}{{ 1.0 | replace('1', '2') }}", "noneNONE2.0", "2"),
+        *((f"{{{{ true | {name} }}}}", "1", "1") for name in ("int", "abs")),
         ("{% for a, b in [(1, 2)] %}{{ b }}{{ a }}{% endfor %}\n", "21\n", "21\n"),
     ],
 )
