@@ -3,27 +3,39 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import Markers, TemplateError
-from lazyprompt.rendering.markers import DEFAULT_MARKERS
+from lazyprompt import Markers, SafetyError, TemplateError
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, TURN_MARKERS, check_breakable
+from lazyprompt.rendering.tool_form import ToolForm
+
+NO_TEXT = "; use '' for no marker"
+ROLES = "trim must be a list of roles (assistant, system, tool, user), not "
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sos": None}, "marker sos must be text, not NoneType"),
-        ({"tool_end": 5}, "marker tool_end must be text, not int"),
-        ({"stop": "</s>"}, "stop must be a list of strings"),
-        ({"stop": [5]}, "stop"),
-        ({"system": 5}, "system"),
-        ({"system_place": "first"}, "unknown system_place 'first'"),
-        ({"tools": "none"}, "tools marker must contain"),
-        ({"trim": "user"}, "trim"),
-        ({"trim": ("users",)}, "trim"),
+        *(({name: 5}, f"marker {name} must be text, not int{NO_TEXT}") for name in ("sos", "eos", "soh", "eoh", "bos")),
+        *(({name: []}, f"marker {name} must be text, not list{NO_TEXT}") for name in ("soa", "eoa", "soe", "eoe")),
+        *(
+            ({f"tool_{name}": 5}, f"marker tool_{name} must be text, not int{NO_TEXT}")
+            for name in ("start", "args", "end")
+        ),
+        *(({name: None}, f"marker {name} must be text, not NoneType{NO_TEXT}") for name in ("tools", "preamble")),
+        *(({"stop": stop}, f"stop must be a list of strings, not {stop!r}") for stop in ("</s>", [5])),
+        ({"system": 5}, "the system text of the markers is a int, not text"),
+        ({"system_place": "x"}, "unknown system_place 'x'; expected one of ('turn', 'first_user', 'last_user')"),
+        *(
+            ({"tools": t}, f"the tools marker must contain {{tools}} exactly once; got {t!r}")
+            for t in ("", "{tools}" * 2)
+        ),
+        *(({"trim": trim}, f"{ROLES}{trim!r}") for trim in ("user", True, ("user", "human"))),
+        ({"tool_form": "x"}, "tool_form must be a ToolForm, not str"),
     ],
 )
 def test_a_wrong_marker_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(TemplateError, match=message):
+    with pytest.raises(TemplateError) as caught:
         Markers(**fields)
+    assert str(caught.value) == message
 
 
 def test_markers_are_values() -> None:
@@ -38,7 +50,9 @@ def test_markers_are_values() -> None:
 def test_evolve_changes_a_copy() -> None:
     markers = DEFAULT_MARKERS.evolve(soa="[A]")
     assert (markers.soa, DEFAULT_MARKERS.soa) == ("[A]", "<|Assistant|>:")
-    with pytest.raises(TemplateError, match=r"no marker 'soo' \(did you mean"):
+    with pytest.raises(
+        TemplateError, match=r"^no marker 'soo' \(did you mean 'sos'\?\); available markers: sos, eos, "
+    ):
         DEFAULT_MARKERS.evolve(soo="x")
 
 
@@ -49,3 +63,54 @@ def test_the_tokens_of_markers_are_control_sequences_and_their_words_are_not() -
     assert "<think>" not in Markers.for_model("qwen3-nothink").turn_sequences
     assert {"<s>", "[INST]", "<|eot_id|>"} <= Markers.known_sequences()
     assert not any(text[0].isalnum() for text in Markers.known_sequences())
+
+
+@pytest.mark.parametrize(
+    ("fields", "turns", "others"),
+    [
+        ({}, set(), set()),
+        ({"sos": "System: ", "eoa": "a\n ---\n", "soh": " U"}, {"System:", "---"}, set()),
+        (
+            {"soa": "<a> Bot:", "eoe": "<<b>>[C]", "stop": ["[|d|]", "✿e✿"]},
+            {"<a>", "<<b>>", "[C]", "[|d|]", "✿e✿"},
+            set(),
+        ),
+        ({"generation": "Bot:"}, {"Bot:"}, set()),
+        ({"generation": "<g>Bot:", "soa": "<think>"}, set(), {"<g>", "<think>"}),
+        ({"tools": "<t> <a-b> <|c|> </d> [E] {tools} </t>"}, set(), {"<t>", "</t>", "<|c|>", "</d>"}),
+        ({"tool_start": "<s>x", "tool_args": "<m>", "tool_end": "</s>"}, set(), {"<s>", "<m>", "</s>"}),
+        ({"controls": ("any text",), "tool_form": ToolForm(call="<c>{name}")}, set(), {"any text", "<c>"}),
+    ],
+)
+def test_the_control_sequences_of_markers(fields: dict[str, Any], turns: set[str], others: set[str]) -> None:
+    markers = Markers(**fields)
+    assert markers.turn_sequences == turns
+    assert markers.control_sequences == turns | others
+
+
+@pytest.mark.parametrize(
+    ("fields", "pattern"),
+    [
+        ({}, '<tool_call>\n{"name": "{name}", "arguments": {arguments}}\n</tool_call>'),
+        (
+            {"tool_args": "a", "tool_end": "e"},
+            '<tool_call>\n{"name": "{name}", "arguments": {arguments}}\n</tool_call>',
+        ),
+        ({"tool_start": "s", "tool_end": "e"}, "s{name}{arguments}e"),
+        ({"tool_start": "s", "tool_form": ToolForm(call="{name}!")}, "{name}!"),
+    ],
+)
+def test_a_call_is_written_as_the_markers_say_or_as_hermes_writes_it(fields: dict[str, Any], pattern: str) -> None:
+    assert Markers(**fields).call_pattern == pattern
+
+
+@pytest.mark.parametrize("name", [*TURN_MARKERS, "generation"])
+def test_a_marker_of_a_single_character_cannot_be_neutralised(name: str) -> None:
+    for fine in ("", " \n", "x:"):
+        check_breakable(DEFAULT_MARKERS.evolve(**{name: fine}))
+    with pytest.raises(SafetyError) as caught:
+        check_breakable(DEFAULT_MARKERS.evolve(**{name: "x "}))
+    assert str(caught.value) == (
+        f"marker {name} is 'x ', but a single character cannot be neutralised in untrusted text; use a longer marker, "
+        f"such as '<|{name}|>', or call " + 'with_safety("off") first to disable this check'
+    )

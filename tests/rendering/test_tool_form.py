@@ -13,7 +13,7 @@ from lazyprompt.rendering.tool_form import ArgumentFormat, CallIds, ToolForm, ca
 PROPERTIES = {
     "a": {"type": "string", "description": " x "},
     "b": {"type": "object", "enum": ["u", 1], "x-y z$": {"k": 1}},
-    "c": {"items": {}, "required": ["r"]},
+    "c": {"items": {}, "enum": [], "required": ["r"]},
 }
 FUNCTION = {
     "name": "f",
@@ -102,6 +102,17 @@ def test_arguments_without_a_pattern_are_one_json_object() -> None:
 def test_a_result_is_written_as_text_or_json(*, as_json: bool, text: str) -> None:
     form = ToolForm(result="<{id}>{content}", json_results=as_json)
     assert result_parts('a"', form, "c1") == ["<", "c1", ">", text, ""]
+
+
+def test_a_python_tool_has_pythons_types_and_an_xml_tool_no_lists_that_are_none() -> None:
+    kinds = {"string": "str", "number": "int", "integer": "int", "boolean": "bool", "array": "list", "null": "Any"}
+    properties = {f"{kind}s": {"type": kind, "description": "d"} for kind in kinds}
+    tool: Any = {"name": "f", "parameters": {"properties": properties, "required": "nulls"}}
+    args = "".join(f"\n    - {kind}s ({name}) [选填]: d" for kind, name in kinds.items())
+    head = ",".join(f"{kind}s: {name}" for kind, name in kinds.items())
+    text = f'\n\nFunction:\ndef f({head}):\n    """\n    \n\n    Args:{args}\n\n    """'
+    assert "".join(tool_run(tool, "python")) == text
+    assert "required" not in "".join(tool_run(tool, "xml"))
 
 
 def test_calls_are_numbered_and_results_find_them() -> None:

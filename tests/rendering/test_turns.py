@@ -155,3 +155,19 @@ def test_a_sample_divides_trained_text_and_names_the_message_of_each_part() -> N
     others = [(text, message) for text, _, message, trained in rows if text and not trained and message is not None]
     assert others == [(" q ", 0), ("1", 2), ("x", 3), ("Q", 5)]
     assert sample.text == 'S:;\n\nU: q .A:<think>t</think>\n<f{"a": 1}>!\nR:1#U:x.A:a!\n\nU:\nQ\n.A:\nB!\n'
+
+
+def test_the_slots_in_messages_keep_their_names_and_are_trained_in_answers() -> None:
+    prompter = ChatPrompter.from_messages([("user", "q{x}"), ("assistant", "{x}a")]).with_safety("off")
+    prompter = prompter.with_markers(MARKERS)
+    sample = prompter.training_sample({"x": "1", "input": "Q"}, "B", train="all")
+    rows = [*zip(sample.parts, sample.slots, sample.part_messages, sample.trained, strict=True)]
+    assert [(text, slot, message) for text, slot, message, trained in rows if text and trained] == [
+        *(("1", "x", 1), ("a", "instruction", 1), ("!", "markers", None), ("B", "label", 3), ("!", "markers", None))
+    ]
+    assert [(text, slot, message) for text, slot, message, trained in rows if text and not trained] == [
+        *(("U:", "markers", None), ("q", "instruction", 0), ("1", "x", 0), (".", "markers", None)),
+        *(("A:", "markers", None), ("U:", "markers", None), ("Q", "input", 2), (".", "markers", None)),
+        ("A:", "markers", None),
+    ]
+    assert prompter.render({"x": "1", "input": "Q"}).note == ""
