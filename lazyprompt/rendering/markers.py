@@ -177,8 +177,9 @@ class Markers:
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
         # A tool description can contain placeholders such as <function-name>, which are not tokens.
-        # A plain tag such as <tools> counts as a token only if the description also contains its closing tag.
-        prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
+        # A plain tag, such as <tools> or [TOOLS], counts as a token only if the description also contains its closing
+        # tag.
+        prose = {token for token in described if token[1] not in "|/" and f"{token[0]}/{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
 

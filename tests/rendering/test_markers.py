@@ -78,6 +78,7 @@ def test_the_tokens_of_markers_are_control_sequences_and_their_words_are_not() -
         ({"generation": "Bot:"}, {"Bot:"}, set()),
         ({"generation": "<g>Bot:", "soa": "<think>"}, set(), {"<g>", "<think>"}),
         ({"tools": "<t> <a-b> <|c|> </d> [E] {tools} </t>"}, set(), {"<t>", "</t>", "<|c|>", "</d>"}),
+        ({"tools": "[F] [G] {tools}[/G]"}, set(), {"[G]", "[/G]"}),
         ({"tool_start": "<s>x", "tool_args": "<m>", "tool_end": "</s>"}, set(), {"<s>", "<m>", "</s>"}),
         ({"controls": ("any text",), "tool_form": ToolForm(call="<c>{name}")}, set(), {"any text", "<c>"}),
     ],
