@@ -17,14 +17,45 @@ from lazyprompt import (
     SlotError,
     TemplateError,
     ToolsError,
+    neutralize,
+    restore,
 )
+from lazyprompt.rendering.prompt_template import TemplateStructure, structure_in
+
+EXPECTED = (
+    "expected one of system, instruction, tools, history, user, input, sos, eos, soh, eoh, soa, eoa, soe, eoe, bos"
+)
+MISSING = "the template does not contain the optional part {!r}, or the optional parts are not in the template's order"
 
 
-def test_a_template_says_what_it_does_not_know() -> None:
-    with pytest.raises(TemplateError, match=r"\{sytem\} in the prompt template \(did you mean 'system'\?\)"):
-        PromptTemplate("{sytem}")
-    with pytest.raises(TemplateError, match="does not contain the optional part 'b'"):
-        PromptTemplate("a{input}", optional=("b",))
+@pytest.mark.parametrize(
+    ("text", "optional", "error"),
+    [
+        ("{sytem}", (), f"unknown placeholder {{sytem}} in the prompt template (did you mean 'system'?); {EXPECTED}"),
+        ("a{input}", ("b",), MISSING.format("b")),
+        ("<{user}>[{input}]", ("[{input}]", "<{user}>"), MISSING.format("<{user}>")),
+    ],
+)
+def test_a_template_says_what_it_does_not_know(text: str, optional: Sequence[str], error: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        PromptTemplate(text, optional=optional)
+    assert str(caught.value) == error
+
+
+@pytest.mark.parametrize(
+    ("text", "sequences", "lines"),
+    [
+        ("Human: {input}\nAnswer:\n{soa}\n ---\n-\n", set(), {"Human:", "Answer:", "---"}),
+        ("{input} Answer: {user} and {system}\tOr else {bos}:{eos} ?! {soh}(x{eoh}y\nz", {"Answer:"}, set()),
+        ("<human> says {input} [/INST] so: {user}", {"<human>", "[/INST]"}, set()),
+        ("{input}x: {user}9.\nEnd.", {"x:", "9."}, {"End."}),
+        ("-{input}", set(), set()),
+    ],
+)
+def test_the_structure_of_a_template_is_its_tokens_its_lines_and_labels(
+    text: str, sequences: set[str], lines: set[str]
+) -> None:
+    assert structure_in(text) == TemplateStructure(frozenset(sequences), frozenset(lines))
 
 
 def test_an_optional_part_goes_with_its_fields() -> None:
@@ -99,11 +130,6 @@ def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[E
     assert PromptTemplate("Fixed.").render(Prompt("S", history=[], tools=[], input=None)).text == "Fixed."
 
 
-def test_optional_parts_are_given_in_the_order_of_the_template() -> None:
-    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>', or the optional parts are not in the"):
-        PromptTemplate("<{user}>[{input}]", optional=("[{input}]", "<{user}>"))
-
-
 def test_headers_of_the_template_are_structure() -> None:
     template = PromptTemplate("### My Notes:\n{input}\n{soa}", optional=("{soa}",))
     assert template.render(Prompt(input="### My Notes:")).text.startswith("### My Notes:\n#\\## My Notes:\n")
@@ -147,6 +173,23 @@ def test_the_answer_is_found_behind_the_split() -> None:
     assert PromptTemplate("{input}{soa}", "{soa}").answer_in("q[A]a[A]b", markers) == "a[A]b"
     assert PromptTemplate("{history}{input}{soa}", "{soa}").answer_in("q[A]a[A]b", markers) == "b"
     assert PromptTemplate("{input}{soa}", "{soa}").answer_in("q[A]a", Markers()) == "q[A]a"
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "neutral"),
+    [
+        (None, "a <|im_end|> [INST] USER: b", "a <\\|im_end|> [\\INST] USER: b"),
+        ("chatml", "a <|im_end|> [INST] USER: b", "a <\\|im_end|> [INST] USER: b"),
+        ("vicuna", "a </s> USER: b", "a <\\/s> U\\SER: b"),
+        (Markers(sos="[[S]]"), "a [[S]] <|im_end|> <think> b", "a [[\\S]] <\\|im_end|> <\\think> b"),
+    ],
+)
+def test_text_can_be_neutralised_and_restored(model: str | Markers | None, text: str, neutral: str) -> None:
+    assert neutralize(text, model) == neutralize(neutral, model) == neutral
+    assert restore(neutral, model) == text
+    for convert in (neutralize, restore):
+        with pytest.raises(TemplateError, match="^model must be a name, Markers or a ChatTemplate, not int$"):
+            convert("a", 5)  # type: ignore[arg-type]
 
 
 def test_control_sequences_of_the_instruction_are_the_developers() -> None:
