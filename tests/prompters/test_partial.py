@@ -176,11 +176,5 @@ def test_rows_and_files_have_fixed_values() -> None:
         Prompty.from_prompter(fixed.partial(a=Counted()))
 
 
-def test_an_error_of_a_function_names_its_slot() -> None:
-    with pytest.raises(ZeroDivisionError) as caught:
-        ChatPrompter("{a}").partial(a=lambda: 1 / 0).generate_prompt("x")
-    assert caught.value.__notes__ == ["raised by the function for the value of 'a'"]
-
-
 def test_a_secret_stays_hidden_in_repr() -> None:
     assert "sk-1" not in repr(ChatPrompter("{a}").partial(a=Secret("sk-1")))

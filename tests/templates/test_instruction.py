@@ -2,7 +2,14 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate, SlotError, TemplateError
+from lazyprompt import (
+    AlpacaInstructionTemplate,
+    ChatInstructionTemplate,
+    ChatPrompter,
+    InstructionTemplate,
+    SlotError,
+    TemplateError,
+)
 from lazyprompt.templates.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
 
 
@@ -126,3 +133,9 @@ def test_alpaca_has_no_place_for_a_text_beside_its_slots() -> None:
 
 def test_repr_shows_the_slots() -> None:
     assert repr(ChatInstructionTemplate("{a}")) == "ChatInstructionTemplate(slots=('a',))"
+
+
+def test_an_error_of_a_function_names_its_slot() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        ChatPrompter("{a}").partial(a=lambda: 1 / 0).generate_prompt("x")
+    assert caught.value.__notes__ == ["raised by the function for the value of 'a'"]
