@@ -45,7 +45,7 @@ def filled(text: str, **values: Any) -> str:
         ("{{a}} {{b}} {{c}}", {"a": True, "b": 1.5, "c": None}, ["", "True", " ", "1.5", " ", "", ""]),
         ("{{d}}", {"d": {"城": [None, True]}}, ["", '{"城": [null, true]}', ""]),
         ("{{u.name}}", {"u": {"name": "Bob"}}, ["", "Bob", ""]),
-        ("{{l.1.a}}", {"l": [0, {"a": "x"}]}, ["", "x", ""]),
+        ("{{l.1.a}}{{l.000000001.a}}", {"l": [0, {"a": "x"}]}, ["", "x", "", "x", ""]),
         ("a{{! gone }}b{{!\n}}c", {}, ["abc"]),
         ("{{#l}}-{{.}};{{/l}}", {"l": ["a", 2]}, ["-", "a", ";-", "2", ";"]),
     ],
@@ -154,7 +154,7 @@ def test_what_has_no_text_is_there_for_a_section() -> None:
         ("{{name.0}}", "line 1: no value for 'name.0'"),
         ("{{l.1}}{{l.2}}", "line 1: no value for 'l.2'"),
         ("{{l.²}}", "line 1: no value for 'l.²'"),
-        ("{{l.-1}}", "line 1: no value for 'l.-1'"),
+        *((f"{{{{l.{index}}}}}", f"line 1: no value for 'l.{index}'") for index in ("-1", "0000000001")),
     ],
 )
 def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: str) -> None:
