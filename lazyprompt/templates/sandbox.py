@@ -106,7 +106,7 @@ class _BoundedTokens(Extension):
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         """Count the tokens of a template during lexing."""
-        for count, token in enumerate(stream):
+        for count, token in enumerate(stream, 1):
             if count > MAX_TOKENS:
                 raise TemplateSyntaxError(
                     f"the template has more than {MAX_TOKENS} tokens; split it, or loop over values", token.lineno

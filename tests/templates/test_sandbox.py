@@ -419,10 +419,10 @@ PRODUCT = "and the product of these numbers exceeds 6; use fewer variables or bl
         (None, f"{{{{ 0x{'0' * 4999} }}}}", f"{{{{ 0x{'F' * 5000} }}}}", "1: a number has more than 5000 digits"),
         (None, f"{{{{ {'0' * 4000} }}}}", f"\n{{{{ {'1_' * 2500} }}}}", "1: a number has more than 5000 digits"),
         (
-            ("MAX_TOKENS", 5),
+            ("MAX_TOKENS", 6),
             "{{ x }}" * 2,
             "{{ x }}\n" * 2,
-            "2: the template has more than 5 tokens; split it, or loop over values",
+            "2: the template has more than 6 tokens; split it, or loop over values",
         ),
         (("MAX_CODE", 999), "x" * 9, "x" * 999, "1: the template compiles to more than 999 characters of code"),
         (
