@@ -654,6 +654,41 @@ def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, fami
     assert Markers.for_model(name).family == family
 
 
+def test_each_spelling_of_a_models_name_finds_its_family() -> None:
+    names = {
+        "llama-2": "CodeLlama-7b-Instruct-hf codellama-13b CodeLlama-34b",
+        "llama-3.1-nemotron": "nemotron:70b",
+        "mistral-v1": "mistral-7b-v0.1 mixtral-8x7b mixtral-8x7b-instruct-v0.1",
+        "mistral-v3": "mistral-large-instruct-2407 mistral-small-instruct-2409 mistral-7b-v0.3",
+        "mistral-nemo": "ministral-8b-instruct-2410",
+        "mistral-v7-tekken": "mistral-small-24b-instruct-2501 devstral-small-2507",
+        "gemma": "codegemma-7b-it gemma-1.1-2b-it gemma:7b codegemma",
+        "gemma-4": "gemma4 gemma-4:e4b",
+        "deepseek-v2": "deepseek-coder-v2-lite-instruct deepseek-llm-7b-chat deepseek-v2",
+        "qwen3": "qwen3",
+        "qwen3-thinking-2507": "qwen3-next-80b-a3b-thinking qwen3-vl-8b-thinking",
+        "qwen3-instruct-2507": "qwen3-next-80b-a3b-instruct",
+        "qwen3.5-nothink": "qwen3.5-2b",
+        "zephyr": "tinyllama tinyllama:1.1b",
+        "chatml": "openhermes-2-mistral-7b",
+        "tulu-3": "tulu-3-8b",
+        "command-r": "command-r command-r-plus c4ai-command-r-v01",
+        "nemotron-nano-2": "nemotron-nano-12b-v2",
+        "glm-4": "chatglm4-9b",
+    }
+    assert {family: {Markers.for_model(name).family for name in given.split()} for family, given in names.items()} == {
+        family: {family} for family in names
+    }
+
+
+def test_a_publishers_name_at_the_start_of_a_file_name_is_skipped() -> None:
+    publishers = """01-ai allenai baichuan-inc ByteDance-Seed c4ai CohereForAI CohereLabs deepseek-ai google
+        HuggingFaceH4 HuggingFaceTB ibm ibm-granite internlm LGAI-EXAONE LiquidAI lmsys meta meta-llama microsoft
+        MiniMaxAI mistralai moonshotai NousResearch nvidia openai Qwen teknium THUDM TinyLlama zai-org"""
+    for publisher in publishers.split():
+        assert Markers.for_model(f"{publisher}_qwen2-7b.gguf").family == "qwen2"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -665,6 +700,10 @@ def test_a_model_is_found_by_its_name_its_repository_or_its_file(name: str, fami
         "phi-4-multimodal-instruct", "deepseek-v3.2", "deepseek-v30", "DeepSeek-Coder-V2-Instruct-0724", "yi-2-9b",
         "granite4:latest", "granite-4.2-8b", "granite-3.2-vision", "Kimi-K2.5", "Kimi-K2-Base", "MiniMax-M2.5",
         "Hermes-4-70B", "EXAONE-4.5-33B", "OLMo-3-7B", "my-qwen2.5-finetune", "Nous-Mixtral", "",
+        "deepseek-r1-zero", "qwen2-audio-7b", "qwq-32b-preview", "codellama-70b", "vicuna-7b-delta-v0", "lfm2-vl-1.6b",
+        "zephyr-7b-gemma-v0.1", "lfm2-audio-1.5b", "lfm2.5-vl-1.6b", "lfm2.5-audio-1.5b", "phi-3-vision-128k",
+        "phi-3-small-8k", "phi-3.5-vision-instruct", "glm-4-voice-9b", "granite-3.1-guardian", "granite-3.3-speech",
+        "granite-4.0-speech", "granite-4.1-guardian", "llama-3.2-nemotron", "qwen3-omni-30b-instruct",
     ],
 )  # fmt: skip
 def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
@@ -672,25 +711,34 @@ def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
         Markers.for_model(name)
 
 
+EFFORT = "its system turn begins with the reasoning effort, followed by a separator only if there is system text"
+PREAMBLE = "its system turn begins with a fixed text, followed by a heading if there is system text"
+QUIET = "it writes a fixed system text, and drops or joins all other system texts"
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("gpt-oss-20b", "current date"),
+        ("gpt-oss-20b", "its system turn contains the current date, and its responses are split into channels"),
         ("openai/gpt-oss-120b", "channels"),
         ("gpt-oss:20b", "channels"),
-        ("unsloth/SmolLM3-3B-GGUF", "current date"),
-        ("Qwen3.8-27B", "reasoning effort"),
-        ("CohereForAI/c4ai-command-r7b-12-2024", "fixed text"),
-        ("command-a:111b", "fixed text"),
-        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", "fixed text"),
-        ("microsoft/Phi-4-reasoning-plus", "fixed system text"),
-        ("Phi-4-mini-reasoning", "fixed system text"),
-        ("NVIDIA-Nemotron-3-Nano-30B-A3B", "white space"),
-        ("DeepSeek-V2.5-1210", "one space for each system text"),
+        ("unsloth/SmolLM3-3B-GGUF", "its system turn contains the current date"),
+        ("Qwen3.8-27B", EFFORT),
+        ("CohereForAI/c4ai-command-r7b-12-2024", PREAMBLE),
+        ("command-a:111b", PREAMBLE),
+        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", PREAMBLE),
+        ("microsoft/Phi-4-reasoning-plus", QUIET),
+        ("Phi-4-mini-reasoning", QUIET),
+        ("Phi-4-mini-flash-reasoning", QUIET),
+        (
+            "NVIDIA-Nemotron-3-Nano-30B-A3B",
+            "it strips white space after earlier responses, but keeps white space before them",
+        ),
+        ("DeepSeek-V2.5-1210", "its prompt begins with one space for each system text"),
     ],
 )
 def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(name: str, why: str) -> None:
-    with pytest.raises(TemplateError, match=why) as caught:
+    with pytest.raises(TemplateError, match=f": .*{why}; render") as caught:
         ChatPrompter().generate_prompt("Hi", model=name)
     assert repr(name) in str(caught.value)
     assert "ChatTemplate.load(" in str(caught.value)
