@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -47,7 +48,7 @@ ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
-_TAG = TAG.rstrip()
+_TAG = re.compile(re.escape(str.__str__(TAG).rstrip()))
 _UNTRUSTED = frozenset(("tools", "documents"))
 
 
@@ -451,17 +452,17 @@ def _note(chat: Chat, traces: Traces) -> str:
 
 def _cut_at_tag(traces: Traces) -> Rendered:
     """Truncate the rendered text at the end of the message that the model continues."""
-    places = [*zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)]
+    places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
     # Ignore a continuation tag in untrusted text, because a message may contain a forged tag.
-    tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
+    tags = [at + tag.start() for at, part, origin in places if origin.trusted for tag in _TAG.finditer(part)]
     if not tags:
         raise TemplateError("no text to continue: the template omits or changes the end of the last message's text")
-    if sum(part.count(_TAG) for _, part, origin in places if origin.trusted) > 1:
+    if len(tags) > 1:
         raise TemplateError("the last message can't be continued: the template writes its text more than once")
     # If the template removed the trailing space of the continuation tag, also strip the white space before the tag, as
     # transformers does.
     text = traces.text
-    left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
+    left = tags[0] if text.startswith(TAG, tags[0]) else len(text[: tags[0]].rstrip())
     kept: list[str] = []
     for part in traces.parts:
         kept.append(part[:left])

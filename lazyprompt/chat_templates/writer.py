@@ -12,8 +12,7 @@ from lazyprompt.chat_templates.traced import TextOrigin, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
-from lazyprompt.rendering.layout import PartList, SampleParts, slot_origins
+from lazyprompt.rendering.layout import LABEL_SLOTS, PartList, SampleParts, slot_origins
 from lazyprompt.safety.find import controls_for
 from lazyprompt.safety.policy import Policy, guard
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.prompt import Prompt, Rendered
 
 
 class ChatTemplateWriter:
@@ -60,7 +60,7 @@ class ChatTemplateWriter:
         out.add(rendered.parts, slot_origins(rendered.slots))
         out.note = rendered.note
         if prompt.label is not None:
-            out.add(self._guard_label(prompt.label), slot_origins((MARKERS, "label", MARKERS)))
+            out.add(self._guard_label(prompt.label), slot_origins(LABEL_SLOTS))
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
@@ -86,7 +86,7 @@ class ChatTemplateWriter:
         # Number the messages of the history from 0, and drop the numbers of all other messages.
         last = len(asked) - (prompt.said is not None)
         first = last - len(openai_dicts(prompt.history.messages))
-        numbers: dict[int | None, int] = dict(zip(range(first, last), range(last - first), strict=True))
+        numbers: dict[int | None, int] = {at: number for number, at in enumerate(range(first, last))}
         return found._replace(messages=tuple(map(numbers.get, found.messages)))
 
     def _render(self, prompt: Prompt) -> Rendered:
@@ -108,4 +108,4 @@ class ChatTemplateWriter:
         if not self._safety.looks:
             return parts
         controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset[str](), reserved=False)
-        return guard(controls, parts, (MARKERS, "label", MARKERS), self._safety)
+        return guard(controls, parts, LABEL_SLOTS, self._safety)

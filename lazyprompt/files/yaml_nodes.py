@@ -213,6 +213,11 @@ KINDS: dict[type, str] = {
 }
 
 
+def is_of_type(value: object, types: tuple[type, ...]) -> bool:
+    """Return True if a value has one of the types; ``bool`` doesn't count as ``int``, unlike in Python."""
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
 def expected_kind(types: tuple[type, ...]) -> str:
     """Return the words for the values that a field accepts, given their Python types."""
     return "a whole number" if types == (int,) else KINDS[types[0]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lazyprompt._base.json import is_dict
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.formatters._cache import marked_blocks
-from lazyprompt.formatters.shape import Check, Fault, Kind, MessageView, Path, path_text
+from lazyprompt.formatters.shape import UNKNOWN_ROLE, Check, Fault, Kind, MessageView, Path, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -226,18 +226,17 @@ def _system_faults(views: Sequence[MessageView], *, accepts_late: bool) -> Itera
 
 def _turn_faults(turns: Sequence[MessageView], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Check that user and assistant turns alternate, and check the roles of the first and last turn."""
-    # The role "nobody" stands for an unknown role, which the shape check already reports.
     path, first, *_ = turns[0]
-    if profile.user_first and first not in ("user", "nobody") and "user first" not in profile.unenforced:
+    if profile.user_first and first not in ("user", UNKNOWN_ROLE) and "user first" not in profile.unenforced:
         yield path, f"has the role {first!r}, but comes first", "begin with a user turn"
     path, last, seen, *_ = turns[-1]
-    if last not in ("user", "tool", "prefill", "nobody") and profile.needs_user_last(model):
+    if last not in ("user", "tool", "prefill", UNKNOWN_ROLE) and profile.needs_user_last(model):
         yield path, f"has the role {last!r}, but comes last", "end with a user turn"
     if profile.alternate and "alternation" not in profile.unenforced:
         before = ""
         for view in turns:
             role = view[1]
-            if role == before and role not in ("tool", "nobody"):
+            if role == before and role not in ("tool", UNKNOWN_ROLE):
                 yield view[0], f"has the role {role!r}, like the turn before it", "join both messages"
             before = role
     if last == "assistant" and seen and not profile.trailing_space:

@@ -203,6 +203,8 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
+# The role of a message whose own role is unknown. The shape check reports the unknown role.
+UNKNOWN_ROLE = "nobody"
 # A content block as a tuple for validation: the kind, the path within the message, a text and the tool name.
 # The text of a tool call's or tool result's tuple is the call id.
 # The text of a media block's tuple is the URL, or ``data:`` followed by the MIME type.
@@ -219,8 +221,8 @@ def text_of_json(value: object) -> str:
 
 
 def role_of_json(value: object) -> str:
-    """Return a known role unchanged; return ``nobody`` for any other value, because the shape check reports it."""
-    return value if isinstance(value, str) and value in ROLES else "nobody"
+    """Return a known role unchanged, and any other value as :data:`UNKNOWN_ROLE`."""
+    return value if isinstance(value, str) and value in ROLES else UNKNOWN_ROLE
 
 
 def name_of_json(value: object) -> str | None:

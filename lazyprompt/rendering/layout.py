@@ -48,6 +48,8 @@ Run: TypeAlias = "tuple[Sequence[str], Sequence[Origin]]"
 MARKER = Origin(MARKERS)
 OWN = (MARKER, MARKER)
 _MARKER = (MARKER,)
+# The slots of a label's text and of the empty parts around it.
+LABEL_SLOTS = (MARKERS, "label", MARKERS)
 
 
 @lru_cache(maxsize=256)

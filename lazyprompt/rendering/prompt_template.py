@@ -10,7 +10,7 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
-from lazyprompt.rendering.layout import slot_origins
+from lazyprompt.rendering.layout import LABEL_SLOTS, slot_origins
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable, tokens_of
 from lazyprompt.rendering.template_layout import TemplateLayout
 from lazyprompt.safety.find import Controls, controls_for, is_breakable
@@ -249,10 +249,10 @@ class PromptWriter:
         if self._looks:
             out.parts = guard(self._controls, out.parts, out.slots, self._safety)
         if prompt.label is not None:
-            answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)
+            answer = ["", prompt.label, ""]
             if self._looks:
-                answer = guard(self._label_controls, answer, slots, self._safety)
-            out.add(answer, slot_origins(slots))
+                answer = guard(self._label_controls, answer, LABEL_SLOTS, self._safety)
+            out.add(answer, slot_origins(LABEL_SLOTS))
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:

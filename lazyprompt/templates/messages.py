@@ -174,9 +174,11 @@ def _item(given: object, at: int) -> object:
     if role == "placeholder":
         raise TemplateError(f"{where} is a LangChain message placeholder; use {_HISTORY!r} instead")
     if len(given) != _PAIR or role not in LANGCHAIN_WORDS:
-        if role in LANGCHAIN_WORDS:
+        if not role:
+            what = f"is a {type(given).__name__}"
+        elif role in LANGCHAIN_WORDS:
             what = f"has the length {len(given)}"
         else:
-            what = f"has the role {role!r}{did_you_mean(role, _ROLES)}" if role else f"is a {type(given).__name__}"
+            what = f"has the role {role!r}{did_you_mean(role, _ROLES)}"
         raise TemplateError(f"{where} {what}; expected a (role, text) pair whose role is one of {listed(_ROLES)}")
     return tuple(given)

@@ -93,7 +93,7 @@ def test_the_model_of_options_and_a_file(
 ) -> None:
     # Which options a client accepts is read from the client.
     if expected.source == "anthropic":
-        pytest.importorskip("anthropic")
+        pytest.importorskip("anthropic", reason="the anthropic client is not installed with the lowest versions")
     (in_folder / "here").mkdir()
     assert selected(model, options) == expected
 

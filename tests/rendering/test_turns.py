@@ -171,3 +171,14 @@ def test_the_slots_in_messages_keep_their_names_and_are_trained_in_answers() -> 
         ("A:", "markers", None),
     ]
     assert prompter.render({"x": "1", "input": "Q"}).note == ""
+
+
+def test_a_filled_answer_that_is_not_trained_names_its_own_message() -> None:
+    """Its parts were counted as the parts of the message before it."""
+    prompter = ChatPrompter.from_messages([("user", "q {x}"), ("assistant", "a {x}."), ("user", "{x}?")])
+    sample = prompter.training_sample({"x": "1"}, "yes", train="last")
+    texts = dict.fromkeys(range(4), "")
+    for part, message in zip(sample.parts, sample.part_messages, strict=True):
+        if message is not None:
+            texts[message] += part
+    assert [*texts.values()] == [message["content"] for message in sample.messages]

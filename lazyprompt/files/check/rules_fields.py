@@ -13,7 +13,7 @@ from lazyprompt.files.check.subject import Hit, Place, Subject, fields_of, items
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
 from lazyprompt.files.references import is_connection
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
-from lazyprompt.files.yaml_nodes import KINDS, Node, expected_kind
+from lazyprompt.files.yaml_nodes import KINDS, Node, expected_kind, is_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,8 +153,7 @@ def wrong_options(subject: Subject) -> Iterator[Hit]:
         types = _TYPES_OF_OPTIONS.get(name)
         if types is None or node.value is None or _is_known_later(node.value):
             continue
-        # Check for bool separately, because bool is a subclass of int in Python.
-        if not isinstance(node.value, types) or (isinstance(node.value, bool) and bool not in types):
+        if not is_of_type(node.value, types):
             what = f"model.options.{name} must be {expected_kind(types)}, not {KINDS[type(node.value)]}"
             yield Hit(subject.of(node), what, "correct the value")
 

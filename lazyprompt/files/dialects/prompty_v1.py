@@ -18,7 +18,7 @@ from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES, Section
 from lazyprompt.files.spec import OPTIONS, OTHERS, DialectFile, Translated, fits, snake_names
 from lazyprompt.files.turns import Step, result_turn, steps_with_media
-from lazyprompt.files.yaml_nodes import Node, Plain, expected_kind, to_node
+from lazyprompt.files.yaml_nodes import Node, Plain, expected_kind, is_of_type, to_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -188,8 +188,7 @@ def _option(node: Node, option: str, where: str, reading: DialectFile) -> Node:
     types = OPTIONS[option]
     if option == "stopSequences" and isinstance(node.value, str):
         return node._replace(value=[node])
-    is_of_type = isinstance(node.value, types) and (bool in types or not isinstance(node.value, bool))
-    if node.value is not None and not is_of_type:
+    if node.value is not None and not is_of_type(node.value, types):
         raise reading.source.wrong_kind(node, f"{where} must be {expected_kind(types)}")
     return node
 
