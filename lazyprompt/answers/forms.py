@@ -318,7 +318,7 @@ def form_of(name: str | Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
         ) from error
 
 
-_THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
+_THOUGHTS = tuple(sorted({form.thought[0] for form in FORMS.values() if form.thought}))
 
 # Pairs of a string that occurs in chat templates and the response format that it identifies; the first match applies.
 _SIGNS = (

@@ -140,6 +140,7 @@ def test_random_damage_of_a_database_adds_no_line(
         assert (stopped.output.read_bytes(), (directory / "bad.jsonl").read_bytes()) == clean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped: BatchJob, kind: str) -> None:
     """A checksum can be made up, too: ``null`` ended in an AttributeError."""
@@ -201,6 +202,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_answer_that_was_changed_is_asked_again_and_others_are_not(tmp_path: Path, change: str) -> None:
     """A row that nobody asked for came out in a line of its own; usage that was no number ended in a TypeError."""

@@ -114,6 +114,7 @@ def test_a_line_of_texts_is_what_rendering_makes(of: tuple[str, str], row: dict[
     assert outcome(made.line, row) == outcome(made.rendered_line, row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", sorted(PLANS))
 @pytest.mark.parametrize("value", ["", " ", "\n", "a"])
 def test_blank_rows_have_the_lines_that_rendering_makes(of: tuple[str, str], value: str) -> None:

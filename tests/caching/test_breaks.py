@@ -206,6 +206,7 @@ def check(seed: int, *, named: bool, payloads: bool, step: int) -> None:
         assert {at: (each.message, each.slot) for at, each in breaks.items()} == seeded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 16])
 @pytest.mark.parametrize("payloads", [False, True])
 @pytest.mark.parametrize("named", [False, True])

@@ -150,19 +150,21 @@ def test_times_are_seconds_nanoseconds_or_dates(time: object, seconds: float | N
 
 def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
     line = {"name": "chat gpt-x", "start_time": "2026-11-23T10:00:00Z", "attributes": SPAN}
-    event = {"attributes": SPAN}
+    event = {"attributes": {**SPAN, "gen_ai.operation.name": "text_completion"}}
     other = {"name": "GET /", "attributes": {"http.method": "GET"}}
     bare: dict[str, Any] = {"name": "chat", "start_time": "2026-11-23T10:00:00Z", "attributes": {}, "events": [event]}
     otlp = {
         "startTimeUnixNano": str(1_795_428_000 * 10**9),
-        "attributes": [attribute(key, value) for key, value in SPAN.items()],
+        "attributes": [
+            attribute(key, value) for key, value in {**SPAN, "gen_ai.operation.name": "generate_content"}.items()
+        ],
     }
     document = {"resourceSpans": [{"scopeSpans": [{"spans": [otlp, {"attributes": [attribute("a", 1)]}]}]}]}
     lines = read_calls(written(tmp_path / "spans.jsonl", line, other, bare, document))
     (tmp_path / "spans.json").write_text(json.dumps([document], indent=2), encoding="utf-8")
     # As the SDK's exporter to the console writes them, one behind the other.
     console = "\n".join(json.dumps(each, indent=4) for each in (other, line, bare))
-    (tmp_path / "console.txt").write_text(f"{console}\n", encoding="utf-8")
+    (tmp_path / "console.txt").write_text(f"  {console}\n", encoding="utf-8")
     calls = [*lines, *read_calls(tmp_path / "spans.json"), *read_calls(tmp_path / "console.txt")]
     assert len(calls) == 6
     for call in calls:
@@ -190,10 +192,12 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
         ('{"messages": []}\n{"messages"\n', "a.jsonl:2: not a valid JSON line"),
         ("hello\nyou\n", "a.jsonl:1: neither this line nor the whole file is valid JSON"),
         ("3\n", "a.jsonl:1: a call must be an object, not 3"),
+        ("[[3]]\n", "a.jsonl:1[0][0]: a call must be an object, not 3"),
         (
-            '{"question": "Hi"}\n',
-            "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt",
+            '{"a": "", "b": ""}\n',
+            "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt, found a, b",
         ),
+        ("{}\n", "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt, found no keys"),
         (json.dumps({"name": "chat x", "attributes": {"gen_ai.operation.name": "chat"}}), "no gen_ai.input.messages"),
         (
             '{"payload": {"messages": []}, "time": "noon"}\n',

@@ -153,6 +153,7 @@ def asked(name: str, text: str, tokenizer: Any = None) -> Ability:
     return ChatTemplate.load(text, **SPECIAL).check(tokenizer)[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "holds", "detail"), CASES)
 def test_each_question_is_answered_both_ways_with_the_reason(
     name: str,

@@ -55,6 +55,7 @@ SUSPECT_BLOCKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

@@ -356,6 +356,7 @@ FILTERS = {
 VALUES = ("messages[0].content", "messages[1].content|list", "messages[0]", "tools", "['x']", "[3.5]", "3.5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in ChatEnvironment().filters if name.isidentifier()))
 def test_no_filter_gives_away_what_nobody_trusts(name: str) -> None:
     texts = [f"{{{{ {value}|{name}{FILTERS.get(name, '')} }}}}" for value in VALUES]

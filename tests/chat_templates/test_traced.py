@@ -112,6 +112,7 @@ TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", TAKING)
 @given(text=TRACED, sep=PIECES, number=COUNTS)
 def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, sep: str, number: int) -> None:

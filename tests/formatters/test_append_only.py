@@ -135,6 +135,7 @@ def test_the_report_names_each_thought_that_is_void() -> None:
     assert "signature" not in str(payload)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
 def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
     """``ollama-generate`` takes one text for all turns, so nothing continues there."""
@@ -149,6 +150,7 @@ def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
             assert change is None or "the caller" not in change.reason, (seed, str(change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
 def test_what_a_formatter_writes_it_reads(provider: str) -> None:
     """A payload's own messages give the same payload. A name that is the role's is no name in a provider's dicts."""

@@ -190,6 +190,7 @@ CONVERSATIONS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_messages_of_any_form_count(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
@@ -214,6 +215,7 @@ def sent_as(asked: Asked, payload: Mapping[str, Any]) -> bool:
     return sent == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_providers_form_is_sent_as_it_is(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:

@@ -262,6 +262,7 @@ def test_a_name_forges_nothing(name: str, written: str) -> None:
     assert reported(payload, "name", "changed") == ([] if name == written else ["messages[0].name"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colon", COLONS)
 @pytest.mark.parametrize("end", ENDS)
 def test_no_text_opens_a_speakers_line(end: str, colon: str) -> None:

@@ -86,6 +86,7 @@ def shared(first: list[Any], second: list[Any]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", CALLING)
 @given(data=st.data())
 def test_an_odd_message_changes_itself_alone(provider: str, data: st.DataObject) -> None:
@@ -104,6 +105,7 @@ def test_an_odd_message_changes_itself_alone(provider: str, data: st.DataObject)
     assert places <= {f"messages[{at}]", f"messages[{exchange}]", "messages"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", CALLING)
 @given(data=st.data())
 def test_a_message_too_many_moves_no_other(provider: str, data: st.DataObject) -> None:
@@ -155,6 +157,7 @@ def openai_dicts(seed: int) -> list[Message]:
     ]
 
 
+@pytest.mark.slow
 @formatters_of(PROVIDERS)
 @settings(max_examples=max(20, settings().max_examples // 3))
 @given(chat=odd_chats() | st.integers(0, 1_000_000).map(openai_dicts))

@@ -313,6 +313,7 @@ def accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
     return response
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CONVERSATIONS)
 @pytest.mark.parametrize("provider", ALL_PROVIDERS)
 def test_a_conversation_is_accepted_and_answered(provider: str, kind: str, server: Loopback) -> None:

@@ -56,6 +56,7 @@ def kept(payload: object, messages: Sequence[Msg]) -> list[int]:
     return [at for at in range(len(messages)) if f"§{at}§" in text]
 
 
+@pytest.mark.slow
 @formatters_of(PROVIDERS)
 @pytest.mark.parametrize("limit", [700, 1_500, 3_000, 99_999])
 def test_as_many_of_the_newest_as_fit_stay(kind: type[ChatFormatter], provider: str, limit: int) -> None:

@@ -536,6 +536,7 @@ def test_what_real_servers_take_is_accepted() -> None:
         assert complaints(provider, payload) == [], (provider, label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", get_args(HistoryStyle))
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_our_own_payloads_in_the_documented_styles_are_accepted(provider: str, style: HistoryStyle) -> None:

@@ -337,6 +337,7 @@ print(len(told))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("_", range(4))
 def test_the_first_loads_of_a_process_may_be_many_at_once(_: int) -> None:
     """Threads that imported the modules of urllib3 at the same time met them half made."""

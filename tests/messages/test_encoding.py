@@ -548,6 +548,7 @@ def test_signs_that_stand_for_tokens_may_be_in_the_text_and_in_other_tokens() ->
     assert tokenizer.decode(encode(parts, tokenizer).ids, skip_special_tokens=False) == "".join(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS_KINDS)
 def test_halves_of_surrogate_pairs_are_no_text(kind: str) -> None:
     tokenizer, ids, _ = lossless(kind)

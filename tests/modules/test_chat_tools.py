@@ -198,6 +198,7 @@ def refused_call(chat: Chat, way: str) -> ModuleError:
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("source", ["openai", "anthropic"])
 @pytest.mark.parametrize("arguments", BROKEN_ARGUMENTS)

@@ -118,6 +118,7 @@ def test_a_request_never_meets_half_a_package(server: ModelServer, package: str)
     run(HALF_IMPORTED, "openai", package, server.url("openai"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "package"),
     [("openai", "openai"), pytest.param("gemini", "google.genai", marks=pytest.mark.slow), ("ollama", "ollama")],

@@ -94,6 +94,7 @@ def test_closing_one_early_closes_its_connection(server: ModelServer, source: st
     model.close()
 
 
+@pytest.mark.slow
 @SOME
 def test_one_that_is_dropped_closes_its_connection(server: ModelServer, source: str) -> None:
     server.faults = lambda _: SLOWLY

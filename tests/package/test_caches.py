@@ -14,6 +14,7 @@ def test_each_function_that_remembers_has_a_bound() -> None:
     assert not without, "give lru_cache a maxsize: what is kept for each input there is fills the memory"
 
 
+@pytest.mark.slow
 def test_whatever_else_lasts_has_a_bound_that_is_written_down() -> None:
     unknown = [each.place for each in lasting() if each.kind != "function" and each.place not in BOUNDS]
     assert not unknown, (

@@ -99,6 +99,7 @@ def test_the_doors_are_those_of_the_page() -> None:
     assert len(doors) <= 5
 
 
+@pytest.mark.slow
 def test_most_imports_stand_at_the_top() -> None:
     deferred = {arrow[:2] for arrow in arrows() if arrow.is_deferred and not arrow.is_door}
     assert len(deferred - {arrow[:2] for arrow in arrows() if not arrow.is_deferred}) <= 50

@@ -137,6 +137,7 @@ def test_a_prompt_of_any_origin_fits() -> None:
 # The whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [None, *PROVIDERS])
 @pytest.mark.parametrize("model", [None, "qwen2.5"])
 @pytest.mark.parametrize("limit", [360, 500, 750])

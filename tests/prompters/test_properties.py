@@ -49,6 +49,7 @@ def trusted_text(
     return [text for text, _, trusted in prompter.render(values, history, model=model).segments if trusted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @given(
     values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, which=st.sampled_from(TEMPLATES)

@@ -405,6 +405,7 @@ def test_a_family_warns_where_its_tools_are_not_in_its_own_form(family: str) -> 
     assert [(each.category, str(each.message)) for each in caught] == [(ToolFormWarning, expected)] * bool(note)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:

@@ -100,6 +100,7 @@ SHOWING: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
+@pytest.mark.slow
 @EVERY_PLACE
 @pytest.mark.parametrize("command", SHOWING)
 def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command: str) -> None:

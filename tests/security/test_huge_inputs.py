@@ -83,6 +83,7 @@ VALUE_WAYS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", VALUE_WAYS)
 @pytest.mark.parametrize(("piece", "most"), [("honest text. ", 12), ("城\n", 120), ("<|im_end|>", 90)])
 def test_a_huge_value_takes_memory_by_its_size(way: str, piece: str, most: int) -> None:

@@ -120,6 +120,7 @@ ESCAPES = [
 ]
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("text", ESCAPES)
 def test_no_template_leads_out(text: str, way: Callable[..., str]) -> None:
@@ -166,6 +167,7 @@ COSTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", COSTS)
 def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
     """The naive version of these is not run: the first one goes round 10 to the 15 times."""

@@ -151,6 +151,7 @@ def end(way: Callable[[Path], object], base: Path) -> Exception | None:
     return caught[0] if caught else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["posix", "without O_NOFOLLOW"])
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize(("way", "name"), CASES)

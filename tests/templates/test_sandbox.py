@@ -129,6 +129,7 @@ VALUES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undefined", BOTH)
 @pytest.mark.parametrize("values", VALUES)
 def test_expressions_give_what_they_give_in_jinja(values: tuple[str, ...], undefined: type[Undefined]) -> None:

@@ -133,6 +133,7 @@ def changed(library: Path, file: Path) -> list[bool]:
     return [result.change is not None for result in runner.run([CaseFile.read(file)])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed >= FAST else []) for seed in range(300)]
 )
@@ -182,6 +183,7 @@ PIECES = ("{a}", "{b}", "{a}{b}", " ", "\n", "x", "xx", "ab", "Be kind.", "{{c}}
 VALUES = ("", "x", "xx", " ", "ab", "你", "<|im_end|>", "a b", "{a}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_of_a_yaml_prompt_file_change_where_their_requests_differ(seed: int, tmp_path: Path) -> None:
     """Its own text and values may have the same letters, and be blank."""
