@@ -27,7 +27,7 @@ from figures import committed, keep  # noqa: E402 - found on the path that is ma
 from peer_environments import ATTACKED, PeerError, default_folder, driven  # noqa: E402 - the same
 
 from attacks.attacks import attacks, honest  # noqa: E402 - the same
-from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings  # noqa: E402 - the same
+from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, find_forged, readings  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -168,7 +168,7 @@ def judged(made: Iterable[tuple[str, str, Trial, list[Message] | str]]) -> dict[
 def _count(row: Row, case: Trial, made: tuple[Reading, ...], base: tuple[Reading, ...]) -> None:
     value = "".join(case.values)
     # A prompt of plain characters reads the same in every form.
-    plain, *folded = [forged(each, base[min(at, len(base) - 1)], value) for at, each in enumerate(made)]
+    plain, *folded = [find_forged(each, base[min(at, len(base) - 1)], value) for at, each in enumerate(made)]
     if case.honest:
         if plain.union(*folded):
             row.honest_forged.add(case.id)

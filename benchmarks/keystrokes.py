@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from playwright.sync_api import sync_playwright
 
-from studio.helpers import Screen, served
+from studio.helpers import Screen, serve_studio
 from support.browser import ARGS
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def rows(browser: Browser, folder: Path) -> dict[str, list[float]]:
     page.set_content('<textarea id="alone" spellcheck="false" style="width: 30rem; height: 30rem"></textarea>')
     page.fill("#alone", TEXT)
     alone = typed(page, "#alone", None)
-    with served(folder) as address:
+    with serve_studio(folder) as address:
         screen = Screen(page, address)
         screen.open("template.prompty")
         template = typed(page, "#template", "#made")

@@ -24,7 +24,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from studio.helpers import Screen, library, served  # noqa: E402 - found by the line above
+from studio.helpers import Screen, library, serve_studio  # noqa: E402 - found by the line above
 from support.browser import ARGS  # noqa: E402 - as above
 from support.paths import library_inputs  # noqa: E402 - as above
 
@@ -168,7 +168,7 @@ def main(names: list[str]) -> int:
         return 1
     with TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=[*ARGS])
-        with served(library(Path(folder))) as address:
+        with serve_studio(library(Path(folder))) as address:
             for picture in PICTURES_OF:
                 if names and picture.name not in names:
                     continue

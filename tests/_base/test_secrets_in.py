@@ -9,7 +9,7 @@ from lazyprompt._base.secrets_in import masked, secrets_in
 A, B = "A" * 40, "b1" * 20
 
 
-def found(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
+def find_secrets(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
     secrets = secrets_in(text, len(text) if end is None else end)
     assert all(each.length == each.end - each.begin for each in secrets)
     return [(text[each.begin : each.end], each.what, each.field, each.shown) for each in secrets]
@@ -27,10 +27,10 @@ def found(text: str, end: int | None = None) -> list[tuple[str, str, str, str]]:
     ],
 )
 def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
-    assert found(f"use {secret}\n") == [(secret, what, "", secret[:3])]
-    assert found(f"x{secret}") == []
+    assert find_secrets(f"use {secret}\n") == [(secret, what, "", secret[:3])]
+    assert find_secrets(f"x{secret}") == []
     if not secret.startswith("-"):
-        assert found(secret[:-1]) == []
+        assert find_secrets(secret[:-1]) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_secret_is_known_by_its_form(secret: str, what: str) -> None:
     ],
 )
 def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> None:
-    assert found(text) == [(secret, "a literal value", field, secret[: min(3, len(secret) // 3)])]
+    assert find_secrets(text) == [(secret, "a literal value", field, secret[: min(3, len(secret) // 3)])]
 
 
 @pytest.mark.parametrize(
@@ -61,21 +61,21 @@ def test_a_secret_is_known_by_its_field(text: str, secret: str, field: str) -> N
     ],
 )
 def test_a_placeholder_is_no_secret(value: str) -> None:
-    assert found(f"api_key: {value}\nb: 1") == []
+    assert find_secrets(f"api_key: {value}\nb: 1") == []
 
 
 @pytest.mark.parametrize(
     "text", ["say password: ab", "my_password: ab", "password ab", "passwords: ab", "{a} secret: ab"]
 )
 def test_a_name_that_is_no_key_is_no_field(text: str) -> None:
-    assert found(text) == []
+    assert find_secrets(text) == []
 
 
 def test_fields_are_searched_where_the_yaml_is_and_forms_everywhere() -> None:
     key = f"hf_{A[:20]}"
     text = f"secret: {key}\npassword: hunter22\n---\nsecret: hunter22\n{key}"
     known = (key, "a token of Hugging Face", "", "hf_")
-    assert found(text, text.index("---")) == [known, ("hunter22", "a literal value", "password", "hu"), known]
+    assert find_secrets(text, text.index("---")) == [known, ("hunter22", "a literal value", "password", "hu"), known]
 
 
 def test_a_masked_text_keeps_its_places() -> None:

@@ -349,7 +349,7 @@ def calls(message: Msg) -> list[ToolUseBlock]:
     return [block for block in message.blocks if isinstance(block, ToolUseBlock)]
 
 
-def streamed(parser: ResponseParser, chunks: Iterable[str]) -> tuple[list[Delta], Msg]:
+def stream_deltas(parser: ResponseParser, chunks: Iterable[str]) -> tuple[list[Delta], Msg]:
     """All deltas of an answer that comes in chunks, and the message."""
     stream = parser.stream()
     deltas = [delta for chunk in chunks for delta in stream.feed(chunk)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, message_contents, streamed
+from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, message_contents, stream_deltas
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import FORMS, form_of, opens_thought
 from lazyprompt.answers.parser import ResponseParser
@@ -80,7 +80,7 @@ def test_an_answer_says_what_it_says_and_the_same_sign_by_sign(
 ) -> None:
     parser = ResponseParser(form, **options)
     assert message_contents(parser.parse(text)) == expected
-    deltas, message = streamed(parser, text)
+    deltas, message = stream_deltas(parser, text)
     assert message_contents(message) == expected
     adds_up(deltas, message)
 
@@ -323,7 +323,7 @@ def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | N
     sample = prompter.training_sample("Hi", answer, model=family)
     output = sample.text.removeprefix(prompter.generate_prompt("Hi", model=family)).lstrip()
     assert output.rstrip() in prompter.generate_prompt("Well?", [Msg("user", "Hi", "user"), answer], model=family)
-    deltas, message = streamed(ResponseParser(family, tools=TOOLS, thinking=False), output)
+    deltas, message = stream_deltas(ResponseParser(family, tools=TOOLS, thinking=False), output)
     assert message_contents(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
     adds_up(deltas, message)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from answers.helpers import ARGUMENTS, PLAIN, TOOLS, adds_up, calls, message_contents, streamed
+from answers.helpers import ARGUMENTS, PLAIN, TOOLS, adds_up, calls, message_contents, stream_deltas
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.messages.msg import TextBlock
 from support.chat_judges import SPECIAL
@@ -124,7 +124,7 @@ ROWS = [
 ]
 
 
-def written(row: Row) -> tuple[str, dict[str, Any]]:
+def render_turn(row: Row) -> tuple[str, dict[str, Any]]:
     """What the template writes for an assistant's turn, and the message it is written of."""
     asked = [("get_weather", row.arguments), ("now", {})][: 2 if row.several else 1]
     message: dict[str, Any] = {
@@ -155,7 +155,7 @@ def written(row: Row) -> tuple[str, dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.template)
 def test_what_a_template_writes_is_read_back(row: Row) -> None:
-    text, message = written(row)
+    text, message = render_turn(row)
     parser = ResponseParser(row.model, tools=TOOLS, thinking=row.thinking)
     asked = [("get_weather", row.arguments), *([("now", {})] if row.several else [])]
     expected = [
@@ -164,7 +164,7 @@ def test_what_a_template_writes_is_read_back(row: Row) -> None:
         *asked,
         *(["Look.\n\nHere."] if row.talks == "behind" else []),
     ]
-    deltas, streamed_message = streamed(parser, text)
+    deltas, streamed_message = stream_deltas(parser, text)
     read = parser.parse(text)
     assert message_contents(read) == message_contents(streamed_message) == expected
     adds_up(deltas, read)
@@ -220,7 +220,7 @@ def test_transformers_reads_the_same(judge: str, template: str) -> None:
     row = next(row for row in ROWS if (row.package, row.template) == ("trl", template))
     # It knows no None, as the older templates of Gemma write it.
     given = {key: value for key, value in row.arguments.items() if value is not None}
-    text, _ = written(row._replace(arguments=given))
+    text, _ = render_turn(row._replace(arguments=given))
     parse: Any = import_module("transformers.utils.chat_parsing.response_parser").parse_response
     # It wants to see what the prompt ended in; Nemotron's ends in an open thought.
     opened = "<think>" if judge == "nemotron_3_template" else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from answers.helpers import TOOLS, adds_up, calls, cut, message_contents, streamed
+from answers.helpers import TOOLS, adds_up, calls, cut, message_contents, stream_deltas
 from lazyprompt import ChatTemplate, ResponseParser
 from lazyprompt.errors import MissingExtraError, TemplateError
 
@@ -99,7 +99,7 @@ QWEN_CALLS = (
 def test_an_answer_is_read_by_the_template(template: dict[str, Any], text: str, expected: list[object]) -> None:
     parser = ResponseParser(template, tools=TOOLS)
     for chunks in ([text], text, cut(text, (3, 11, 29, 54))):
-        deltas, message = streamed(parser, chunks)
+        deltas, message = stream_deltas(parser, chunks)
         assert message_contents(message) == expected
         adds_up(deltas, message)
     assert message_contents(parser.parse(text)) == expected

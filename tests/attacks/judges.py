@@ -322,7 +322,7 @@ def _turn(role: str, text: str) -> Iterable[tuple[str, str]]:
         yield role, text
 
 
-def forged(made: Reading, base: Reading, value: str) -> set[Kind]:
+def find_forged(made: Reading, base: Reading, value: str) -> set[Kind]:
     """Return what a value forged in a prompt, compared with the same prompt with an honest value."""
     found: set[Kind] = set()
     roles, honest = (Counter(role for role, _ in reading.turns) for reading in (made, base))
@@ -332,18 +332,18 @@ def forged(made: Reading, base: Reading, value: str) -> set[Kind]:
         found.add("turn")
     # What stands in no turn has no role that somebody could have wanted.
     gained = {role for role, count in roles.items() if count > honest[role]} | ({ends[1]} if ends else set[str]())
-    if (gained | _reached(made, base)) - {own, OUTSIDE}:
+    if (gained | _changed_roles(made, base)) - {own, OUTSIDE}:
         found.add("role")
     if made.tools > base.tools:
         found.add("tool")
     if made.specials > base.specials:
         found.add("special")
-    if _leaked(made, base, value):
+    if _has_leaked(made, base, value):
         found.add("slot")
     return found
 
 
-def _reached(made: Reading, base: Reading) -> set[str]:
+def _changed_roles(made: Reading, base: Reading) -> set[str]:
     """The roles of the turns that have another text than they should, the value's own turns aside."""
     if len(made.turns) != len(base.turns):
         return set()
@@ -359,7 +359,7 @@ def _place(reading: Reading, words: str) -> tuple[int, str] | None:
     return next(((at, role) for at, (role, text) in enumerate(reading.turns) if words in text), None)
 
 
-def _leaked(made: Reading, base: Reading, value: str) -> bool:
+def _has_leaked(made: Reading, base: Reading, value: str) -> bool:
     """Whether a slot was opened, or a template in the value was run."""
     whole, honest = ("\n".join(text for _, text in reading.turns) for reading in (made, base))
     return (

@@ -178,7 +178,7 @@ def talk_with(case: Case) -> list[Msg]:
 
 
 @lru_cache(maxsize=256)
-def _loaded(dialect: str, before: str, behind: str) -> Prompty:
+def _load(dialect: str, before: str, behind: str) -> Prompty:
     text = f"{DIALECTS[dialect]}{before}{{{{text}}}}{{{{more}}}}{behind}\n"
     return Prompty.loads(text, dialect=dialect.partition(",")[0])
 
@@ -188,4 +188,4 @@ def file_with(dialect: str, case: Case) -> tuple[Prompty, dict[str, object]]:
     given: dict[str, object] = {"text": case.first, "more": case.second, "secret": CANARY}
     if dialect.startswith("v2"):
         given["said"] = history_with(case.text)
-    return _loaded(dialect, case.before, case.behind), given
+    return _load(dialect, case.before, case.behind), given

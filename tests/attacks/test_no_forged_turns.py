@@ -18,7 +18,7 @@ from hypothesis import settings
 from tokenizers import Tokenizer
 
 from attacks.attacks import attacks, honest
-from attacks.judges import HEAD, NEXT, Message, forged, layout_of, readings
+from attacks.judges import HEAD, NEXT, Message, find_forged, layout_of, readings
 from attacks.scenes import (
     DIALECTS,
     LOSING,
@@ -94,7 +94,9 @@ def beaten(
             continue
         made = readings(make(case), layout)
         base = calm.get(case.calm) or calm.setdefault(case.calm, readings(make(case.calm), layout))
-        kinds = {kind for at, each in enumerate(made) for kind in forged(each, base[min(at, len(base) - 1)], case.text)}
+        kinds = {
+            kind for at, each in enumerate(made) for kind in find_forged(each, base[min(at, len(base) - 1)], case.text)
+        }
         found |= {name: {*map(str, kinds)}} if kinds else {}
     return found
 
@@ -207,12 +209,14 @@ def plain(made: Any, key: str = "") -> Any:
     return json.loads(made) if key == "arguments" and isinstance(made, str) else made
 
 
-def filled(made: Any, case: Case) -> Any:
+def fill_payload(made: Any, case: Case) -> Any:
     """A payload of a calm case, with the texts of another in it."""
     if isinstance(made, dict):
-        return {filled(name, case): filled(each, case) for name, each in cast("dict[str, Any]", made).items()}
+        return {
+            fill_payload(name, case): fill_payload(each, case) for name, each in cast("dict[str, Any]", made).items()
+        }
     if isinstance(made, list):
-        return [filled(each, case) for each in made]
+        return [fill_payload(each, case) for each in made]
     return made.replace(HEAD, case.first).replace(NEXT, case.second) if isinstance(made, str) else made
 
 
@@ -227,7 +231,7 @@ def test_in_messages_each_text_stands_where_it_belongs_byte_for_byte(provider: s
     cases = [(name, case) for name, case in share(PROVIDERS.index(provider), 5) if name not in UNWRITABLE]
     cases += [(each.id, case_of(each)) for each in honest() if each.text.strip()]
     calm = {case.calm: plain(payload(case.calm)) for _, case in cases}
-    assert [name for name, case in cases if plain(payload(case)) != filled(calm[case.calm], case)] == []
+    assert [name for name, case in cases if plain(payload(case)) != fill_payload(calm[case.calm], case)] == []
 
 
 @pytest.mark.parametrize("style", [None, *STYLES])

@@ -70,7 +70,7 @@ class Attacked(NamedTuple):
     tools: list[dict[str, Any]]
 
 
-def attacked(text: str, cut: int, places: frozenset[str]) -> Attacked:
+def attack_request(text: str, cut: int, places: frozenset[str]) -> Attacked:
     """A call with a text in some places, in two pieces where two stand side by side."""
 
     def text_at(place: str) -> str:
@@ -101,7 +101,7 @@ def attacked(text: str, cut: int, places: frozenset[str]) -> Attacked:
 # What one piece of an honest text has at most, in characters.
 PIECE = 400
 ENDS = ["<|endoftext|>", "<|im_end|>"]
-CALM = attacked("so", 1, frozenset())
+CALM = attack_request("so", 1, frozenset())
 
 
 def random_attack(seed: int) -> Attacked:
@@ -112,7 +112,7 @@ def random_attack(seed: int) -> Attacked:
     if random.random() < 0.5:
         text = random.choice(corpus) + text[: random.randint(0, 9)]
     text = f"x{text}" if not text.strip() else text
-    return attacked(text, random.randint(1, len(text)), frozenset(random.sample(PLACES, random.randint(1, 3))))
+    return attack_request(text, random.randint(1, len(text)), frozenset(random.sample(PLACES, random.randint(1, 3))))
 
 
 class Judge(NamedTuple):

@@ -25,7 +25,7 @@ WORKERS = (b"ray::render_chunk", b"ray::MapWorker")
 PATIENCE = 20
 
 
-def asking() -> ChatPrompter:
+def make_prompter() -> ChatPrompter:
     return ChatPrompter("Answer in {language}: {question}", system="Be brief.", tools=[weather])
 
 
@@ -39,12 +39,12 @@ def weather(city: str) -> str:
 
 
 def plan() -> RowPlan:
-    return RowPlan.of(asking(), "openai-batch", model="gpt-5-mini")
+    return RowPlan.of(make_prompter(), "openai-batch", model="gpt-5-mini")
 
 
 def costly_plan() -> RowPlan:
     """A plan whose rows cost much: each conversation is made to fit."""
-    return RowPlan.of(asking().with_budget(Budget(1000)), "openai-batch", model="gpt-5-mini")
+    return RowPlan.of(make_prompter().with_budget(Budget(1000)), "openai-batch", model="gpt-5-mini")
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def by_id(found: Iterable[dict[str, Any]]) -> list[str]:
     return [row["line"] for row in sorted(found, key=lambda row: int(row["id"].partition("-")[2]))]
 
 
-def expected(count: int) -> list[str]:
+def expected_lines(count: int) -> list[str]:
     """The lines of so many rows, made one after another."""
     made = plan()
     return [made.line(number, row)[:-1].decode() for number, row in enumerate(rows(count), 1)]
@@ -89,7 +89,7 @@ def job(folder: Path, count: int, name: str, *, talk: bool = False) -> BatchJob:
     return BatchJob(row_file(file), plan(), folder / f"{name}.jsonl", folder / f"{name}.rejects")
 
 
-def written(outcome: Outcome, asked: BatchJob) -> tuple[list[bytes], bytes]:
+def read_written(outcome: Outcome, asked: BatchJob) -> tuple[list[bytes], bytes]:
     """All that a run has written."""
     assert asked.rejects is not None
     return [path.read_bytes() for path in outcome.outputs], asked.rejects.read_bytes()
@@ -98,7 +98,7 @@ def written(outcome: Outcome, asked: BatchJob) -> tuple[list[bytes], bytes]:
 def alone(folder: Path, count: int) -> tuple[list[bytes], bytes]:
     """What one process writes."""
     asked = job(folder, count, "alone")
-    return written(run_batch(asked), asked)
+    return read_written(run_batch(asked), asked)
 
 
 class Killer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.clusters import asking, expected, plan, rows, weather
+from batch.clusters import expected_lines, make_prompter, plan, rows, weather
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Prompter, Prompty
 from lazyprompt.batch.adapters import ArrowLines, columns_map
 from lazyprompt.batch.render import RowPlan
@@ -89,7 +89,7 @@ def columns(count: int) -> dict[str, list[Any]]:
 
 def test_columns_get_two_more() -> None:
     given = columns(20)
-    assert columns_map(plan())(given) == {"line": expected(20), "error": [None] * 20}
+    assert columns_map(plan())(given) == {"line": expected_lines(20), "error": [None] * 20}
     assert given == columns(20)
 
 
@@ -152,7 +152,7 @@ def test_tables_of_arrow(kind: str) -> None:
     made = pickle.loads(pickle.dumps(ArrowLines(plan())))(table)  # noqa: S301 - our own
     assert type(made) is type(table)
     assert made.schema.names == [*table.schema.names, "line", "error"]
-    assert made.column("line").to_pylist() == expected(20)
+    assert made.column("line").to_pylist() == expected_lines(20)
     assert made.column("beside").to_pylist()[:2] == [None, 1]
 
 
@@ -171,10 +171,10 @@ def test_messages_that_a_table_has_filled_up_with_nothing() -> None:
 
 
 def test_what_ray_is_given() -> None:
-    given = asking().ray_map(format="openai-batch", model="gpt-5-mini")
+    given = make_prompter().ray_map(format="openai-batch", model="gpt-5-mini")
     assert given["batch_format"] == "pyarrow"
     table = import_module("pyarrow").Table.from_pylist(rows(5))
-    assert given["fn"](*given["fn_constructor_args"])(table).column("line").to_pylist() == expected(5)
+    assert given["fn"](*given["fn_constructor_args"])(table).column("line").to_pylist() == expected_lines(5)
 
 
 @pytest.mark.slow

@@ -86,11 +86,11 @@ def rows_for(name: str) -> list[dict[str, Any]]:
     return ROWS
 
 
-def lines_of(name: str, **more: Any) -> list[bytes]:
+def render_lines(name: str, **more: Any) -> list[bytes]:
     return [plan(name, **more).line(number, row) for number, row in enumerate(rows_for(name), 1)]
 
 
-def _of_openai(provider: str, line: dict[str, Any]) -> None:
+def _check_openai(provider: str, line: dict[str, Any]) -> None:
     fits(_OpenAILine, line)
     body = dict(line["body"])
     assert body.pop("model") == "m"
@@ -99,12 +99,12 @@ def _of_openai(provider: str, line: dict[str, Any]) -> None:
     in_order(provider, body)
 
 
-def _of_anthropic(line: dict[str, Any]) -> None:
+def _check_anthropic(line: dict[str, Any]) -> None:
     fits(sdk("anthropic.types.messages.batch_create_params").Request, line)
     in_order("anthropic", {key: line["params"][key] for key in line["params"].keys() - {"model", "max_tokens"}})
 
 
-def _of_gemini(line: dict[str, Any]) -> None:
+def _check_gemini(line: dict[str, Any]) -> None:
     types = sdk("google.genai.types")
     fits(_GeminiLine, line)
     request = line["request"]
@@ -119,11 +119,11 @@ def _of_gemini(line: dict[str, Any]) -> None:
 
 def judge(name: str, line: dict[str, Any]) -> None:
     if name == "anthropic-batch":
-        _of_anthropic(line)
+        _check_anthropic(line)
     elif name == "gemini-batch":
-        _of_gemini(line)
+        _check_gemini(line)
     elif name in BATCHES:
-        _of_openai(str(form_of(name).provider), line)
+        _check_openai(str(form_of(name).provider), line)
     else:
         assert list(line) == ["custom_id", "payload"]
         strictly(name, line["payload"])
@@ -132,16 +132,16 @@ def judge(name: str, line: dict[str, Any]) -> None:
 
 def test_lines_are_what_they_were() -> None:
     """To write the file anew, after looking at the difference: python tests/batch/test_batch_forms.py."""
-    assert written() == LINES.read_text(encoding="utf-8")
+    assert render_all_lines() == LINES.read_text(encoding="utf-8")
 
 
-def written() -> str:
-    return "".join(f"## {name}\n{b''.join(lines_of(name)).decode()}\n" for name in FORMS)
+def render_all_lines() -> str:
+    return "".join(f"## {name}\n{b''.join(render_lines(name)).decode()}\n" for name in FORMS)
 
 
 @pytest.mark.parametrize("name", [*PROVIDERS, *BATCHES])
 def test_official_types_take_every_line(name: str) -> None:
-    for line in lines_of(name):
+    for line in render_lines(name):
         judge(name, json.loads(line))
 
 
@@ -256,4 +256,4 @@ def test_forms_are_values_that_travel() -> None:
 
 
 if __name__ == "__main__":
-    LINES.write_text(written(), encoding="utf-8")
+    LINES.write_text(render_all_lines(), encoding="utf-8")

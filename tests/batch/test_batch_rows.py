@@ -107,7 +107,7 @@ def lines(rows: object) -> list[bytes]:
     return [PLAN.line(number, row) for number, row in enumerate(rows_of(rows), 1)]
 
 
-def read(path: Path, start: int = 0) -> list[Any]:
+def read_all(path: Path, start: int = 0) -> list[Any]:
     return list(read_rows(path, start=start))
 
 
@@ -138,7 +138,7 @@ def test_every_file_gives_the_same_rows_and_any_place_to_go_on(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"rows.{kind}"
     FILES[kind](rows, path)
-    assert read(path, start) == list(enumerate(rows, 1))[start:]
+    assert read_all(path, start) == list(enumerate(rows, 1))[start:]
 
 
 def test_a_place_without_a_value_is_none_in_every_table() -> None:
@@ -194,7 +194,7 @@ BROKEN = {
 def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, line: bytes, reason: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(line + b'\n\n  \n{"a": 2}')
-    (number, fault), last = read(path)
+    (number, fault), last = read_all(path)
     assert re.match(reason, fault.reason), fault.reason
     assert (number, fault) == (1, RowFault(1, fault.reason, (1, 1), line.decode(errors="surrogateescape")))
     assert last == (2, {"a": 2})
@@ -203,8 +203,8 @@ def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, l
 def test_empty_lines_have_no_number_but_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\n\nno')
-    assert read(path)[:2] == [(1, {"a": 1}), (2, {"a": 2})]
-    assert read(path, 2)[0][1].lines == (5, 5)
+    assert read_all(path)[:2] == [(1, {"a": 1}), (2, {"a": 2})]
+    assert read_all(path, 2)[0][1].lines == (5, 5)
 
 
 def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
     path.write_text(
         '{"id": 1000000000000000000000000000001, "a": [12345678901234567890123]}\n{"a": 18446744073709551616}'
     )
-    assert read(path) == [
+    assert read_all(path) == [
         (1, {"id": 1000000000000000000000000000001, "a": [12345678901234567890123]}),
         (2, {"a": 18446744073709551616}),
     ]
@@ -238,7 +238,7 @@ def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
 def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_text(json.dumps(row))
-    ((_, found),) = read(path)
+    ((_, found),) = read_all(path)
     assert repr(found) == repr(json.loads(json.dumps(row)))
 
 
@@ -256,13 +256,13 @@ def test_a_csv_header_that_is_wrong_is_refused(tmp_path: Path, text: bytes, mess
     path = tmp_path / "rows.csv"
     path.write_bytes(text)
     with pytest.raises(BatchError, match=message):
-        read(path)
+        read_all(path)
 
 
 def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,"\n3"\n"1"2,3\n\xff,4\n5,6\n"7')
-    found = [row for _, row in read(path)]
+    found = [row for _, row in read_all(path)]
     assert found[0] == {"a": "1", "b": "x\ny"}
     assert found[1] == RowFault(2, "line 5: the row has 3 fields, but the header has 2", (5, 6), '1,2,"\n3"')
     assert found[2].reason.startswith("line 7: not valid CSV: ")
@@ -279,7 +279,7 @@ def test_a_quote_that_is_not_closed_takes_no_other_row(
     monkeypatch.setattr(row_files, "MAX_RECORD", most)
     path = tmp_path / "rows.csv"
     path.write_text('a\n1\n"2\n3\n4\n5\n')
-    found = [row for _, row in read(path)]
+    found = [row for _, row in read_all(path)]
     assert [row for row in found if not isinstance(row, RowFault)] == [{"a": each} for each in "1345"]
     why = "unexpected end of data, 3 lines later" if most > 6 else "no closing quote within 6 characters, 2 lines later"
     reason = f"line 3: not valid CSV: a quote that opens here is not closed ({why})"
@@ -302,7 +302,7 @@ def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
     reason = 'item 2 has type list; expected a JSON object such as {"question": "..."}'
     rows = [(1, {"a": 1}), (2, RowFault(2, reason, text='["é", null]')), (3, {})]
     for start in range(5):
-        assert read(path, start) == rows[start:]
+        assert read_all(path, start) == rows[start:]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_file_that_is_no_array_of_json_is_refused(
     path.write_bytes(text)
     monkeypatch.setattr(row_files, "MAX_ARRAY", 100_000)
     with pytest.raises(BatchError, match=f"rows.json {message}") as error:
-        read(path)
+        read_all(path)
     assert error.value.setting == "rows"
 
 
@@ -345,7 +345,7 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
         read_rows(tmp_path / "folder.csv")
     (tmp_path / "none.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(BatchError, match="none.parquet cannot be read"):
-        read(tmp_path / "none.parquet")
+        read_all(tmp_path / "none.parquet")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -358,7 +358,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("lazyprompt.batch.rows.open_regular", refuse)
     with pytest.raises(BatchError, match=f"rows.{kind} cannot be read: Permission denied"):
-        read(path)
+        read_all(path)
 
 
 def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,14 +366,14 @@ def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     as_parquet([], path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install .+\[batch\]"):
-        read(path)
+        read_all(path)
 
 
 def test_two_columns_of_parquet_are_not_named_alike(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
     with pytest.raises(BatchError, match="two columns named 'a'"):
-        read(path)
+        read_all(path)
 
 
 def test_groups_of_rows_before_the_start_are_not_read() -> None:
@@ -383,7 +383,7 @@ def test_groups_of_rows_before_the_start_are_not_read() -> None:
     assert row_files.groups_from([2, 3, 4], 9) == (9, [])
 
 
-def peak_of(path: Path) -> int:
+def measure_peak(path: Path) -> int:
     """The most bytes that are held while the rows of a file are read."""
     tracemalloc.start()
     try:
@@ -399,7 +399,7 @@ def test_a_few_rows_are_in_memory_at_a_time(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     FILES[kind]([dict.fromkeys(COLUMNS, "x" * 300)] * 5000, path)
     # All threads of the process count, and what is imported: the least of three is that of the rows.
-    assert min(peak_of(path) for _ in range(3)) < 500_000
+    assert min(measure_peak(path) for _ in range(3)) < 500_000
     assert path.stat().st_size > 4_000_000
 
 
@@ -426,4 +426,4 @@ def test_a_line_without_an_end_is_not_read_into_memory(
     with pytest.raises(
         BatchError, match=rf"{name}:2: line exceeds 100 bytes .*; check that each row is on a separate line"
     ):
-        read(path)
+        read_all(path)

@@ -21,7 +21,7 @@ from lazyprompt.batch.rows import Choice, RawRow, RowFile, read_rows
 from lazyprompt.batch.run import BatchJob, ChunkResult, Progress, Work, in_order, run_batch
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
-from support.batch_runs import Deadly, SmallPlan, job_of, left, rows_file, saved
+from support.batch_runs import Deadly, SmallPlan, files_left, job_of, rows_file, saved_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,7 +65,7 @@ def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -
         with pytest.raises(BatchStoppedError, match=r"^row [\d,]+ was the last: enough$"):
             run_batch(job, stopped=stop_after(1 + stops % 2))
     run_batch(job)
-    found = left(tmp_path)
+    found = files_left(tmp_path)
     for name in [name for name in found if name.startswith("clean")]:
         assert found.pop(name) == found.pop(name.replace("clean", "out"))
     assert found == {}
@@ -279,7 +279,7 @@ def test_an_output_that_is_a_link_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_rows(tmp_path: Path) -> None:
     outcome = run_batch(job_of(rows_file(tmp_path, 0)))
     assert (outcome.written, outcome.outputs) == (0, [tmp_path / "out.jsonl"])
-    assert left(tmp_path) == {"out.jsonl": b""}
+    assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
 def test_rows_of_any_kind_can_be_rejected() -> None:
@@ -302,7 +302,7 @@ def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(t
         run_batch(replace(job, plan=deadly))
     assert (tmp_path / "out.jsonl.run").exists()
     run_batch(job)
-    found = left(tmp_path)
+    found = files_left(tmp_path)
     for name in [name for name in found if name.startswith("clean")]:
         assert found.pop(name) == found.pop(name.replace("clean", "out"))
     assert found == {}
@@ -312,7 +312,7 @@ def test_ray_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install .+\[ray\]"):
         run_on_ray(job_of(rows_file(tmp_path, 3)))
-    assert left(tmp_path) == {}
+    assert files_left(tmp_path) == {}
 
 
 def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_an_error_that_no_row_explains_goes_through_and_what_is_done_is_safe(tmp
     rows = rows_file(tmp_path, 200)
     with pytest.raises(ZeroDivisionError):
         run_batch(replace(job_of(rows), plan=cast("RowPlan", Wrong(settings={"--model": "small"}))), seconds=1000)
-    assert saved(tmp_path / "out.jsonl")["number"] > 0
+    assert saved_state(tmp_path / "out.jsonl")["number"] > 0
     assert run_batch(job_of(rows)).written == 200
 
 

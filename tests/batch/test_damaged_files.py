@@ -18,7 +18,7 @@ from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError
 from support.batch_calls import Clocked, all_answered, calls_of, rows
-from support.batch_runs import job_of, left, rows_file
+from support.batch_runs import files_left, job_of, rows_file
 from support.missing import needs
 from support.model_server.server import Status
 
@@ -54,29 +54,29 @@ def clean(tmp_path: Path) -> tuple[bytes, bytes]:
     return first, second
 
 
-def database_of(job: BatchJob) -> Path:
+def database_path(job: BatchJob) -> Path:
     return job.output.with_name("out.jsonl.run")
 
 
-def told_of(job: BatchJob) -> str:
+def error_text(job: BatchJob) -> str:
     """What is said of the files of a run; they stay as they are."""
-    before = left(job.output.parent)
+    before = files_left(job.output.parent)
     with pytest.raises(BatchError) as caught:
         run_batch(job)
-    assert left(job.output.parent) == before
+    assert files_left(job.output.parent) == before
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
 
-def changed(path: Path, query: str, *values: object) -> None:
+def change_database(path: Path, query: str, *values: object) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(query, values)
 
 
 @pytest.mark.slow
 def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[bytes, bytes]) -> None:
-    path = database_of(stopped)
-    kept = left(path.parent)
+    path = database_path(stopped)
+    kept = files_left(path.parent)
     whole = kept[path.name]
     for end in (0, 1, 15, 16, 17, 99, 100, 101, *range(511, len(whole), 1024), len(whole) - 1):
         path.write_bytes(whole[:end])
@@ -85,7 +85,7 @@ def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[b
             run_batch(stopped)
         assert len(str(e.value).splitlines()) == 1
         assert not stopped.output.exists()
-        for name in left(path.parent):
+        for name in files_left(path.parent):
             (path.parent / name).unlink()
         for name, data in kept.items():
             (path.parent / name).write_bytes(data)
@@ -95,8 +95,8 @@ def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[b
 
 def test_a_page_that_is_no_page_is_refused(stopped: BatchJob) -> None:
     """The page that the next line was written to was read last: SQLite's own error came out."""
-    path = database_of(stopped)
-    kept = left(path.parent)
+    path = database_path(stopped)
+    kept = files_left(path.parent)
     whole = kept[path.name]
     for at in range(0, len(whole), 4096):
         path.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
@@ -119,18 +119,18 @@ def test_random_damage_of_a_database_adds_no_line(
     kept = directory.parent / "kept"
     if not kept.exists():
         kept.mkdir()
-        for name, content in left(directory).items():
+        for name, content in files_left(directory).items():
             (kept / name).write_bytes(content)
     for path in directory.iterdir():
         if path.name != "data.jsonl":
             path.unlink()
     for path in kept.iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
-    whole = database_of(stopped).read_bytes()
+    whole = database_path(stopped).read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     damage = data.draw(st.binary(min_size=1, max_size=8))
     cut = data.draw(st.integers(0, 4) | st.just(len(damage)))
-    database_of(stopped).write_bytes(whole[:at] + damage + whole[at + cut :])
+    database_path(stopped).write_bytes(whole[:at] + damage + whole[at + cut :])
     try:
         run_batch(stopped)
     except BatchError as error:
@@ -144,7 +144,7 @@ def test_random_damage_of_a_database_adds_no_line(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped: BatchJob, kind: str) -> None:
     """A checksum can be made up, too: ``null`` ended in an AttributeError."""
-    with closing(sqlite3.connect(database_of(stopped))) as database:
+    with closing(sqlite3.connect(database_path(stopped))) as database:
         ((whole,),) = database.execute("SELECT state FROM run")
     fields = json.loads(whole)
     made = [json.loads(kind)]
@@ -153,19 +153,19 @@ def test_a_state_of_another_kind_and_a_field_of_another_kind_are_refused(stopped
         if type(value) is not type(json.loads(kind)) and name != "rejects_to":
             made.append({**fields, name: json.loads(kind)})
     for each in (json.dumps(each).encode() for each in [*made, {**fields, "x\n": 1}]):
-        changed(database_of(stopped), "UPDATE run SET state = ?, checksum = ?", each, zlib.crc32(each))
-        assert told_of(stopped).endswith("; use --restart to start over")
+        change_database(database_path(stopped), "UPDATE run SET state = ?, checksum = ?", each, zlib.crc32(each))
+        assert error_text(stopped).endswith("; use --restart to start over")
 
 
 def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
     """A smaller one wrote rows that were written already once more."""
-    with closing(sqlite3.connect(database_of(stopped))) as database:
+    with closing(sqlite3.connect(database_path(stopped))) as database:
         ((whole,),) = database.execute("SELECT state FROM run")
     for name in ("number", "written", "lines", "rejected"):
         fields = json.loads(whole)
         state = json.dumps({**fields, name: fields[name] + 1}).encode()
-        changed(database_of(stopped), "UPDATE run SET state = ?", state)
-        assert "(the saved run state doesn't match its checksum)" in told_of(stopped)
+        change_database(database_path(stopped), "UPDATE run SET state = ?", state)
+        assert "(the saved run state doesn't match its checksum)" in error_text(stopped)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_number_that_was_changed_is_refused(stopped: BatchJob) -> None:
     ["UPDATE lines SET line = 'x'", "DELETE FROM lines WHERE row = 1", "UPDATE lines SET row = 9 WHERE row = 1"],
 )
 def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> None:
-    changed(database_of(stopped), query)
+    change_database(database_path(stopped), query)
     with pytest.raises(BatchError, match=r"out\.jsonl\.run .*damaged.*; use --restart to start over"):
         run_batch(stopped)
     assert not stopped.output.exists()
@@ -183,8 +183,8 @@ def test_rejects_that_were_changed_are_missed(stopped: BatchJob, query: str) -> 
     "table", ["CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM lines; END", "CREATE TABLE x (y)"]
 )
 def test_a_database_with_more_in_it_is_refused(stopped: BatchJob, table: str) -> None:
-    changed(database_of(stopped), table)
-    assert "(the file's tables are not those of a run database)" in told_of(stopped)
+    change_database(database_path(stopped), table)
+    assert "(the file's tables are not those of a run database)" in error_text(stopped)
 
 
 # Changes of an answer in the database; each is found by its checksum.
@@ -211,7 +211,7 @@ def test_an_answer_that_was_changed_is_asked_again_and_others_are_not(tmp_path: 
         calls = calls_of(path, server.url("openai"), rates=Rates(1))
         with pytest.raises(BatchStoppedError):
             call_batch(calls)
-        changed(tmp_path / "out.jsonl.run", change)
+        change_database(tmp_path / "out.jsonl.run", change)
         server.misbehaves = lambda _: None
         assert call_batch(calls).tokens == 5 * 25
     assert all_answered(tmp_path / "out.jsonl", 5)

@@ -79,11 +79,11 @@ def put_in(*pieces: bytes) -> Callable[[bytes, Random], bytes]:
     return damage
 
 
-def unharmed(data: bytes, _: Random) -> bytes:
+def keep_bytes(data: bytes, _: Random) -> bytes:
     return data
 
 
-def changed(data: bytes, random: Random) -> bytes:
+def change_byte(data: bytes, random: Random) -> bytes:
     at = random.randrange(len(data))
     return data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
 
@@ -99,7 +99,7 @@ IN_TEXT = (
     lambda data, _: data.decode("utf-8", "replace").encode("utf-16"),
     lambda data, _: data.decode("utf-8", "replace").encode("latin-1", "replace"),
 )
-IN_PARQUET = (unharmed, unharmed, changed, changed, changed, cut, without_a_piece)
+IN_PARQUET = (keep_bytes, keep_bytes, change_byte, change_byte, change_byte, cut, without_a_piece)
 KINDS = {"jsonl": as_jsonl, "csv": as_csv, "parquet": as_parquet}
 
 

@@ -19,7 +19,7 @@ from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, Stat
 from lazyprompt.batch.forms import FileLimits
 from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.errors import BatchError
-from support.batch_runs import Unsynced, full_disk, left, saved
+from support.batch_runs import Unsynced, files_left, full_disk, saved_state
 from support.windows import PERMISSIONS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Killed(BaseException):
     """The process was killed: nothing of it runs any more."""
 
 
-def opened(
+def open_journal(
     directory: Path,
     limits: FileLimits = NO_LIMITS,
     *,
@@ -57,23 +57,23 @@ def lines(first: int, last: int) -> list[bytes]:
 
 
 def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.add(3, lines(1, 2), bad(3))
         beside = {path.name.removesuffix("-wal").removesuffix("-journal") for path in tmp_path.iterdir()}
         assert beside == {"bad.jsonl.run", "out.jsonl.part", "out.jsonl.run"}
         assert journal.finish() == [tmp_path / "out.jsonl"]
-    assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n2\n"}
+    assert files_left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n2\n"}
 
 
 @PERMISSIONS
 def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_bytes(b"old")
     (tmp_path / "out.jsonl").chmod(0o600)
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
         assert (tmp_path / "out.jsonl").read_bytes() == b"old"
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b"1\n"}
+    assert files_left(tmp_path) == {"out.jsonl": b"1\n"}
     assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
 
 
@@ -90,57 +90,57 @@ def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path:
 @pytest.mark.parametrize("step", [1, 4, 10])
 def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: FileLimits, sizes: list[int], step: int) -> None:
     for first in range(1, 11, step):  # each part by a run of its own
-        with opened(tmp_path, limits) as journal:
+        with open_journal(tmp_path, limits) as journal:
             journal.add(first + step - 1, lines(first, min(first + step - 1, 10)))
-    with opened(tmp_path, limits) as journal:
+    with open_journal(tmp_path, limits) as journal:
         finals = journal.finish()
     assert [len(path.read_bytes().splitlines()) for path in finals] == sizes
     assert b"".join(path.read_bytes() for path in finals) == b"".join(lines(1, 10))
     names = [f"out-{number:05}.jsonl" for number in range(1, len(sizes) + 1)] if len(sizes) > 1 else ["out.jsonl"]
-    assert [*left(tmp_path)] == [path.name for path in finals] == names
+    assert [*files_left(tmp_path)] == [path.name for path in finals] == names
 
 
 def test_a_run_for_something_else_is_refused_with_what_differs(tmp_path: Path) -> None:
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
-    before = left(tmp_path)
+    before = files_left(tmp_path)
     with pytest.raises(BatchError) as caught:
-        opened(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
+        open_journal(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
     assert str(caught.value) == (
         f"{tmp_path / 'out.jsonl'}: the unfinished run has different settings: the input has changed; "
         '--model was "m", now "n"; --limit was not set, now 5; use --restart to start over'
     )
-    assert left(tmp_path) == before
-    with opened(tmp_path, restart=True, asked={"--model": "n"}) as journal:
+    assert files_left(tmp_path) == before
+    with open_journal(tmp_path, restart=True, asked={"--model": "n"}) as journal:
         assert journal.state.rows == 0
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b""}
+    assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
 def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         assert journal.state.number == 1
     # And back, as long as none was.
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         assert journal.state.number == 1
         assert not [path for path in tmp_path.iterdir() if path.name.startswith("bad")]
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.add(2, [], bad(2))
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now not set; use --restart"):
-        opened(tmp_path)
+        open_journal(tmp_path)
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", now \".*other.jsonl\"; use --restart"):
         Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
 
 
 def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -> None:
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.add(3, lines(1, 1), [*bad(2), *bad(3)])
     with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as database, database:
         database.execute("DELETE FROM lines WHERE row = 2")
     with (
-        opened(tmp_path, rejects=True) as journal,
+        open_journal(tmp_path, rejects=True) as journal,
         pytest.raises(BatchError, match="rejected rows are missing; use --res"),
     ):
         journal.finish()
@@ -148,27 +148,27 @@ def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -
 
 
 def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
-    with opened(tmp_path, FileLimits(requests=1)) as journal:
+    with open_journal(tmp_path, FileLimits(requests=1)) as journal:
         journal.add(2, lines(1, 2))
     part = tmp_path / "out-00002.jsonl.part"
     part.write_bytes(b"2")
     with pytest.raises(BatchError, match="contains 1 of the 2 bytes that the earlier run wrote; use --restart"):
-        opened(tmp_path, FileLimits(requests=1))
+        open_journal(tmp_path, FileLimits(requests=1))
     part.unlink()
     with pytest.raises(BatchError, match="contains 0 of the 2 bytes"):
-        opened(tmp_path, FileLimits(requests=1))
+        open_journal(tmp_path, FileLimits(requests=1))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
 def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"precious")
     with pytest.raises(BatchError, match=f"{name} already exists, but no unfinished run wrote it; move this file, or "):
-        opened(tmp_path, rejects=True)
+        open_journal(tmp_path, rejects=True)
     assert (tmp_path / name).read_bytes() == b"precious"
     (tmp_path / name).write_bytes(b"")
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
+    assert files_left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
 
 
 def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,17 +188,17 @@ def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeyp
         return file
 
     monkeypatch.setattr(os, "fdopen", slow)
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(20, lines(1, 20))
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b"".join(lines(1, 20))}
+    assert files_left(tmp_path) == {"out.jsonl": b"".join(lines(1, 20))}
 
 
 def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> NoReturn:
         raise Killed
 
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(1, lines(1, 1))
         with monkeypatch.context() as patched:
             patched.setattr(module, "_move", stop)
@@ -206,7 +206,7 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
                 journal.finish()
     (tmp_path / "out.jsonl.part").unlink()
     with (
-        opened(tmp_path) as journal,
+        open_journal(tmp_path) as journal,
         pytest.raises(BatchError, match="out.jsonl.part, which .*, is missing"),
     ):
         journal.finish()
@@ -218,21 +218,21 @@ def test_a_database_that_is_none(tmp_path: Path, data: str) -> None:
     with pytest.raises(
         BatchError, match=r"out.jsonl.run is damaged or is not a run database .*; use --restart to start over"
     ):
-        opened(tmp_path)
-    with opened(tmp_path, restart=True) as journal:
+        open_journal(tmp_path)
+    with open_journal(tmp_path, restart=True) as journal:
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b""}
+    assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
 def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as other:
         other.execute("CREATE TABLE precious (x)")
-    before = left(tmp_path)
+    before = files_left(tmp_path)
     with pytest.raises(
         BatchError, match=r"out.jsonl.run is damaged or is not a run database \(the file's tables are not those"
     ):
-        opened(tmp_path)
-    assert left(tmp_path) == before
+        open_journal(tmp_path)
+    assert files_left(tmp_path) == before
 
 
 def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_in(tmp_path: Path) -> None:
@@ -263,12 +263,12 @@ def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_
     with pytest.raises(BatchError, match="another run is writing"):
         RunDatabase(tmp_path / "out.jsonl")
     database.remove()
-    assert left(tmp_path) == {}
+    assert files_left(tmp_path) == {}
 
 
 def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> None:
     RunDatabase(tmp_path / "out.jsonl").close()
-    assert left(tmp_path) == {}
+    assert files_left(tmp_path) == {}
     database = RunDatabase(tmp_path / "out.jsonl")
     database.save(State(number=3, written=2, rejected=1))
     database.close()
@@ -280,24 +280,24 @@ def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> Non
 
 
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         for restart in (False, True):
             with pytest.raises(BatchError, match=r"another run is writing .*out.jsonl; wait until it ends, or use"):
-                opened(tmp_path, restart=restart)
+                open_journal(tmp_path, restart=restart)
         # Another output, but the same file of rejects.
         with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
             Journal(RunFiles(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
         journal.finish()
-    assert [*left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
+    assert [*files_left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
 
 
 def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path) -> None:
     with Journal(RunFiles(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
         journal.add(1, lines(1, 1))
-    before = left(tmp_path)
+    before = files_left(tmp_path)
     with pytest.raises(BatchError, match=r"bad.jsonl is the output of an unfinished run; use another rejects file"):
-        opened(tmp_path, rejects=True)
-    assert {name: data for name, data in left(tmp_path).items() if name in before} == before
+        open_journal(tmp_path, rejects=True)
+    assert {name: data for name, data in files_left(tmp_path).items() if name in before} == before
 
 
 def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
@@ -316,10 +316,10 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
         return connection
 
     monkeypatch.setattr(CONNECT, connect_early)
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         assert removed[0].exists()
         with pytest.raises(BatchError, match="another run"):
-            opened(tmp_path)
+            open_journal(tmp_path)
         journal.finish()
 
 
@@ -330,7 +330,7 @@ def test_no_file_of_a_database_may_be_a_link(tmp_path: Path, ending: str) -> Non
     link = tmp_path / f"out.jsonl.run{ending}"
     link.symlink_to(tmp_path / "precious")
     with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: the path is a link, not a regular file$"):
-        opened(tmp_path)
+        open_journal(tmp_path)
     assert link.is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"x"
 
@@ -348,11 +348,11 @@ def test_files_are_closed_before_they_are_removed_where_the_system_asks_for_that
 
     monkeypatch.setattr(os, "name", "another")
     monkeypatch.setattr(Path, "unlink", unlink_closed)
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.add(2, lines(1, 1), bad(2))
-    with opened(tmp_path, rejects=True) as journal:
+    with open_journal(tmp_path, rejects=True) as journal:
         journal.finish()
-    assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n"}
+    assert files_left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n"}
 
 
 def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(
         BatchError, match=r"out.jsonl.run cannot be written: the path is a directory, not a regular file$"
     ):
-        opened(tmp_path)
+        open_journal(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.run"]
 
 
@@ -368,9 +368,9 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
     def full(_: int) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.add(2, lines(1, 2))
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(BatchStoppedError) as caught:
             journal.add(4, lines(3, 4))
@@ -380,7 +380,7 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
         f"{tmp_path / 'out.jsonl.run'} cannot be written: No space left on device; rows up to 2 are saved"
     )
     monkeypatch.undo()
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         assert journal.state.number == 2
         assert part.read_bytes() == b"1\n2\n"
 
@@ -389,10 +389,10 @@ def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
     # It was wrong use of an option, and not a run that can continue.
     told = r"out.jsonl.run cannot be written: disk I/O error; no row is saved"
     with full_disk(100), pytest.raises(BatchStoppedError, match=told):
-        opened(tmp_path)
-    with opened(tmp_path) as journal:
+        open_journal(tmp_path)
+    with open_journal(tmp_path) as journal:
         journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b""}
+    assert files_left(tmp_path) == {"out.jsonl": b""}
 
 
 def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> None:
@@ -401,12 +401,12 @@ def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> N
     def interrupted() -> NoReturn:
         with Journal(files, ASKED, NO_LIMITS, seconds=1000) as journal:
             journal.add(2, lines(1, 2))
-            assert saved(files.output)["number"] == 0
+            assert saved_state(files.output)["number"] == 0
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert saved(files.output)["number"] == 2
+    assert saved_state(files.output)["number"] == 2
 
 
 @pytest.fixture
@@ -445,7 +445,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: list[str]) -> None:
     """The parts before the state that counts their rows; the names before the database that could give them again."""
     directory = f"sync {tmp_path.name}"
-    with opened(tmp_path, FileLimits(requests=1), rejects=True) as journal:
+    with open_journal(tmp_path, FileLimits(requests=1), rejects=True) as journal:
         assert events == ["sync out.jsonl.part (empty)", directory, "save"]
         del events[:]
         journal.add(3, lines(1, 2), bad(3))
@@ -476,7 +476,7 @@ def test_it_saves_as_often_as_it_was_told_to(
         assert journal.state.tokens == 28
         journal.add(8, lines(8, 8))
         assert journal.state.tokens == 28
-    assert saved(tmp_path / "out.jsonl")["number"] == 8
+    assert saved_state(tmp_path / "out.jsonl")["number"] == 8
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
@@ -487,13 +487,13 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     gc.disable()  # or it would close what was forgotten
     try:
         before = number()
-        with opened(tmp_path, FileLimits(requests=1), rejects=True) as journal:
+        with open_journal(tmp_path, FileLimits(requests=1), rejects=True) as journal:
             begun = number()
             journal.add(3, lines(1, 2), bad(3))
             assert number() == begun
             journal.finish()
         assert number() == before
-        with pytest.raises(BatchError, match="another run"), opened(tmp_path), opened(tmp_path):
+        with pytest.raises(BatchError, match="another run"), open_journal(tmp_path), open_journal(tmp_path):
             pass
         assert number() == before
     finally:
@@ -503,7 +503,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
     for name in ("out-00001.jsonl", "out-00009.jsonl", "out-1.jsonl", "out-00009.jsonl.part", "other-00009.jsonl"):
         (tmp_path / name).touch()
-    with opened(tmp_path) as journal:
+    with open_journal(tmp_path) as journal:
         journal.finish()
     files = RunFiles(tmp_path / "out.jsonl")
     assert [path.name for path in files.left_over(1)] == ["out-00001.jsonl", "out-00009.jsonl"]
@@ -513,7 +513,7 @@ def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
 
 def run_all(directory: Path) -> None:
     """Four rows, of which the last has no line, two lines a file."""
-    with opened(directory, FileLimits(requests=2), rejects=True) as journal:
+    with open_journal(directory, FileLimits(requests=2), rejects=True) as journal:
         while journal.state.number < 4 and not journal.state.done:
             number = journal.state.number + 2
             good = [each for each in (number - 1, number) if each % 4]
@@ -542,7 +542,7 @@ def stepping_connection(step: Callable[[], None]) -> type[Unsynced]:
 
 
 @contextmanager
-def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+def run_until_killed(steps: int, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Run so many of the calls by which a journal changes the disk; one that writes, as the last, writes half."""
     done = 0
     write = Journal._write  # noqa: SLF001 - the step that writes
@@ -586,13 +586,13 @@ def test_killed_before_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, mon
         directory.mkdir()
         (directory / "out-00001.jsonl").write_bytes(b"of an earlier run")
         for more in (0, 7, 1000):  # killed; killed once more, a little later; not killed
-            with killed_after(steps + more, monkeypatch):
+            with run_until_killed(steps + more, monkeypatch):
                 try:
                     run_all(directory)
                 except Killed:
                     pass
                 else:
                     ended = ended or not more
-        assert left(directory) == left(clean), steps
+        assert files_left(directory) == files_left(clean), steps
         steps += 1
     assert steps > 30

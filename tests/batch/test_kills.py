@@ -14,7 +14,7 @@ import pytest
 
 from lazyprompt.cli.main import main
 from support.batch_calls import Clocked, all_answered, lines, rows
-from support.batch_runs import answered, saved
+from support.batch_runs import answered_rows, saved_state
 from support.client_scenes import KEY
 from support.model_server.server import Slow
 
@@ -73,7 +73,7 @@ def outputs(directory: Path, name: str) -> dict[str, bytes]:
     return {path.name.removeprefix(name): path.read_bytes() for path in found}
 
 
-def written(directory: Path) -> int:
+def part_sizes(directory: Path) -> int:
     """How many bytes the parts have that are there now."""
     sizes = 0
     for path in directory.glob("out*.part"):
@@ -114,10 +114,10 @@ def test_killed_runs_go_on_to_the_same_bytes(
         command = [sys.executable, "program.py", *arguments("out.jsonl", 1 + runs % 2)]
         run = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: S603 - our own program
         # One while it starts, the others when some more is written than there is now.
-        at = written(tmp_path) + draw.randrange(4 * size // KILLS) if runs else 0
+        at = part_sizes(tmp_path) + draw.randrange(4 * size // KILLS) if runs else 0
         until = time.monotonic() + (600 if runs else draw.random())
         while killed < KILLS and run.poll() is None:
-            if (runs and written(tmp_path) >= at) or time.monotonic() > until:
+            if (runs and part_sizes(tmp_path) >= at) or time.monotonic() > until:
                 at_work = children(run)
                 run.kill()
                 wait_for_end(at_work)
@@ -130,7 +130,7 @@ def test_killed_runs_go_on_to_the_same_bytes(
             killed += 1
         else:
             assert run.returncode == DONE_WITH_REJECTS, said.decode()
-            assert outputs(tmp_path, "out") == clean, f"after {killed} kills, {saved(tmp_path / 'out.jsonl')}"
+            assert outputs(tmp_path, "out") == clean, f"after {killed} kills, {saved_state(tmp_path / 'out.jsonl')}"
             passes += 1
             for name in clean:
                 (tmp_path / f"out{name}").unlink()
@@ -158,7 +158,7 @@ call_batch(CallJob(job, module, Rates(int(at_once))))
 
 def rows_answered(output: Path) -> set[int]:
     """The rows whose answers are on the disk; at the end they stand in the output alone."""
-    return answered(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
+    return answered_rows(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
 
 
 def test_a_killed_run_loses_no_answer_and_asks_no_row_again_that_was_answered(tmp_path: Path) -> None:

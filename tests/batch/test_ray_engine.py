@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.clusters import Killer, alone, asking, by_id, expected, job, plan, rows, written
+from batch.clusters import Killer, alone, by_id, expected_lines, job, make_prompter, plan, read_written, rows
 from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.rows import Choice
 from lazyprompt.batch.run import run_batch
-from support.batch_runs import saved
+from support.batch_runs import saved_state
 from support.missing import needs
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def cluster() -> Iterator[None]:
 def test_the_same_bytes_as_of_one_process_with_a_worker_killed(tmp_path: Path) -> None:
     asked = job(tmp_path, COUNT, "ray")
     killer = Killer(500)
-    assert written(run_on_ray(asked, progress=killer), asked) == alone(tmp_path, COUNT)
+    assert read_written(run_on_ray(asked, progress=killer), asked) == alone(tmp_path, COUNT)
     assert killer.killed is not None
 
 
@@ -61,8 +61,8 @@ def test_lines_keep_their_order_though_the_first_chunk_is_the_last_to_be_done(tm
         return given, history, tools, label
 
     asked = job(tmp_path, 1500, "slow")
-    hooked = replace(asked, plan=replace(plan(), prompter=asking().pre_hook(slow)))
-    assert written(run_on_ray(hooked), asked) == alone(tmp_path, 1500)
+    hooked = replace(asked, plan=replace(plan(), prompter=make_prompter().pre_hook(slow)))
+    assert read_written(run_on_ray(hooked), asked) == alone(tmp_path, 1500)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -72,7 +72,7 @@ def test_a_sample_that_goes_on_wherever_it_was_begun(tmp_path: Path) -> None:
         with pytest.raises(BatchStoppedError, match="the last: enough"):
             run(asked, stopped=lambda: "enough", seconds=0)
     other = replace(job(tmp_path, COUNT, "other"), choice=asked.choice)
-    assert written(run_on_ray(asked), asked) == written(run_batch(other), other)
+    assert read_written(run_on_ray(asked), asked) == read_written(run_batch(other), other)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -91,7 +91,7 @@ def test_what_no_row_is_to_blame_for_is_told_in_a_line(tmp_path: Path) -> None:
         return given, history, tools, label
 
     asked = job(tmp_path, 50, "broken")
-    wrong = replace(plan(), prompter=asking().pre_hook(broken))
+    wrong = replace(plan(), prompter=make_prompter().pre_hook(broken))
     with pytest.raises(BatchStoppedError, match=r"no row is finished: Ray stopped the run: TypeError: no such luck$"):
         run_on_ray(replace(asked, plan=wrong))
 
@@ -99,8 +99,8 @@ def test_what_no_row_is_to_blame_for_is_told_in_a_line(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_table_in_pieces() -> None:
     data = ray.data.from_items(rows(200), override_num_blocks=4)
-    made = data.map_batches(**asking().ray_map(format="openai-batch", model="gpt-5-mini"))
-    assert by_id(made.take_all()) == expected(200)
+    made = data.map_batches(**make_prompter().ray_map(format="openai-batch", model="gpt-5-mini"))
+    assert by_id(made.take_all()) == expected_lines(200)
 
 
 def test_a_cluster_that_is_not_there_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_a_command_that_is_told_to_end_says_how_to_go_on(tmp_path: Path) -> None
     run = subprocess.Popen(  # noqa: S603 - our own
         [*command, "--on-error", "skip", "--engine", "ray"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE
     )
-    while run.poll() is None and not saved(tmp_path / "out.jsonl").get("number"):
+    while run.poll() is None and not saved_state(tmp_path / "out.jsonl").get("number"):
         time.sleep(0.02)
     run.terminate()
     said = run.communicate()[1].decode()

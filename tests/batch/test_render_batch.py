@@ -91,7 +91,7 @@ def plan(prompter: Any, name: str = "openai-batch", **more: Any) -> RowPlan:
 PLANS = {(kind, name): plan(prompter, name) for kind, prompter in PROMPTERS.items() for name in TURNS}
 
 
-def outcome(make: Any, row: Any) -> Any:
+def result_or_error(make: Any, row: Any) -> Any:
     try:
         return make(3, row)
     except LazyPromptError as error:
@@ -104,14 +104,14 @@ def test_a_line_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]
     """Also what it refuses, and with which words."""
     before = repr(row)
     made = PLANS[of]
-    assert outcome(made.line, row) == outcome(made.rendered_line, row)
+    assert result_or_error(made.line, row) == result_or_error(made.rendered_line, row)
     assert repr(row) == before
 
 
 @given(st.sampled_from(sorted(PLANS)), st.fixed_dictionaries(dict.fromkeys(("style", "question", "input"), TEXTS)))
 def test_a_line_of_texts_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
     made = PLANS[of]
-    assert outcome(made.line, row) == outcome(made.rendered_line, row)
+    assert result_or_error(made.line, row) == result_or_error(made.rendered_line, row)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_blank_rows_have_the_lines_that_rendering_makes(of: tuple[str, str], val
     """A provider leaves out a turn that is blank, and a line of constant bytes would hold it."""
     for last in ("input", "other"):  # only some prompts leave out the input
         row = dict.fromkeys(("style", "question", last), value)
-        assert outcome(PLANS[of].line, row) == outcome(PLANS[of].rendered_line, row)
+        assert result_or_error(PLANS[of].line, row) == result_or_error(PLANS[of].rendered_line, row)
 
 
 def is_rendered(made: RowPlan, row: dict[str, Any]) -> bool:
@@ -170,7 +170,7 @@ def test_a_row_of_text_alone_is_plain(of: str, row: dict[str, Any], rendered: bo
     local = ChatPrompter({"user": "{style}{question}|>"}, system="")
     made = plan(local, "vllm-batch", model="qwen2.5") if of == "local" else plan(PROMPTERS[of])
     row = {"style": "a", "question": "b"} | row
-    assert outcome(made.line, row) == outcome(made.rendered_line, row)
+    assert result_or_error(made.line, row) == result_or_error(made.rendered_line, row)
     assert is_rendered(made, row) is rendered
 
 
@@ -190,14 +190,14 @@ class Loud(ChatPrompter):
         return super().generate_prompt({key: str(value).upper() for key, value in dict(input).items()}, *args, **more)  # type: ignore[call-overload]
 
 
-def shouted(given: Any, *rest: Any) -> Any:
+def shout(given: Any, *rest: Any) -> Any:
     return ({key: value.upper() for key, value in given.items()}, *rest)
 
 
 INSTRUCTION = "Be {style}."
 CHANGING: dict[str, Prompter] = {
     "derived": Loud(INSTRUCTION),
-    "hook": ChatPrompter(INSTRUCTION).pre_hook(shouted),
+    "hook": ChatPrompter(INSTRUCTION).pre_hook(shout),
     "budget": ChatPrompter(INSTRUCTION, budget=Budget(500, CharTokenCounter())),
     "show": ChatPrompter(INSTRUCTION, show=True),
     "jinja2": ChatPrompter("Be {{ style | upper }}.", syntax="jinja2"),
@@ -228,7 +228,7 @@ def test_a_hook_that_comes_later_is_not_the_plans() -> None:
     prompter = ChatPrompter(INSTRUCTION, system="")
     made = plan(prompter)
     before = made.line(1, {"style": "kind"})
-    prompter.pre_hook(shouted)
+    prompter.pre_hook(shout)
     assert made.line(1, {"style": "kind"}) == made.rendered_line(1, {"style": "kind"}) == before
     assert b"KIND" in plan(prompter).line(1, {"style": "kind"})
 

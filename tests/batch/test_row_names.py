@@ -26,7 +26,7 @@ def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_no_disk(monkeypatch)
 
 
-def rows_of(base: Path, *ids: object, end: str = "jsonl") -> Path:
+def write_rows(base: Path, *ids: object, end: str = "jsonl") -> Path:
     path = base / f"rows.{end}"
     rows: list[dict[str, Any]] = [
         {"question": "q", "document": "d", **({} if each is None else {"id": each})} for each in ids
@@ -38,7 +38,7 @@ def rows_of(base: Path, *ids: object, end: str = "jsonl") -> Path:
     return path
 
 
-def job_of(rows: Path, *, form: str) -> BatchJob:
+def make_job(rows: Path, *, form: str) -> BatchJob:
     plan = RowPlan.of(
         ChatPrompter("Answer {question} from {document}."), form, model="gpt-5-mini" if form == "openai-batch" else None
     )
@@ -60,7 +60,7 @@ def job_of(rows: Path, *, form: str) -> BatchJob:
 def test_two_rows_of_one_name_are_refused_before_anything_is_written(
     tmp_path: Path, ids: tuple[object, ...], said: str
 ) -> None:
-    job = job_of(rows_of(tmp_path, *ids), form="openai-batch")
+    job = make_job(write_rows(tmp_path, *ids), form="openai-batch")
     with pytest.raises(BatchError, match=said):
         run_batch(job)
     assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
@@ -82,33 +82,33 @@ def test_two_rows_of_one_name_are_refused_before_anything_is_written(
     ],
 )
 def test_names_that_differ_are_taken(tmp_path: Path, ids: tuple[object, ...]) -> None:
-    run_batch(job_of(rows_of(tmp_path, *ids), form="openai-batch"))
+    run_batch(make_job(write_rows(tmp_path, *ids), form="openai-batch"))
     found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == [f"row-{number}" if each is None else each for number, each in enumerate(ids, 1)]
 
 
 def test_a_row_that_has_no_name_or_is_no_row_is_rejected_alone(tmp_path: Path) -> None:
-    path = rows_of(tmp_path, "a", "\ud800", "b", "c")
+    path = write_rows(tmp_path, "a", "\ud800", "b", "c")
     path.write_text(path.read_text().replace('"id": "b"', "id"))
-    outcome = run_batch(replace(job_of(path, form="openai-batch"), rejects=tmp_path / "bad.jsonl"))
+    outcome = run_batch(replace(make_job(path, form="openai-batch"), rejects=tmp_path / "bad.jsonl"))
     assert (outcome.written, outcome.rejected) == (2, 2)
     found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert found == ["a", "c"]
 
 
 def test_an_escaped_column_is_the_column(tmp_path: Path) -> None:
-    path = rows_of(tmp_path, "a", "a")
+    path = write_rows(tmp_path, "a", "a")
     path.write_text(path.read_text().replace('"id"', '"\\u0069d"'))
     with pytest.raises(BatchError, match="have the same id"):
-        run_batch(job_of(path, form="openai-batch"))
+        run_batch(make_job(path, form="openai-batch"))
 
 
 def test_rows_of_csv_are_checked_too(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match="rows 1 and 2 have the same id: 'row-2'"):
-        run_batch(job_of(rows_of(tmp_path, "row-2", "row-2", end="csv"), form="openai-batch"))
+        run_batch(make_job(write_rows(tmp_path, "row-2", "row-2", end="csv"), form="openai-batch"))
 
 
 def test_a_form_without_names_takes_any(tmp_path: Path) -> None:
-    rows = rows_of(tmp_path, "a", "a")
+    rows = write_rows(tmp_path, "a", "a")
     rows.write_text(rows.read_text().replace('"id"', '"label": "x", "id"'))
-    run_batch(job_of(rows, form="train-openai"))
+    run_batch(make_job(rows, form="train-openai"))

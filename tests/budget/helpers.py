@@ -145,7 +145,7 @@ def units(messages: Sequence[Form]) -> list[list[int]]:
     return found
 
 
-def protected(messages: Sequence[Form]) -> set[int]:
+def protected_indices(messages: Sequence[Form]) -> set[int]:
     """What never goes: system text, and the newest turn of the user (or what was said last, where there is none)."""
     kept = {at for at, message in enumerate(messages) if message["role"] in ("system", "developer")}
     users = [at for at, message in enumerate(messages) if message["role"] == "user"]

@@ -161,7 +161,7 @@ MARKUP = st.recursive(
 ).flatmap(lambda text: st.lists(st.just(text) | st.sampled_from(["Three. ", "<b>four</b>", "<a>five "]), max_size=9))
 
 
-def balanced(text: str, name: str) -> bool:
+def is_balanced(text: str, name: str) -> bool:
     """Return True if each opening tag of a name has its closing tag, and each closing tag its opening tag."""
     tags = re.findall(rf"<(/?){name}(?:\s[^<>]*)?>", text)
     depths = [*accumulate((-1 if closing else 1 for closing in tags), initial=0)]
@@ -174,7 +174,7 @@ def test_no_cut_separates_a_tag_from_its_partner(pieces: list[str], room: int, c
     """A retrieved passage lost its closing tag, so the next text read as part of it."""
     text = "".join(pieces)
     found = shorten(text, room, len, cut)
-    assert [name for name in "abi" if balanced(text, name) and not balanced(found, name)] == []
+    assert [name for name in "abi" if is_balanced(text, name) and not is_balanced(found, name)] == []
     assert found.count("<") == found.count(">") - found.count("5 > 3")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from budget.helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected, units
+from budget.helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected_indices, units
 from lazyprompt import Budget, BudgetError, ChatFormatter, FormatError
 from lazyprompt.messages.openai_form import openai_dicts
 from support.conversations import Maker
@@ -27,7 +27,7 @@ def shortly(messages: list[Any]) -> str:
     return f"{len(messages)} messages"
 
 
-def failing(_: list[Any]) -> str:
+def fail(_: list[Any]) -> str:
     raise OSError("no connection")
 
 
@@ -36,12 +36,12 @@ POLICIES: dict[str, Policy] = {
     "priority": "priority",
     "cache": "cache",
     "summarize": shortly,
-    "failing": failing,
+    "failing": fail,
 }
 LIMITS = st.integers(1, 900)
 
 
-def sent(counter: Any, messages: list[Any], tools: Any = None) -> int:
+def count_sent(counter: Any, messages: list[Any], tools: Any = None) -> int:
     """The count of what a formatter sends of messages."""
     payload = ChatFormatter("openai").format(*messages) if messages else {"messages": []}
     return int(counter.count(payload["messages"], tools))
@@ -61,7 +61,7 @@ def test_formatting_keeps_the_limit(
     items: list[Any] = forms[form]
     try:
         kept, report = Budget(limit * (5 if form == "read" else 1), counter, cut=cut).fit(items)
-        count = sent(counter, kept)
+        count = count_sent(counter, kept)
     except (BudgetError, FormatError):
         return
     assert count <= (report.max_tokens or 0)
@@ -80,7 +80,7 @@ def test_what_is_left_begins_with_the_user(messages: list[Form], limit: int, pol
     forms = openai_dicts(kept) if as_msg else kept
     turns = [form["role"] for form in forms if form["role"] not in ("system", "developer")]
     assert not turns or turns[0] == "user" or all(message["role"] != "user" for message in messages)
-    assert sent(counter, kept) <= limit
+    assert count_sent(counter, kept) <= limit
     by_age = Budget(limit, counter, POLICIES[policy]).fit(items)[1]
     extra = {*report.dropped} - {*by_age.dropped}
     assert all(report.messages[at].reason == "before the first user turn" for at in extra)
@@ -106,13 +106,13 @@ def test_what_fits(policy: str, kind: str, *, with_tools: bool, as_msg: bool, me
     budget = Budget(limit, counter, POLICIES[policy], priority=numbered, low_water=low_water)
     items: list[Any] = msgs(messages) if as_msg else messages
     before = deepcopy(items)
-    keeps = protected(messages)
+    keeps = protected_indices(messages)
     order = [unit for unit in units(messages) if keeps.isdisjoint(unit)]
     if policy == "priority":
         order.sort(key=lambda unit: max(numbers[at] for at in unit))
 
     def count(left: list[Form]) -> int:
-        return sent(counter, msgs(left) if as_msg else left, tools)
+        return count_sent(counter, msgs(left) if as_msg else left, tools)
 
     best = brute(messages, order, count, limit)
     if best is None:
@@ -122,7 +122,7 @@ def test_what_fits(policy: str, kind: str, *, with_tools: bool, as_msg: bool, me
     kept, report = budget.fit(items, tools)
     assert items == before
     found = openai_dicts(kept) if as_msg else kept  # as messages are written
-    assert not found or sent(counter, kept, tools) <= limit
+    assert not found or count_sent(counter, kept, tools) <= limit
     if policy in ("oldest", "priority"):
         assert found == best, "and not one unit more had to go"
     if policy == "failing":
@@ -186,7 +186,9 @@ def test_any_counter_comes_to_an_end(messages: list[Form], limit: int, seed: Any
 def test_what_is_cut_fits_too(messages: list[Form], limit: int, cut: Any) -> None:
     counter = COUNTERS["characters"]()
     messages = [*messages, {"role": "user", "content": "One sentence. Another one! 第三句。\nA line\n" * 20}]
-    least = counter.count([messages[at] for at in sorted(protected(messages)) if messages[at]["role"] != "user"])
+    least = counter.count(
+        [messages[at] for at in sorted(protected_indices(messages)) if messages[at]["role"] != "user"]
+    )
     if least + 10 > limit:
         return
     kept, report = Budget(limit, counter, cut=cut).fit(messages)

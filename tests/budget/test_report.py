@@ -30,7 +30,7 @@ CHANGES = (
 )
 
 
-def made(slots: dict[str, Tokens] = SLOTS) -> TrimReport:
+def make_report(slots: dict[str, Tokens] = SLOTS) -> TrimReport:
     account = Account(1110, 545, ITEMS, slots)
     return TrimReport(1000, FATES, lambda: account, "it failed", LISTS, void=(3, 4), ends_prefix=True)  # type: ignore[arg-type]  # literals
 
@@ -55,15 +55,15 @@ def test_the_dict_has_all_of_a_report() -> None:
         "ends_prefix": True,
         "failure": "it failed",
     }
-    report = made()
+    report = make_report()
     assert report.as_dict() == pickle.loads(pickle.dumps(report)).as_dict() == expected  # noqa: S301 - our own
-    assert made(SLOTS | {"framing": Tokens(1, 1)}).as_dict() == expected
+    assert make_report(SLOTS | {"framing": Tokens(1, 1)}).as_dict() == expected
     assert (report.dropped, report.cut, report.summarized, bool(report)) == ((1, 3), (4,), (5,), True)
 
 
 def test_the_text_has_all_changes() -> None:
-    assert str(made()) == f"1,110 → 545 of 1,000 tokens: {CHANGES}"
-    assert repr(made()) == f"<TrimReport: {CHANGES}>"
+    assert str(make_report()) == f"1,110 → 545 of 1,000 tokens: {CHANGES}"
+    assert repr(make_report()) == f"<TrimReport: {CHANGES}>"
 
 
 @pytest.mark.parametrize(("most", "text"), [(None, "1,200 tokens"), (1500, "1,200 of 1,500 tokens")])

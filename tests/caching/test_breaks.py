@@ -130,7 +130,7 @@ class Conversation:
         return at + 1, "history"
 
 
-def interleaved(conversations: Sequence[Conversation], rng: random.Random) -> list[Sent]:
+def interleave(conversations: Sequence[Conversation], rng: random.Random) -> list[Sent]:
     """The calls of several conversations, in a random order that keeps that of each."""
     queues = [list(each.calls()) for each in conversations]
     calls: list[Sent] = []
@@ -167,15 +167,15 @@ def judge(calls: Sequence[Sent], step: int, *, named: bool) -> list[Seen]:
     return found
 
 
-def generated(seed: int, conversations: int) -> list[Sent]:
+def generate_calls(seed: int, conversations: int) -> list[Sent]:
     rng = random.Random(seed)  # noqa: S311 - conversations keep no secret
     seeds = range(seed * 1000, seed * 1000 + conversations)
     found = [Conversation(f"c{each}", random.Random(each)) for each in seeds]  # noqa: S311 - as above
-    return interleaved(found, rng)
+    return interleave(found, rng)
 
 
 def check(seed: int, *, named: bool, payloads: bool, step: int) -> None:
-    calls = generated(seed, 10)
+    calls = generate_calls(seed, 10)
     rules = replace(rules_for("openai"), least=(), step=step)
     given = [
         PromptCall(

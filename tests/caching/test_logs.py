@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAYLOAD = {"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]}
 
 
-def written(path: Path, *lines: object) -> Path:
+def write_lines(path: Path, *lines: object) -> Path:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     return path
 
@@ -36,7 +36,7 @@ def attribute(key: str, value: object) -> dict[str, Any]:
     return {"key": key, "value": {kind: str(value)}}
 
 
-def messages_of(text: str) -> str:
+def messages_json(text: str) -> str:
     return json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
 
 
@@ -45,7 +45,7 @@ SPAN = {
     "gen_ai.request.model": "gpt-x",
     "gen_ai.conversation.id": "c1",
     "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Be kind."}]),
-    "gen_ai.input.messages": messages_of("Hi"),
+    "gen_ai.input.messages": messages_json("Hi"),
     "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Ho"}]}]),
 }
 
@@ -135,7 +135,7 @@ def test_a_log_is_for_nobody_else(tmp_path: Path) -> None:
     ],
 )
 def test_payloads_are_read_by_themselves_and_in_batch_files(tmp_path: Path, line: object) -> None:
-    (call,) = read_calls(written(tmp_path / "calls.jsonl", line))
+    (call,) = read_calls(write_lines(tmp_path / "calls.jsonl", line))
     assert call.prompt == PAYLOAD
 
 
@@ -160,7 +160,7 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
         ],
     }
     document = {"resourceSpans": [{"scopeSpans": [{"spans": [otlp, {"attributes": [attribute("a", 1)]}]}]}]}
-    lines = read_calls(written(tmp_path / "spans.jsonl", line, other, bare, document))
+    lines = read_calls(write_lines(tmp_path / "spans.jsonl", line, other, bare, document))
     (tmp_path / "spans.json").write_text(json.dumps([document], indent=2), encoding="utf-8")
     # As the SDK's exporter to the console writes them, one behind the other.
     console = "\n".join(json.dumps(each, indent=4) for each in (other, line, bare))
@@ -177,7 +177,7 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     parts = [{"type": "text", "content": "I look."}, {"type": "text"}, call]
     messages: list[dict[str, Any]] = [{"role": "assistant", "parts": parts}, {"parts": []}]
     span = {"attributes": {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}}
-    (found,) = read_calls(written(tmp_path / "a.jsonl", span))
+    (found,) = read_calls(write_lines(tmp_path / "a.jsonl", span))
     blocks = [{"type": "text", "text": "I look."}, {"type": "text", "text": ""}, call]
     assert found.prompt == {
         "tools": [{"name": "find"}],

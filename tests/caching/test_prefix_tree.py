@@ -11,7 +11,7 @@ TWO = [("abcd", 100.0), ("abxy", 160.0)]
 WORDS = ["one two three", "one two three four", "one two tower", "one ten"]
 
 
-def tree_of(calls: list[tuple[str, float | None]], lifetime: float | None = None) -> PrefixTree:
+def build_tree(calls: list[tuple[str, float | None]], lifetime: float | None = None) -> PrefixTree:
     """A tree in which each text has ten tokens a character, and one for each text before it."""
     tree = PrefixTree(lifetime)
     for at, (text, time) in enumerate(calls):
@@ -19,7 +19,7 @@ def tree_of(calls: list[tuple[str, float | None]], lifetime: float | None = None
     return tree
 
 
-def found(match: PrefixMatch) -> Found:
+def match_fields(match: PrefixMatch) -> Found:
     return match.length, match.call, match.behind
 
 
@@ -48,10 +48,10 @@ def found(match: PrefixMatch) -> Found:
 def test_the_longest_prefix_is_found_with_its_call_and_tokens(
     calls: list[str], text: str, expected: Found, later: Found | None, tokens: list[int | None]
 ) -> None:
-    match = tree_of([(each, None) for each in calls]).match(text, None, None)
-    assert found(match) == expected
+    match = build_tree([(each, None) for each in calls]).match(text, None, None)
+    assert match_fields(match) == expected
     other = match.later(text)
-    assert (other and found(other)) == later
+    assert (other and match_fields(other)) == later
     assert [match.tokens_at(at) for at in (2, 4, 6)] == tokens
 
 
@@ -72,11 +72,11 @@ def test_the_longest_prefix_is_found_with_its_call_and_tokens(
 def test_a_text_is_forgotten_a_lifetime_after_its_last_use(
     calls: list[tuple[str, float | None]], now: float | None, lifetime: float | None, expected: Found
 ) -> None:
-    assert found(tree_of(calls).match("abcz", now, lifetime)) == expected
+    assert match_fields(build_tree(calls).match("abcz", now, lifetime)) == expected
 
 
 @pytest.mark.parametrize(("lifetime", "lengths"), [(500, [3, 4, 4]), (None, [4, 4, 4])])
 def test_texts_are_removed_after_a_thousand_calls(lifetime: float | None, lengths: list[int]) -> None:
-    tree = tree_of([(f"{at:04}", at) for at in range(1_000)], lifetime)
+    tree = build_tree([(f"{at:04}", at) for at in range(1_000)], lifetime)
     assert [tree.match(f"{at:04}", None, None).length for at in (498, 499, 999)] == lengths
     assert tree.time == 999

@@ -29,12 +29,12 @@ PAYLOAD: dict[str, Any] = {
 }
 
 
-def read(prompt: object, rules: str, *given: Any) -> CallText:
+def read_prompt(prompt: object, rules: str, *given: Any) -> CallText:
     return read_call(PromptCall(prompt, *given), rules_for(rules), CharTokenCounter())
 
 
 def test_a_payload_is_read_part_by_part() -> None:
-    call = read(PAYLOAD, "vllm")
+    call = read_prompt(PAYLOAD, "vllm")
     parts = [
         (call.text[part.start : part.begin], call.text[part.begin : part.end], part.message, part.slot, part.tokens())
         for part in call.parts
@@ -76,7 +76,7 @@ FLAT = [
 @pytest.mark.parametrize(("rules", "slots", "last"), [("openai", SENT, "\x1euser"), ("llama.cpp", FLAT, "\n<|Human|>")])
 def test_the_slots_of_a_prompter_are_found_in_its_text(rules: str, slots: list[str], last: str) -> None:
     prompter = ChatPrompter({"system": "In {a}", "user": "Q: {b}"}, system="S")
-    call = read(prompter, rules, {"a": "A", "b": "B", "input": "now"}, [["Hi", "Ho"]])
+    call = read_prompt(prompter, rules, {"a": "A", "b": "B", "input": "now"}, [["Hi", "Ho"]])
     starts = [start for start, _ in call.slots]
     texts = [call.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     assert [f"{slot}:{text}" for (_, slot), text in zip(call.slots, texts, strict=True)] == slots

@@ -48,7 +48,7 @@ def chat(*lengths: int) -> list[dict[str, Any]]:
     return [message_of_length(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
 
 
-def said(*texts: str) -> dict[str, Any]:
+def chat_payload(*texts: str) -> dict[str, Any]:
     """The payload of a chat with these texts: user, assistant, user, ..."""
     return {"messages": [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]}
 
@@ -199,9 +199,9 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             "Send the same response format in every call of a conversation.",
         ),
         (LONG, (None, None, 2), ("a" * 30 + "x" + "b" * 49, "a" * 30 + "y" + "b" * 49), 205, LAST),
-        ([said("aaaa", "b"), said("xaaa", "b", "c")], (0, None, 1), ("aaaa", "xaaa"), 5, LAST),
-        ([said("aaaa", "b"), said("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 1, CHANGED),
-        ([said("aaaa", "b", "c"), said("aaaa", "c")], (1, None, 1), ("b", "c"), 1, TRIMMED),
+        ([chat_payload("aaaa", "b"), chat_payload("xaaa", "b", "c")], (0, None, 1), ("aaaa", "xaaa"), 5, LAST),
+        ([chat_payload("aaaa", "b"), chat_payload("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 1, CHANGED),
+        ([chat_payload("aaaa", "b", "c"), chat_payload("aaaa", "c")], (1, None, 1), ("b", "c"), 1, TRIMMED),
         (
             [f"One\ntwo{space}x" for space in (" ", "  ")],
             (None, None, 2),

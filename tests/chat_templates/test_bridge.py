@@ -22,14 +22,14 @@ from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy
 from support.chat_judges import TOOLS, fast_tokenizer
 
 
-def of_bytes(*tokens: str) -> tiktoken.Encoding:
+def byte_tokenizer(*tokens: str) -> tiktoken.Encoding:
     """A tokenizer of bytes, with control tokens."""
     ranks = {bytes([byte]): byte for byte in range(256)}
     special = {token: 256 + at for at, token in enumerate(tokens)}
     return tiktoken.Encoding("bytes", pat_str=r"\s+|\S+", mergeable_ranks=ranks, special_tokens=special)
 
 
-BYTES = of_bytes("<|start|>", "<|end|>", "<|stop|>", "<call>", "</call>", "<think>", "</think>")
+BYTES = byte_tokenizer("<|start|>", "<|end|>", "<|stop|>", "<call>", "</call>", "<think>", "</think>")
 PROMPT = "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 
 
@@ -78,7 +78,7 @@ def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any 
     return build_bridge(rendering, before, behind, new or (USER,), tokenizer, messages)
 
 
-def added(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
+def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
     """What is added behind a completion, or the reason why nothing is."""
     made = bridge(template, completion, *new, **options)
     if made.ids is None:
@@ -123,7 +123,7 @@ def test_what_stands_behind_an_answer_is_added(template: str, completion: str, n
     start = START.replace("<|end|>", "<|stop|><|end|>") if "<|stop|><|end|>" in template else start
     if template == OPENED:
         start, completion = f"{start}<think>", completion.removeprefix("<think>")
-    assert added(template, completion, new, start=start) == expected
+    assert added_text(template, completion, new, start=start) == expected
 
 
 def by_role(role: str, text: str, otherwise: str = "{{ m.content }}") -> str:
@@ -200,8 +200,14 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (PLAIN, f"{'Hi! ' * 9}<|stop|>", [USER], {}, OTHER_END),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
-        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes("<|start|>")}, "."),
-        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes(*"abcdefg")}, "must end with the template's generation prompt"),
+        (PLAIN, "Hi.", [USER], {"tokenizer": byte_tokenizer("<|start|>")}, "."),
+        (
+            PLAIN,
+            "Hi.",
+            [USER],
+            {"tokenizer": byte_tokenizer(*"abcdefg")},
+            "must end with the template's generation prompt",
+        ),
         # The ids or messages are not such.
         (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "must end with the template's generation prompt"),
         (PLAIN, "", [USER], {}, "the completion is empty"),
@@ -227,8 +233,8 @@ HELLO = [{"role": "user", "content": "Hello."}]
 
 
 def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
-    assert "change the response" in added(DROPPING, THINKING_TURN)
-    assert added(DROPPING, THINKING_TURN, messages=HELLO) == BEHIND
+    assert "change the response" in added_text(DROPPING, THINKING_TURN)
+    assert added_text(DROPPING, THINKING_TURN, messages=HELLO) == BEHIND
     # The next turn, too: its prompt holds the thought, which the template takes out of the messages.
     first = bridge(DROPPING, THINKING_TURN, messages=HELLO)
     answer = {"role": "assistant", "content": "Hi.", "reasoning_content": "So."}
@@ -259,7 +265,7 @@ def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
 )
 def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: Any, expected: str) -> None:
     start = START.replace("<|end|>", "<|end|>False") if "length" in template else START
-    assert added(template, completion, new, start=start, messages=HELLO) == expected
+    assert added_text(template, completion, new, start=start, messages=HELLO) == expected
 
 
 @pytest.mark.parametrize(
@@ -324,20 +330,20 @@ def test_an_answer_of_calls_alone_goes_on_where_text_beside_calls_is_dropped(
     template: str, completion: str, expected: str, messages: Any
 ) -> None:
     start = START.replace("<|end|>", "<|stop|>") + "<think>" * (template == OPENED_CALLS)
-    made = added(template, completion, RESULT, start=start, messages=messages)
+    made = added_text(template, completion, RESULT, start=start, messages=messages)
     assert made == expected or re.fullmatch(expected, made), made
 
 
 @pytest.mark.parametrize("messages", [None, HELLO])
 def test_calls_without_ids_get_ids_of_nine_signs(messages: Any) -> None:
     nine = KEEPING.replace("<call>", "{{ raise_exception('nine') if c.id|length != 9 }}<call>")
-    assert added(nine, CALL, {"role": "tool", "content": "12:00"}, messages=messages) == BEHIND_CALL
+    assert added_text(nine, CALL, {"role": "tool", "content": "12:00"}, messages=messages) == BEHIND_CALL
 
 
 def test_the_numbers_of_tried_answers_may_stand_in_the_chat() -> None:
     numbers = {"role": "user", "content": "907351 907352 907353"}
     start = START.replace("Hello.", numbers["content"])
-    assert added(PLAIN, "Hi.<|end|>", start=start, messages=[numbers]) == BEHIND
+    assert added_text(PLAIN, "Hi.<|end|>", start=start, messages=[numbers]) == BEHIND
 
 
 def test_the_chat_may_be_given_in_any_form() -> None:
@@ -403,9 +409,9 @@ def test_tokenizers_are_of_three_kinds() -> None:
 
 def test_variables_are_those_of_the_prompt() -> None:
     template = chatml(prompt=PROMPT.replace("{% endif %}", "{% if quick %}<think></think>{% endif %}{% endif %}"))
-    assert added(template) == BEHIND
-    assert "instead of '<think></think>'" in added(template, start=f"{START}<think></think>", quick=True)
-    assert "must end with" in added(template, start=f"{START}<think></think>")
+    assert added_text(template) == BEHIND
+    assert "instead of '<think></think>'" in added_text(template, start=f"{START}<think></think>", quick=True)
+    assert "must end with" in added_text(template, start=f"{START}<think></think>")
 
 
 def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,12 +421,12 @@ def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: py
         chats.append(len(chat))
         return run(self, chat, given, **options)
 
-    assert added(KEEPING, CALL, RESULT) == BEHIND_CALL
-    assert added(PLAIN, "Hi.<|end|>", USER, USER)
+    assert added_text(KEEPING, CALL, RESULT) == BEHIND_CALL
+    assert added_text(PLAIN, "Hi.<|end|>", USER, USER)
     monkeypatch.setattr(ChatJinja, "run", counted)
-    assert added(KEEPING, CALL, RESULT, start=START * 1000) == BEHIND_CALL
+    assert added_text(KEEPING, CALL, RESULT, start=START * 1000) == BEHIND_CALL
     assert len(chats) < 10
     assert max(chats) == 3
     chats.clear()
-    assert added(PLAIN, "Hi.<|end|>", *[USER] * 5)
+    assert added_text(PLAIN, "Hi.<|end|>", *[USER] * 5)
     assert len(chats) < 5

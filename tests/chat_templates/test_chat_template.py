@@ -30,7 +30,7 @@ from support.chat_judges import (
     TOOLS,
     USER,
     call,
-    judged,
+    render_by_transformers,
     result,
     templates,
 )
@@ -53,7 +53,7 @@ def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("transformers.utils.chat_template_utils"), "datetime", Clock)
 
 
-def share_of(share: int) -> list[tuple[str, ChatTemplate]]:
+def template_share(share: int) -> list[tuple[str, ChatTemplate]]:
     names = sorted(templates())
     assert len(names) == 72
     return [(name, ChatTemplate.load(templates()[name], **SPECIAL)) for name in names[share::SHARES]]
@@ -79,13 +79,15 @@ class Compared(NamedTuple):
     rendered: bool
 
 
-def compared(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> Compared:
+def compare(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> Compared:
     """Ours beside what transformers renders of the messages in the form the template takes, or why it refuses them."""
     try:
         taken = template_dicts(parse_messages(messages), template.jinja())
     except HistoryError:
         return Compared("", rendered=False)
-    theirs, reason = judged(template.text, taken, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options})
+    theirs, reason = render_by_transformers(
+        template.text, taken, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options}
+    )
     try:
         ours = template.render(messages, tools, now=NOW, **options)
     except TemplateError as error:
@@ -115,8 +117,8 @@ CHATS: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any]]] = {
 @pytest.mark.usefixtures("_stopped_clock")
 def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_text(share: int) -> None:
     found = {
-        (name, special): compared(template, messages, tools, **options)
-        for name, template in share_of(share)
+        (name, special): compare(template, messages, tools, **options)
+        for name, template in template_share(share)
         for special, (messages, tools, options) in CHATS.items()
     }
     assert {where: one.difference for where, one in found.items() if one.difference} == {}
@@ -155,11 +157,11 @@ def random_chats(name: str, template: ChatTemplate, count: int) -> list[list[dic
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
 def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) -> None:
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         for chat in random_chats(name, template, 15):
-            assert compared(template, chat, safety="off").difference == "", (name, chat)
+            assert compare(template, chat, safety="off").difference == "", (name, chat)
             taken = template_dicts(parse_messages(chat), template.jinja())
-            theirs, _ = judged(template.text, taken, add_generation_prompt=True, **SPECIAL)
+            theirs, _ = render_by_transformers(template.text, taken, add_generation_prompt=True, **SPECIAL)
             if theirs is not None:
                 safe = template.render(chat, now=NOW)
                 assert "".join(safe.parts) == safe.text, (name, chat)
@@ -179,12 +181,12 @@ FORMS: dict[str, tuple[str | None, object]] = {
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
 def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_its_forms(share: int) -> None:
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         theirs = {}
         for form, (content, arguments) in FORMS.items():
             called = msg("assistant", content, tool_calls=[call(1, arguments), call(2, arguments)])
             chat = [*map(template.jinja().with_content, [USER, called, result(1, "rain"), result(2, "sun")])]
-            text, _ = judged(template.text, chat, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
+            text, _ = render_by_transformers(template.text, chat, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
             if text is not None:
                 theirs[form] = text
         chat = [USER, as_sent(msg("assistant", "", tool_calls=[call(1), call(2)])), *chat[2:]]
@@ -272,7 +274,7 @@ SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
 def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share: int) -> None:
     places: dict[str, set[tuple[str, bool]]] = {word: set() for word in SLOTS}
     shown = dict.fromkeys(SEGMENTED, 0)
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         for chat, (messages, tools, words) in SEGMENTED.items():
             try:
                 rendered = template.render(messages, tools)
@@ -341,8 +343,8 @@ CONTINUED: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.usefixtures("_stopped_clock")
 def test_what_is_gone_on_with_is_left_open_as_in_transformers(share: int) -> None:
     found = {
-        (name, special, field): compared(template, messages, continue_final_message=field, add_generation_prompt=False)
-        for name, template in share_of(share)
+        (name, special, field): compare(template, messages, continue_final_message=field, add_generation_prompt=False)
+        for name, template in template_share(share)
         for special, messages in CONTINUED.items()
         for field in (True, "content", "reasoning_content")
     }
@@ -413,7 +415,7 @@ def test_the_time_is_the_one_that_is_given() -> None:
     assert rendered.text == "2025-02-03!"
     assert rendered.segments[0] == ("2025-02-03", "markers", True)
     assert template.render([msg("user", "!")]).text != rendered.text
-    assert judged(template.text, [msg("user", "!")])[0] == rendered.text
+    assert render_by_transformers(template.text, [msg("user", "!")])[0] == rendered.text
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 
 
-def asked(name: str, text: str, tokenizer: Any = None) -> Ability:
+def check_ability(name: str, text: str, tokenizer: Any = None) -> Ability:
     return ChatTemplate.load(text, **SPECIAL).check(tokenizer)[name]
 
 
@@ -161,7 +161,7 @@ def test_each_question_is_answered_both_ways_with_the_reason(
     holds: bool | None,  # noqa: FBT001 - a table
     detail: str,
 ) -> None:
-    found = asked(name, text)
+    found = check_ability(name, text)
     assert (found.name, found.holds) == (name, holds)
     assert found.detail.startswith(detail)
     assert bool(found.detail) >= bool(detail)
@@ -175,7 +175,7 @@ def test_all_questions_are_asked_of_all_templates() -> None:
         report["is it good"]
 
 
-def tokenizer_that_adds(directory: Path, token: str | None) -> Any:
+def adding_tokenizer(directory: Path, token: str | None) -> Any:
     """A tokenizer that puts a token before each text, or none."""
     added = {"id": 0, "content": "<s>", "special": True, "normalized": False}
     flags = {"single_word": False, "lstrip": False, "rstrip": False}
@@ -213,7 +213,7 @@ def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
     holds: bool,  # noqa: FBT001 - a table
     detail: str,
 ) -> None:
-    found = asked("double beginning of text", text, tokenizer_that_adds(tmp_path, token))
+    found = check_ability("double beginning of text", text, adding_tokenizer(tmp_path, token))
     assert (found.holds, found.detail) == (holds, detail)
 
 

@@ -25,7 +25,7 @@ from lazyprompt.chat_templates.traced import parts_of
 from lazyprompt.errors import HistoryError, MediaError, TemplateError, ToolsError
 from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.tools import ToolSet
-from support.chat_judges import SPECIAL, TOOLS, USER, judged, templates
+from support.chat_judges import SPECIAL, TOOLS, USER, render_by_transformers, templates
 
 TEXTS = ChatJinja("{% for m in messages %}{{ m.content }}{% endfor %}")
 PARTS = ChatJinja("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}")
@@ -197,7 +197,10 @@ def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
         ours = template.render(messages, TOOLS)
         assert ours.text == template.render(dicts, TOOLS).text, name
         taken = [template.jinja().call_form.convert(message) for message in dicts]
-        assert ours.text == judged(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)[0], name
+        assert (
+            ours.text
+            == render_by_transformers(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)[0]
+        ), name
 
 
 @pytest.mark.slow
@@ -272,7 +275,11 @@ def test_tools_are_dicts_functions_and_sets_of_them() -> None:
 
 def test_a_function_is_written_as_transformers_writes_it() -> None:
     template = ChatTemplate.load("{{ tools|map(attribute='function')|map(attribute='name')|join(',') }}")
-    assert template.render([], [add, TOOLS[1]]).text == judged(template.text, [], tools=[add, TOOLS[1]])[0] == "add,now"
+    assert (
+        template.render([], [add, TOOLS[1]]).text
+        == render_by_transformers(template.text, [], tools=[add, TOOLS[1]])[0]
+        == "add,now"
+    )
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [(1, "int"), ("add", "str"), (None, "NoneType")])

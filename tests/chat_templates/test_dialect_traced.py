@@ -24,7 +24,7 @@ CHAT = [{"role": "user", "content": "жд\nшя"}, {"role": "assistant", "conten
 TOOLS = [{"имя": "чч"}]
 
 
-def written(text: str, chat: list[dict[str, Any]] | None = None, *, traced: bool = True) -> str:
+def render_traced(text: str, chat: list[dict[str, Any]] | None = None, *, traced: bool = True) -> str:
     """What a template makes of a chat; with the origins of its text, where they are wanted."""
     messages = CHAT if chat is None else chat
     given: dict[str, object] = {"tools": [*TOOLS], "documents": None, "add_generation_prompt": False}
@@ -50,7 +50,7 @@ def untrusted_letters(text: str) -> str:
     return "".join(re.findall(r"[\u0400-\u04ff]", own))
 
 
-def noted(text: str) -> str:
+def mark_untrusted(text: str) -> str:
     """A text in which what nobody trusts stands in quotes, behind the first letter of its slot."""
     pieces: list[tuple[str, str]] = []
     for part, origin in zip(*parts_of(text), strict=True):
@@ -197,9 +197,9 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("text", "expected"), WRITTEN)
 def test_text_is_of_the_message_or_the_template_that_it_came_from(text: str, expected: str) -> None:
-    made = written(text)
-    assert made == written(text, traced=False)
-    assert noted(made) == expected
+    made = render_traced(text)
+    assert made == render_traced(text, traced=False)
+    assert mark_untrusted(made) == expected
 
 
 CONTENTS = st.text("жшЯß <>\n\t\u3000", max_size=8)
@@ -215,7 +215,7 @@ def test_the_text_is_that_of_a_plain_rendering_whatever_is_said(text: str, asked
 
 def _written_or_refused(text: str, chat: list[dict[str, Any]], *, traced: bool) -> str:
     try:
-        return written(text, chat, traced=traced)
+        return render_traced(text, chat, traced=traced)
     except TemplateError as error:
         # An empty text has no first sign.
         return str(error)
@@ -270,7 +270,7 @@ def test_what_nobody_trusts_never_becomes_the_templates_own(text: str) -> None:
     ],
 )
 def test_what_templates_do_with_text_gives_the_same_with_origins(text: str) -> None:
-    assert written(text) == written(text, traced=False)
+    assert render_traced(text) == render_traced(text, traced=False)
 
 
 @pytest.mark.parametrize(
@@ -283,12 +283,12 @@ def test_what_templates_do_with_text_gives_the_same_with_origins(text: str) -> N
     ],
 )
 def test_a_template_that_escapes_may_lose_the_origins_and_never_the_text(text: str) -> None:
-    assert "&lt;" in written(text, traced=False)
+    assert "&lt;" in render_traced(text, traced=False)
     assert untrusted_letters(text) == ""
 
 
 def test_json_is_known_as_json() -> None:
-    parts, origins = parts_of(written("{{ tools|tojson }} {{ messages[0].content }} {{ [1]|tojson }}"))
+    parts, origins = parts_of(render_traced("{{ tools|tojson }} {{ messages[0].content }} {{ [1]|tojson }}"))
     assert [(type(part), origin.json) for part, origin in zip(parts, origins, strict=True) if part.strip()] == [
         (JsonText, True),
         (str, False),
@@ -297,12 +297,12 @@ def test_json_is_known_as_json() -> None:
 
 
 def test_a_piece_of_json_is_json_still() -> None:
-    _, origins = parts_of(written("{{ (tools|tojson)[1:-1] }}|{{ (tools|tojson).strip('[') }}"))
+    _, origins = parts_of(render_traced("{{ (tools|tojson)[1:-1] }}|{{ (tools|tojson).strip('[') }}"))
     assert [origin.json for origin in origins] == [False, True, False, True, False]
 
 
 def test_what_the_template_marks_is_known_with_its_origin() -> None:
-    made = written(
+    made = render_traced(
         "a{% generation %}{{ messages[1].content }}<{% generation %}/{% endgeneration %}s>{% endgeneration %}b"
     )
     parts, origins = parts_of(made)
@@ -314,19 +314,19 @@ def test_what_the_template_marks_is_known_with_its_origin() -> None:
 
 
 def test_the_messages_of_one_role_are_told_apart() -> None:
-    made = written("{% for m in messages %}{{ m.content }}{% endfor %}", [CHAT[0], CHAT[1], CHAT[0]])
+    made = render_traced("{% for m in messages %}{{ m.content }}{% endfor %}", [CHAT[0], CHAT[1], CHAT[0]])
     assert [origin.message for part, origin in zip(*parts_of(made), strict=True) if part] == [0, 1, 2]
 
 
 def test_what_several_messages_are_in_is_of_none_of_them() -> None:
-    _, origins = parts_of(written("{{ messages|tojson }}"))
+    _, origins = parts_of(render_traced("{{ messages|tojson }}"))
     assert [origin.message for origin in origins if not origin.trusted] == [None]
 
 
 def test_a_text_stays_within_bounds_with_origins() -> None:
     text = "{% set n = namespace(x=messages[0].content) %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
     with pytest.raises(TemplateError, match="a value would become longer than"):
-        written(text)
+        render_traced(text)
 
 
 def test_both_environments_know_the_same_words() -> None:

@@ -62,14 +62,14 @@ def test_special_tokens_go_by_their_numbers(tmp_path: Path) -> None:
 
 
 def test_a_number_without_a_token_names_none(tmp_path: Path) -> None:
-    path = written(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 1})
+    path = write_gguf(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 1})
     assert read_gguf(path).special_tokens == {"bos_token": "b"}
-    path = written(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 2**32 - 1})
+    path = write_gguf(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 2**32 - 1})
     assert read_gguf(path).special_tokens == {}
-    assert read_gguf(written(tmp_path, {"tokenizer.ggml.bos_token_id": 0})).special_tokens == {}
+    assert read_gguf(write_gguf(tmp_path, {"tokenizer.ggml.bos_token_id": 0})).special_tokens == {}
 
 
-def written(directory: Path, fields: Mapping[str, object]) -> Path:
+def write_gguf(directory: Path, fields: Mapping[str, object]) -> Path:
     """A GGUF file without a model."""
     path = directory / "fields.gguf"
     writer = gguf.GGUFWriter(path, "qwen2")
@@ -162,13 +162,13 @@ def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes) -> None
 )
 def test_a_field_of_another_kind_is_refused(tmp_path: Path, fields: dict[str, object], said: str) -> None:
     with pytest.raises(TokenizerError, match=said):
-        read_gguf(written(tmp_path, fields))
+        read_gguf(write_gguf(tmp_path, fields))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [{"x": ["a", "bc"]}, {"x": [1, 2]}, {"tokenizer.chat_template.x": "{{ x }}"}])
 def test_no_part_of_a_file_is_taken_for_all_of_it(tmp_path: Path, last: dict[str, object]) -> None:
-    path = written(tmp_path, {"y": ["a"], "tokenizer.chat_template": "{{ y }}", **last})
+    path = write_gguf(tmp_path, {"y": ["a"], "tokenizer.chat_template": "{{ y }}", **last})
     assert read_gguf(path).templates["default"] == "{{ y }}"
     whole = path.read_bytes()
     for size in range(len(whole)):

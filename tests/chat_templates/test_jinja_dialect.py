@@ -13,7 +13,7 @@ from lazyprompt.chat_templates import jinja as chat_jinja
 from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates import bounds
-from support.chat_judges import SPECIAL, TOOLS, USER, call, judged, templates
+from support.chat_judges import SPECIAL, TOOLS, USER, call, render_by_transformers, templates
 
 CHAT: list[dict[str, Any]] = [USER]
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
@@ -29,11 +29,11 @@ def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("transformers.utils.chat_template_utils"), "datetime", Clock)
 
 
-def rendered(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None, **options: Any) -> str:
+def render_template(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None, **options: Any) -> str:
     return ChatJinja(text, SPECIAL, NOW).render(messages, tools, **options)
 
 
-def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def convert_messages(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages in the form that a template takes, by the names of what has to be done."""
     takes = ChatJinja(text, SPECIAL, NOW).call_form
     return [takes.convert(message) for message in messages]
@@ -41,9 +41,9 @@ def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
     """How ours differs from what transformers renders, or from the reason why it does not; nothing where it is not."""
-    theirs, reason = judged(text, taken(text, messages), tools=tools, **SPECIAL, **options)
+    theirs, reason = render_by_transformers(text, convert_messages(text, messages), tools=tools, **SPECIAL, **options)
     try:
-        ours = rendered(text, messages, tools, **options)
+        ours = render_template(text, messages, tools, **options)
     except TemplateError as error:
         return "" if theirs is None and reason in str(error) else f"{reason or theirs!r}, but ours: {error}"
     return "" if ours == theirs else f"{reason or theirs!r}, but ours: {ours!r}"
@@ -117,8 +117,8 @@ def test_the_dialect_is_that_of_transformers(text: str) -> None:
 def test_variables_and_documents_are_given_to_the_template() -> None:
     text = "{{ bos_token }}{{ documents[0].title }}{{ a }}{{ tools|length }}{{ range }}"
     given: dict[str, Any] = {"documents": [{"title": "T", "text": "x"}], "a": [1, (2,)], "bos_token": "!", "range": 3}
-    assert rendered(text, CHAT, TOOLS, **given) == "!T[1, (2,)]23"[:2] + "[1, (2,)]23"
-    assert judged(text, CHAT, tools=TOOLS, **SPECIAL | given) == ("!T[1, (2,)]23", "")
+    assert render_template(text, CHAT, TOOLS, **given) == "!T[1, (2,)]23"[:2] + "[1, (2,)]23"
+    assert render_by_transformers(text, CHAT, tools=TOOLS, **SPECIAL | given) == ("!T[1, (2,)]23", "")
 
 
 def test_the_time_is_the_clocks_where_none_is_given() -> None:
@@ -134,10 +134,16 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
         "{% endfor %}{% endfor %}"
     )
     written = '{"b":  1}'
-    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, written)]}]) == f"call: {written}get_weather"
-    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}]) == 'call: {"b": "ö"}get_weather'
+    assert (
+        render_template(text, [{"role": "assistant", "tool_calls": [call(1, written)]}])
+        == f"call: {written}get_weather"
+    )
+    assert (
+        render_template(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}])
+        == 'call: {"b": "ö"}get_weather'
+    )
     with pytest.raises(TemplateError, match="rejects the messages: no b"):
-        rendered(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
+        render_template(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
     ],
 )
 def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: str) -> None:
-    assert rendered(text, [{"role": "assistant", "content": None, "tool_calls": [call(1)]}]) == shown
+    assert render_template(text, [{"role": "assistant", "content": None, "tool_calls": [call(1)]}]) == shown
 
 
 @pytest.mark.parametrize(
@@ -168,14 +174,14 @@ def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: st
 )
 def test_arguments_that_are_no_json_object_stay_as_they_are(arguments: object, shown: str) -> None:
     text = "{{ messages[0].tool_calls[0].function.arguments }}"
-    assert rendered(text, [{"role": "assistant", "tool_calls": [call(1, arguments)]}]) == shown
+    assert render_template(text, [{"role": "assistant", "tool_calls": [call(1, arguments)]}]) == shown
 
 
 def test_calls_of_other_shapes_are_left_to_the_template() -> None:
     text = "{{ messages[0].tool_calls }}"
     for calls in (None, "x", ["x"], [{"name": "f"}], {"a": 1}):
-        assert rendered(text, [{"role": "assistant", "tool_calls": calls}]) == str(calls)
-    assert rendered(text, [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}"}]}]) == (
+        assert render_template(text, [{"role": "assistant", "tool_calls": calls}]) == str(calls)
+    assert render_template(text, [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}"}]}]) == (
         "[{'name': 'f', 'arguments': {}}]"
     )
 
@@ -204,27 +210,27 @@ def test_values_are_plain_data() -> None:
         "pair": (1, [None]),
         1: "one",
     }
-    assert rendered("{{ messages[0] }}", [message]) == (
+    assert render_template("{{ messages[0] }}", [message]) == (
         "{'role': 'user', 'level': 1, 'weight': 1.5, 'pair': (1, [None]), 1: 'one'}"
     )
 
 
 def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
     with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x is a bytes, which is not a JSON value$"):
-        rendered("", [USER, {"content": [{"x": b"a"}]}])
+        render_template("", [USER, {"content": [{"x": b"a"}]}])
     with pytest.raises(FormatError, match=r"^tools\[0\] is a function"):
-        rendered("", CHAT, [lambda: None])
+        render_template("", CHAT, [lambda: None])
     with pytest.raises(FormatError, match=r"^now is a datetime"):
-        rendered("", now=NOW)
+        render_template("", now=NOW)
     with pytest.raises(FormatError, match=r"^messages\[0\] must be a dict, not str$"):
-        rendered("", ["Hi"])  # type: ignore[list-item]
+        render_template("", ["Hi"])  # type: ignore[list-item]
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(FormatError, match="nested deeper than 200 levels, or contains itself"):
-        rendered("", [{"content": endless}])
+        render_template("", [{"content": endless}])
     endless.append(endless)
     with pytest.raises(FormatError, match="nested deeper than 200 levels, or contains itself"):
-        rendered("", [{"content": endless}])
+        render_template("", [{"content": endless}])
 
 
 @pytest.mark.parametrize(
@@ -254,7 +260,7 @@ def test_a_template_that_is_wrong_is_refused_when_it_is_made(text: Any, said: st
 )
 def test_no_loop_is_left_out_of_a_generation_block(tag: str, said: str) -> None:
     text = f"{{% for m in messages %}}{{% generation %}}a{{% {tag} %}}{{% endgeneration %}}b{{% endfor %}}"
-    assert said in judged(text, CHAT)[1]
+    assert said in render_by_transformers(text, CHAT)[1]
     with pytest.raises(TemplateError, match=f"^the chat template cannot be compiled: {said}"):
         ChatJinja(text)
 
@@ -269,11 +275,11 @@ def test_a_token_that_is_no_text_is_refused() -> None:
 def test_an_error_names_the_line_it_comes_from() -> None:
     text = "{% macro m(x) %}\n{{ x.a.b }}\n{% endmacro %}\n\n{{ m({}) }}"
     with pytest.raises(TemplateError, match=r"^the chat template fails in line 2: 'dict object' has no attribute 'a'$"):
-        rendered(text)
+        render_template(text)
     with pytest.raises(TemplateError, match=r"in line 1: raise_exception\(\) missing 1 required positional argument"):
-        rendered("{{ raise_exception() }}")
+        render_template("{{ raise_exception() }}")
     with pytest.raises(TemplateError, match=r"^the chat template rejects the messages: no system\.$"):
-        rendered("\n{{ raise_exception('no system.') }}")
+        render_template("\n{{ raise_exception('no system.') }}")
 
 
 @pytest.mark.slow
@@ -357,7 +363,7 @@ _TOO_LONG = "a value would become longer than"
 )
 def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
     with pytest.raises(TemplateError, match=f"^the chat template fails in line 1: .*{said}"):
-        rendered(text)
+        render_template(text)
 
 
 @pytest.mark.slow
@@ -372,13 +378,13 @@ def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
 def test_what_takes_long_for_each_step_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
     with pytest.raises(TemplateError, match="rendering took more than 0.2 seconds of CPU time"):
-        rendered(text)
+        render_template(text)
 
 
 @pytest.mark.slow
 def test_templates_may_look_through_all_messages_for_each_of_them() -> None:
     text = "{% for a in messages %}{% for i in range(messages|length) %}{% endfor %}{% endfor %}done"
-    assert rendered(text, [USER] * 1500) == "done"
+    assert render_template(text, [USER] * 1500) == "done"
 
 
 @pytest.mark.parametrize(
@@ -394,4 +400,4 @@ def test_loops_calls_and_maps_count_together(monkeypatch: pytest.MonkeyPatch, te
     monkeypatch.setattr(chat_jinja, "MAX_STEPS", 1000)
     monkeypatch.setattr(bounds, "MAX_SECONDS", 1000)
     with pytest.raises(TemplateError, match="the loops and calls took more than 1001 steps in one rendering"):
-        rendered(text, x=list(range(40)))
+        render_template(text, x=list(range(40)))

@@ -88,13 +88,13 @@ def results_in_calls(chat: Chat) -> Chat:
     """Calls, their results and the answer in one message."""
     chat = without_null(chat)
     at = next(at for at, message in enumerate(chat) if "tool_calls" in message)
-    results = [read(message) for message in chat if message["role"] == "tool"]
+    results = [parse_result(message) for message in chat if message["role"] == "tool"]
     after = chat[at + 1 + len(results) :]
     answer = after.pop(0)["content"] if after else ""
     return [*chat[:at], chat[at] | {"tool_responses": results, "content": answer}, *after]
 
 
-def read(message: dict[str, Any]) -> dict[str, Any]:
+def parse_result(message: dict[str, Any]) -> dict[str, Any]:
     """A result, read where it is JSON."""
     content = message["content"]
     return {"name": message["name"], "response": json.loads(content) if content.startswith("{") else content}
@@ -175,7 +175,7 @@ def same(one: Answer, theirs: Answer) -> bool:
     return one[0] == theirs[0] and theirs[1] in one[1]
 
 
-def compared(model: Path, share: Iterable[str]) -> tuple[dict[str, tuple[Answer, Answer]], list[str]]:
+def compare_templates(model: Path, share: Iterable[str]) -> tuple[dict[str, tuple[Answer, Answer]], list[str]]:
     """Where the two differ, and which peculiarities make no difference."""
     different: dict[str, tuple[Answer, Answer]] = {}
     idle: list[str] = []
@@ -204,9 +204,9 @@ SHARES = 4
 def test_llama_cpp_would_give_the_model_the_same_prompt(model: Path, share: int) -> None:
     assert len(names()) > 40
     day = today()
-    found = compared(model, names()[share::SHARES])
+    found = compare_templates(model, names()[share::SHARES])
     if today() != day:
-        found = compared(model, names()[share::SHARES])
+        found = compare_templates(model, names()[share::SHARES])
     assert found == ({}, [])
 
 

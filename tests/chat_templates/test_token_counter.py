@@ -100,7 +100,7 @@ def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
-def sized(template: str) -> HuggingFaceTokenCounter:
+def make_counter(template: str) -> HuggingFaceTokenCounter:
     """A counter with a tokenizer that makes a token of each byte, so that counts are the lengths of texts."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE({sign: at for at, sign in enumerate(alphabet)}, []))
@@ -135,7 +135,7 @@ def transformers_own() -> Any:
     return fast_tokenizer(tokenizer_file=str(deepseek() / "tokenizer.json"), **special_tokens)
 
 
-def judged(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> int | None:
+def reference_count(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> int | None:
     """How many tokens transformers makes of messages; None where the template refuses them."""
     try:
         made = tokenizer.apply_chat_template(
@@ -146,7 +146,7 @@ def judged(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **
     return len(made)
 
 
-def media_of(messages: list[dict[str, Any]]) -> int:
+def media_tokens(messages: list[dict[str, Any]]) -> int:
     contents = [message.get("content") for message in messages]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return sum(estimate_media_tokens(part) for part in parts if part["type"] == "image")
@@ -165,8 +165,8 @@ def test_every_template_counts_as_in_transformers_with_a_real_tokenizer(share: i
         counter = real(name)
         shown = ChatJinja(template, special_tokens)
         for special, (messages, tools) in CONVERSATIONS.items():
-            counted = counter.count(messages, tools) - media_of(messages)
-            expected = judged(transformers_own(), messages, tools, chat_template=template)
+            counted = counter.count(messages, tools) - media_tokens(messages)
+            expected = reference_count(transformers_own(), messages, tools, chat_template=template)
             # transformers writes a list as Python does where a template knows none, and nothing for a text where the
             # template knows only lists.
             if expected is None or not (shown.shows_parts if special == "parts" else shown.shows_text):
@@ -181,10 +181,10 @@ def test_every_template_counts_as_in_transformers_with_a_real_tokenizer(share: i
 def test_small_tokenizers_count_as_in_transformers(directory: Path, special: str) -> None:
     messages, tools = CONVERSATIONS[special]
     theirs = tokenizer_in(directory)
-    expected = judged(theirs, messages, tools)
+    expected = reference_count(theirs, messages, tools)
     counted = HuggingFaceTokenCounter(directory).count(messages, tools)
     if special == "parts":
-        assert counted == (judged(theirs, [USER | {"content": "a"}]) or 0) + media_of(messages)
+        assert counted == (reference_count(theirs, [USER | {"content": "a"}]) or 0) + media_tokens(messages)
     elif special == "nothing":
         assert counted == len(theirs("<s><|assistant|>", add_special_tokens=False)["input_ids"])
     else:
@@ -219,7 +219,7 @@ def test_the_template_for_tools_is_used_with_tools(directory: Path, tmp_path: Pa
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}), encoding="utf-8")
     counter = HuggingFaceTokenCounter(tmp_path)
     assert counter.count([USER]) == counter.count([USER], []) == counter.count_text("a")
-    assert counter.count([USER], TOOLS) == judged(tokenizer_in(tmp_path), [USER], TOOLS)
+    assert counter.count([USER], TOOLS) == reference_count(tokenizer_in(tmp_path), [USER], TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_messages_count_in_the_form_that_transformers_is_given() -> None:
         {"role": "assistant", "content": "So", "tool_calls": [call(1, {"city": "Köln"})]},
         result(1, "rain"),
     ]
-    expected = judged(transformers_own(), as_dicts, TOOLS, chat_template=templates()["qwen3"])
+    expected = reference_count(transformers_own(), as_dicts, TOOLS, chat_template=templates()["qwen3"])
     assert counter.count(conversation, TOOLS) == counter.count(as_dicts, TOOLS) == expected
 
 
@@ -289,7 +289,7 @@ SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "f
 @pytest.mark.parametrize("kind", ["video", "audio", "image"])
 def test_media_that_the_openai_form_has_no_place_for_count(kind: str) -> None:
     made = {"video": VideoBlock, "audio": AudioBlock, "image": ImageBlock}[kind](URLSource("https://x/a"))
-    counted = sized("{{ messages[0].content }}").count([Msg("user", [TextBlock("abc"), made], "user")])
+    counted = make_counter("{{ messages[0].content }}").count([Msg("user", [TextBlock("abc"), made], "user")])
     assert counted == len("abc") + estimate_media_tokens({"type": kind})
 
 
@@ -330,7 +330,7 @@ OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("message", "shown"), OTHER_FORMS, ids=lambda value: str(value)[:60])
 def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str, Any], shown: dict[str, Any]) -> None:
-    assert sized("{{ messages|tojson }}").count([message]) == len(as_json([shown]).encode())
+    assert make_counter("{{ messages|tojson }}").count([message]) == len(as_json([shown]).encode())
 
 
 @pytest.mark.parametrize(
@@ -360,9 +360,9 @@ def test_a_template_is_given_parts_if_it_shows_them(message: Any, parts: list[di
     loop = "{% for part in m.content %}{% for k, v in part.items() %}({{ k }}: {{ v }}){% endfor %}{% endfor %}"
     shown = "".join(f"({key}: {value})" for part in parts for key, value in part.items())
     media = 0 if medium is None else estimate_media_tokens(medium)
-    assert sized(f"{{% for m in messages %}}{loop}{{% endfor %}}").count([message]) == len(shown) + media
+    assert make_counter(f"{{% for m in messages %}}{loop}{{% endfor %}}").count([message]) == len(shown) + media
     texts = "".join(part["text"] for part in parts if "text" in part)
-    assert medium is None or sized("{{ messages[0].content }}").count([message]) == len(texts) + media
+    assert medium is None or make_counter("{{ messages[0].content }}").count([message]) == len(texts) + media
 
 
 TURN = "<{{ m.role }}>{{ m.content }};"
@@ -371,11 +371,11 @@ LOOP = f"(s){{% for m in messages %}}{TURN}{{% endfor %}}{LAST}"
 BYE_FIRST = "messages[0].content == 'Bye!'"
 
 
-def refusing(condition: str, loop: str = LOOP) -> str:
+def refusing_template(condition: str, loop: str = LOOP) -> str:
     return f"{{{{ raise_exception('no') if {condition} }}}}{loop}"
 
 
-REFUSING = refusing("messages[0].role == 'system' or messages|map(attribute='role')|list == ['user', 'user']")
+REFUSING = refusing_template("messages[0].role == 'system' or messages|map(attribute='role')|list == ['user', 'user']")
 HI, BYE, RULE = USER | {"content": "Hi"}, USER | {"content": "Bye!"}, SYSTEM | {"content": "Rule"}
 SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
 
@@ -390,30 +390,42 @@ SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
         # A system is refused even alone: its text counts, and what stands around a short turn of a user.
         (REFUSING, [RULE, HI], None, "(s)<user>xRule;<user>Hi;go"),
         # Where no two turns are rendered, or no three, nobody knows what stands before them: it counts for each.
-        (refusing("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
-        (refusing("messages[2:] or messages[-1].content == 'Bye!'"), [HI, BYE], None, "(s)<user>Hi;(s)<user>x;Bye!go"),
+        (refusing_template("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
+        (
+            refusing_template("messages[2:] or messages[-1].content == 'Bye!'"),
+            [HI, BYE],
+            None,
+            "(s)<user>Hi;(s)<user>x;Bye!go",
+        ),
         # A template that takes no tools: they count as their texts.
-        (refusing("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
+        (refusing_template("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
         # A template that shows no text of one role, one that shows nothing if there are tools, and one that shows less
         # of a long chat than of a short one.
         (
-            refusing("messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")),
+            refusing_template(
+                "messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")
+            ),
             *([HI, SPELL, HI, BYE], None, "(s)<user>Hi;Abracadabra, abracadabra!<user>Hi;<user>Bye!;go"),
         ),
-        (refusing(BYE_FIRST, f"{{% if not tools %}}{LOOP}{{% endif %}}"), [BYE], TOOLS, "(s)<user>x;Bye!"),
-        (refusing(BYE_FIRST, LOOP.replace("in messages", "in messages[-1:]")), [BYE], None, "(s)<user>x;Bye!go"),
+        (refusing_template(BYE_FIRST, f"{{% if not tools %}}{LOOP}{{% endif %}}"), [BYE], TOOLS, "(s)<user>x;Bye!"),
+        (
+            refusing_template(BYE_FIRST, LOOP.replace("in messages", "in messages[-1:]")),
+            [BYE],
+            None,
+            "(s)<user>x;Bye!go",
+        ),
         ("{{ raise_exception('no') }}", [], None, ""),
         ("{{ raise_exception('no') }}", [], TOOLS, "".join(map(as_json, TOOLS))),
         ("{{ raise_exception('no') }}", [HI, BYE | {"name": "Bob"}], None, "HiBye!Bob"),
         # No messages count what is written for none.
         (LOOP, [], None, "(s)go"),
-        (refusing("not messages"), [], None, "(s)go"),
+        (refusing_template("not messages"), [], None, "(s)go"),
     ],
 )
 def test_messages_that_a_template_rejects_count_one_by_one(
     template: str, messages: list[dict[str, Any]], tools: Any, expected: str
 ) -> None:
-    assert sized(template).count(messages, tools) == len(expected.encode())
+    assert make_counter(template).count(messages, tools) == len(expected.encode())
 
 
 def test_what_is_no_json_is_refused(directory: Path) -> None:

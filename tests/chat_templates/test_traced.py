@@ -36,14 +36,14 @@ COUNTS = st.integers(-2, 4)
 
 
 @st.composite
-def _traced(draw: st.DrawFn) -> Traced:
+def _traced_texts(draw: st.DrawFn) -> Traced:
     """A text in runs of many lengths, nothing among them, each of an origin of its own."""
     lengths = draw(st.lists(st.integers(0, 3), max_size=6))
     text = draw(st.text(SIGNS, min_size=sum(lengths), max_size=sum(lengths)))
     return Traced(text, [(length, TextOrigin(f"run {at}", at)) for at, length in enumerate(lengths)])
 
 
-TRACED = _traced()
+TRACED = _traced_texts()
 
 
 def origins(text: str) -> list[TextOrigin]:
@@ -59,21 +59,21 @@ def same(made: str, text: str, expected: Sequence[TextOrigin]) -> None:
     assert origins(made) == list(expected)
 
 
-def untraced(text: Traced) -> str:
+def plain_text(text: Traced) -> str:
     """The same text as a str of its own."""
     return "".join(str.__getitem__(text, at) for at in range(len(text)))
 
 
 @given(TRACED, st.one_of(TRACED, TEXTS))
 def test_texts_are_added_from_either_side(text: Traced, other: str) -> None:
-    same(text + other, untraced(text) + str.__str__(other), origins(text) + origins(other))
-    same(other + text, str.__str__(other) + untraced(text), origins(other) + origins(text))
+    same(text + other, plain_text(text) + str.__str__(other), origins(text) + origins(other))
+    same(other + text, str.__str__(other) + plain_text(text), origins(other) + origins(text))
 
 
 @given(TRACED, COUNTS)
 def test_a_text_is_repeated(text: Traced, times: int) -> None:
-    same(text * times, untraced(text) * times, origins(text) * times)
-    same(times * text, untraced(text) * times, origins(text) * times)
+    same(text * times, plain_text(text) * times, origins(text) * times)
+    same(times * text, plain_text(text) * times, origins(text) * times)
 
 
 INDEXES = st.one_of(st.none(), st.integers(-15, 15))
@@ -116,7 +116,7 @@ TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
 @pytest.mark.parametrize("way", TAKING)
 @given(text=TRACED, sep=PIECES, number=COUNTS)
 def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, sep: str, number: int) -> None:
-    bare, known = untraced(text), origins(text)
+    bare, known = plain_text(text), origins(text)
     numbered = Traced(bare, [(1, TextOrigin("", at)) for at in range(len(bare))])
     made, marked, pieces = (TAKING[way](one, sep, number) for one in (text, numbered, bare))
     places = [[origin.message or 0 for origin in origins(one)] for one in marked]
@@ -140,7 +140,7 @@ def test_what_is_no_index_or_separator_is_an_error() -> None:
 
 @given(TRACED, PIECES, TEXTS, COUNTS)
 def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: str, new: str, count: int) -> None:
-    bare, known = untraced(text), origins(text)
+    bare, known = plain_text(text), origins(text)
     pieces = bare.split(old, count)
     starts = accumulate((len(piece) + len(old) for piece in pieces[:-1]), initial=0)
     expected: list[TextOrigin] = []
@@ -155,7 +155,7 @@ def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: s
 @given(TRACED, TEXTS, COUNTS)
 def test_what_is_put_between_all_characters_is_of_the_text(text: Traced, new: str, count: int) -> None:
     made = text.replace("", new, count)
-    assert made == untraced(text).replace("", new, count)
+    assert made == plain_text(text).replace("", new, count)
     assert not any(origin.trusted for origin in origins(made)) or not text
 
 
@@ -176,14 +176,14 @@ def test_texts_are_joined(text: Traced, items: list[str]) -> None:
     expected: list[TextOrigin] = []
     for index, item in enumerate(items):
         expected += (origins(text) if index else []) + origins(item)
-    joined = untraced(text).join(items)
+    joined = plain_text(text).join(items)
     same(text.join(items), joined, expected)
     same(text.join(item for item in items), joined, expected)
 
 
 @given(TRACED)
 def test_a_text_joins_the_letters_of_another(text: Traced) -> None:
-    same(Traced.of("-", OWN).join(text), "-".join(untraced(text)), _between(origins(text)))
+    same(Traced.of("-", OWN).join(text), "-".join(plain_text(text)), _between(origins(text)))
 
 
 def _between(known: Sequence[TextOrigin]) -> list[TextOrigin]:
@@ -202,7 +202,7 @@ LETTERS: dict[str, tuple[Callable[[Traced], Traced], Callable[[str], str]]] = {
 @given(text=TRACED)
 def test_other_letters_keep_their_origins_as_long_as_they_are_as_many(way: str, text: Traced) -> None:
     ours, theirs = LETTERS[way]
-    made, expected = ours(text), theirs(untraced(text))
+    made, expected = ours(text), theirs(plain_text(text))
     if len(expected) == len(text):
         same(made, expected, origins(text))
     else:
@@ -221,7 +221,7 @@ def test_letters_that_become_two_are_of_their_text() -> None:
 
 @given(TRACED)
 def test_a_traced_text_is_the_text(text: Traced) -> None:
-    bare = untraced(text)
+    bare = plain_text(text)
     assert text == bare
     assert hash(text) == hash(bare)
     assert str(text) is text
@@ -246,7 +246,7 @@ ORIGINS = [OWN, OWN._replace(generated=True), OF_USER, OF_TOOLS._replace(json=Tr
 def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, TextOrigin]]) -> None:
     text = Traced("".join(piece for piece, _ in runs), [(len(piece), origin) for piece, origin in runs])
     parts, found = parts_of(text)
-    assert "".join(parts) == untraced(text)
+    assert "".join(parts) == plain_text(text)
     assert len(parts) == len(found)
     assert len(parts) % 2 == 1
     assert [origin for part, origin in zip(parts, found, strict=True) for _ in part] == origins(text)
@@ -327,7 +327,7 @@ def test_what_may_hold_a_control_sequence_of_the_templates_own_says_so(own: obje
 @given(TRACED)
 def test_origins_are_changed_one_by_one(text: Traced) -> None:
     made = map_origins(text, lambda origin: origin._replace(generated=True))
-    same(made, untraced(text), [origin._replace(generated=True) for origin in origins(text)])
+    same(made, plain_text(text), [origin._replace(generated=True) for origin in origins(text)])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from lazyprompt.chat_templates.conversation import template_dicts
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.messages.parse import parse_messages
-from support.chat_judges import SPECIAL, deepseek, judged, templates
+from support.chat_judges import SPECIAL, deepseek, render_by_transformers, templates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -41,17 +41,17 @@ Chat = tuple[list[dict[str, Any]], Any, dict[str, Any]]
 
 
 @lru_cache
-def loaded(name: str) -> ChatTemplate:
+def load_template(name: str) -> ChatTemplate:
     return ChatTemplate.load(templates()[name], **SPECIAL)
 
 
 @lru_cache
 def sequences_of(name: str) -> tuple[str, ...]:
-    return tuple(sorted(sequences_in(loaded(name).jinja())))
+    return tuple(sorted(sequences_in(load_template(name).jinja())))
 
 
-def share_of(share: int) -> list[tuple[str, ChatTemplate]]:
-    return [(name, loaded(name)) for name in sorted(templates())[share::SHARES]]
+def template_share(share: int) -> list[tuple[str, ChatTemplate]]:
+    return [(name, load_template(name)) for name in sorted(templates())[share::SHARES]]
 
 
 def a_tool(fill: Callable[[str], str]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def harmless(text: str) -> str:
     return re.sub(r"\S", "q", text)
 
 
-def rendered(template: ChatTemplate, chat: Chat, **options: Any) -> Rendered | None:
+def render_or_error(template: ChatTemplate, chat: Chat, **options: Any) -> Rendered | None:
     messages, tools, more = chat
     try:
         return template.render(messages, tools, **more, **options)
@@ -124,7 +124,7 @@ def forgeries(
     )
     tried = 0
     for name in names or attacks:
-        honest, made = rendered(template, honest_chats[name]), rendered(template, attacks[name])
+        honest, made = render_or_error(template, honest_chats[name]), render_or_error(template, attacks[name])
         if honest is None or made is None:
             # A template that looks for words refuses neither or both.
             found += [f"{name}: refused"] if (honest is None) != (made is None) else []
@@ -177,7 +177,7 @@ def unless_spoken(sequence: str, field: str) -> str:
 FULL_WIDTH = str.maketrans("<>|[]/", "＜＞｜［］／")
 
 
-def disguised(one: str, at: int) -> str:
+def disguise(one: str, at: int) -> str:
     """A sequence in every third of the forms that a model, or its tokenizer, may take for it."""
     full = one.translate(FULL_WIDTH)
     forms = [one * 2, f"a {one} b", f"\n{one}\n", full, f"{full[:2]}{one[2:]}", f"{one[:2]}{one}{one[2:]}"]
@@ -188,12 +188,12 @@ def disguised(one: str, at: int) -> str:
 @BY_SHARE
 def test_no_field_forges_a_control_sequence(share: int) -> None:
     found = {}
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         sequences = [*sequences_of(name), RESERVED]
 
         def fill(field: str, sequences: list[str] = sequences) -> str:
             # Each sequence in each field, each form of a sequence in a third of the fields.
-            return " ".join(disguised(unless_spoken(one, field), len(field) + at) for at, one in enumerate(sequences))
+            return " ".join(disguise(unless_spoken(one, field), len(field) + at) for at, one in enumerate(sequences))
 
         found[name] = forgeries(template, sequences, fill)
     assert {name: what for name, what in found.items() if what} == {}
@@ -204,7 +204,7 @@ def test_no_field_forges_a_control_sequence(share: int) -> None:
 def test_no_field_completes_a_sequence_that_its_neighbours_begin_and_end(share: int) -> None:
     """Only the edges of texts were looked at: in ``<{{ key }}>`` a key ``tool_call`` became the tag."""
     found = {}
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         sequences = [one for one in sequences_of(name) if one not in THOUGHT]
         for piece in dict.fromkeys(change(one) for one in sequences for change in (_inner, _at_both_edges)):
             if piece == "parameters":
@@ -233,7 +233,7 @@ def _at_both_edges(sequence: str) -> str:
 def test_no_field_forges_the_place_of_a_picture(share: int) -> None:
     """A tag that nothing closes was taken for a word of prose: ``<image>`` in a text became a picture's place."""
     found = {}
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         places = [place for place in ("<image>", "<start_of_image>") if place in template.text]
         if places:
             found[name] = forgeries(template, places, lambda _: "a <image> b <start_of_image>")
@@ -244,8 +244,8 @@ def test_no_field_forges_the_place_of_a_picture(share: int) -> None:
 @BY_SHARE
 def test_a_whole_conversation_in_a_field_adds_no_turn(share: int) -> None:
     found = {}
-    for name, template in share_of(share):
-        conversation = rendered(template, as_shown(chats(str), in_parts(template))["turns"])
+    for name, template in template_share(share):
+        conversation = render_or_error(template, as_shown(chats(str), in_parts(template))["turns"])
         assert conversation is not None
         forged = conversation.text
         sequences = {*sequences_of(name)} - {*THOUGHT}
@@ -276,39 +276,41 @@ def test_where_forgeries_are_refused_the_error_names_the_place_and_the_sequence(
     template = ChatTemplate.load(templates()[name], **SPECIAL)
     honest = chats(lambda _: "x")["system and calls"]
     attack = chats(lambda one: f"a {RESERVED} b" if one == field else "x")["system and calls"]
-    kept = rendered(template, honest, safety="raise")
+    kept = render_or_error(template, honest, safety="raise")
     assert kept is not None
-    assert kept == rendered(template, honest)
-    if "messages" in PLACES[field] or RESERVED in str(rendered(template, attack, safety="off")):
+    assert kept == render_or_error(template, honest)
+    if "messages" in PLACES[field] or RESERVED in str(render_or_error(template, attack, safety="off")):
         with pytest.raises(SafetyError, match=f"^{PLACES[field]} the control sequence {re.escape(repr(RESERVED))}"):
-            rendered(template, attack, safety="raise")
+            render_or_error(template, attack, safety="raise")
     else:
         # What the template does not show harms nobody.
-        assert rendered(template, attack, safety="raise") is not None
+        assert render_or_error(template, attack, safety="raise") is not None
 
 
 @pytest.mark.slow
 @BY_SHARE
 def test_where_they_are_refused_any_of_them_is(share: int) -> None:
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         for sequence in (*sequences_of(name), RESERVED):
             attack = as_shown(chats(partial(_always, f"a{sequence}b")), in_parts(template))["turns"]
             if sequence not in THOUGHT:
                 with pytest.raises(SafetyError, match=re.escape(repr(sequence))):
-                    assert rendered(template, attack, safety="raise") is None, name
+                    assert render_or_error(template, attack, safety="raise") is None, name
 
 
 @pytest.mark.slow
 @BY_SHARE
 def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) -> None:
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         forged = " ".join((*sequences_of(name), RESERVED))
         attacks = as_shown(chats(lambda field, forged=forged: f"{field} {forged}"), in_parts(template))  # type: ignore[misc]  # called at once
         for special in ("system and calls", "thoughts", "documents"):
             messages, tools, more = attacks[special]
             taken = template_dicts(parse_messages(messages), template.jinja())
-            theirs, _ = judged(template.text, taken, tools=tools, add_generation_prompt=True, **SPECIAL, **more)
-            made = rendered(template, (messages, tools, more), safety="off")
+            theirs, _ = render_by_transformers(
+                template.text, taken, tools=tools, add_generation_prompt=True, **SPECIAL, **more
+            )
+            made = render_or_error(template, (messages, tools, more), safety="off")
             assert (made.text if made else None) == theirs, (name, special)
             # A template may have no place for a role, which the note tells.
             assert made is None or "".join(made.parts) == made.text, (name, special)
@@ -320,11 +322,11 @@ def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) ->
 @BY_SHARE
 def test_json_stays_json_of_the_same_value(share: int) -> None:
     compared = 0
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         forged = " ".join((*sequences_of(name), RESERVED, '"\\', "\\u003c|x|>"))
         # What somebody said is made harmless before a template may write it as JSON.
         chat = as_shown(chats(partial(_unless_said, forged)), in_parts(template))["calls"]
-        made, as_it_is = rendered(template, chat), rendered(template, chat, safety="off")
+        made, as_it_is = render_or_error(template, chat), render_or_error(template, chat, safety="off")
         if made is None or as_it_is is None:
             continue
         written, plain = ([part for part in one.parts if isinstance(part, JsonText)] for one in (made, as_it_is))
@@ -622,9 +624,9 @@ def special_ids(sequences: Collection[str]) -> frozenset[int]:
 @BY_SHARE
 def test_a_forged_token_is_no_special_id(share: int) -> None:
     encoder = tokenizer()
-    special = special_ids({RESERVED}.union(*(sequences_of(name) for name, _ in share_of(share))))
+    special = special_ids({RESERVED}.union(*(sequences_of(name) for name, _ in template_share(share))))
     compared = 0
-    for name, template in share_of(share):
+    for name, template in template_share(share):
         sequences = [*sequences_of(name), RESERVED]
 
         def fill(field: str, sequences: list[str] = sequences) -> str:
@@ -635,7 +637,7 @@ def test_a_forged_token_is_no_special_id(share: int) -> None:
         honest_chats = as_shown(chats(lambda field: harmless(fill(field))), in_parts(template))
         attacks = as_shown(chats(fill), in_parts(template))
         for chat in ("calls", "turns"):
-            honest = rendered(template, honest_chats[chat])
+            honest = render_or_error(template, honest_chats[chat])
             if honest is None:
                 continue
             ids = honest.encode(encoder)
@@ -643,7 +645,7 @@ def test_a_forged_token_is_no_special_id(share: int) -> None:
             assert ids == encoder.encode(honest.text, add_special_tokens=False).ids
             due = [one for one in ids if one in special]
             for safety in ("neutralize", "off"):
-                made = rendered(template, attacks[chat], safety=safety)
+                made = render_or_error(template, attacks[chat], safety=safety)
                 assert made is not None
                 assert [one for one in made.encode(encoder) if one in special] == due, (name, chat, safety)
             compared += bool(due)

@@ -27,7 +27,7 @@ _PROGRAM = (
 _UNSET = {"NO_COLOR", "FORCE_COLOR", "TERM", "INPUTRC"}
 
 
-def _opened(columns: int = 0) -> tuple[int, int]:
+def _open(columns: int = 0) -> tuple[int, int]:
     """Open a terminal of some columns, 0 for what programs assume; return our end and the program's."""
     import fcntl  # noqa: PLC0415 - Windows has none, and skips the tests that come here
     import pty  # noqa: PLC0415 - as above
@@ -41,7 +41,7 @@ def _opened(columns: int = 0) -> tuple[int, int]:
 
 def written_to_terminal(command: Sequence[str], env: Mapping[str, str], columns: int = 0) -> bytes:
     """Run Python with arguments on a terminal, and return what it writes."""
-    end, theirs = _opened(columns)
+    end, theirs = _open(columns)
     clean = {name: value for name, value in os.environ.items() if name not in {*_UNSET, "COLUMNS"}}
     with subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs, env={**clean, **env}
@@ -75,7 +75,7 @@ class OnTerminal:
         settings = folder / "inputrc"
         settings.write_text("set enable-bracketed-paste off\n", encoding="ascii")
         clean = {name: value for name, value in os.environ.items() if name not in _UNSET}
-        self._end, theirs = _opened()
+        self._end, theirs = _open()
         self._running = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-c", _PROGRAM, *argv],
             stdin=theirs,

@@ -19,7 +19,7 @@ from lazyprompt.cli.batch import _blamed  # how an error is told, whichever one 
 from lazyprompt.cli.progress import describe
 from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import BatchError, FormatError, missing_extra
-from support.batch_runs import saved, wait_for_no_disk
+from support.batch_runs import saved_state, wait_for_no_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +139,7 @@ def test_a_run_that_is_told_to_end_says_how_to_go_on(
         f"lazyprompt: resume with: lazyprompt {shlex.join(command)}",
     ]
     assert signal.getsignal(number) == before
-    assert saved(tmp_path / "out.jsonl")["number"] == 16
+    assert saved_state(tmp_path / "out.jsonl")["number"] == 16
     assert run(*command).status == 0
     assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 100
 

@@ -12,7 +12,7 @@ import pytest
 from cli.helpers import ERROR, TOOLS, Ran, Terminal, fault, write
 from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
 from lazyprompt.cli import streams
-from support.engines import eventually, running, tiny_model
+from support.engines import eventually, find_processes, tiny_model
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 from support.paths import PROMPTS
 
@@ -53,7 +53,7 @@ def echo(seen: Seen) -> Answer:
     return Answer(f"<{seen.payload['messages'][-1]['content']}>", prompt_tokens=10, completion_tokens=2)
 
 
-def asked(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
+def sent_messages(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
     """What was sent: roles and contents."""
     return [(message["role"], message.get("content")) for message in server.seen[number].payload["messages"]]
 
@@ -64,7 +64,7 @@ def asked(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
 def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> None:
     server.answer = echo
     assert talk("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
-    assert asked(server) == [("user", "你好"), ("assistant", "<你好>"), ("user", "and?")]
+    assert sent_messages(server) == [("user", "你好"), ("assistant", "<你好>"), ("user", "and?")]
     assert all(seen.streamed for seen in server.seen)
 
 
@@ -75,7 +75,7 @@ def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_on
     talk: Callable[..., Ran], server: ModelServer, typed: str, turns: list[str]
 ) -> None:
     assert talk(typed) == Ran(0, b"pong\n" * len(turns), "")
-    assert [asked(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
+    assert [sent_messages(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
 
 
 def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[..., Ran], server: ModelServer) -> None:
@@ -85,7 +85,7 @@ def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[...
 
 def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -> None:
     talk("谁？\n何时？\n", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
-    assert [content for role, content in asked(server) if role == "user"] == [
+    assert [content for role, content in sent_messages(server) if role == "user"] == [
         "文档：\n文\n\n问题：谁？",
         "文档：\n文\n\n问题：何时？",
     ]
@@ -94,14 +94,14 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
 def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [["one", "1"]])
     talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
-    assert [content.strip() for _, content in asked(server)] == ["Answer as Ada.", "one", "1", "two"]
+    assert [content.strip() for _, content in sent_messages(server)] == ["Answer as Ada.", "one", "1", "two"]
 
 
 def test_system_of_an_option_and_of_a_command(talk: Callable[..., Ran], server: ModelServer) -> None:
     assert talk("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
-    assert asked(server, 0)[0] == ("system", "Be brief.")
-    assert asked(server, 1)[0] == ("system", "Be {kind}.\nReally.")
-    assert len(asked(server, 1)) == 4
+    assert sent_messages(server, 0)[0] == ("system", "Be brief.")
+    assert sent_messages(server, 1)[0] == ("system", "Be {kind}.\nReally.")
+    assert len(sent_messages(server, 1)) == 4
 
 
 def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer) -> None:
@@ -121,8 +121,8 @@ def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer
     assert talk("one\n/save my chat.json\n").out == b"pong\n"
     assert json.loads((tmp_path / "my chat.json").read_text(encoding="utf-8"))["messages"]
     assert talk("/load my chat.json\ntwo\n/reset\nthree\n").out == b"pong\npong\n"
-    assert asked(server, 1) == [("user", "one"), ("assistant", "pong"), ("user", "two")]
-    assert asked(server, 2) == [("user", "three")]
+    assert sent_messages(server, 1) == [("user", "one"), ("assistant", "pong"), ("user", "two")]
+    assert sent_messages(server, 2) == [("user", "three")]
 
 
 def test_help_and_quit(talk: Callable[..., Ran], server: ModelServer) -> None:
@@ -140,8 +140,8 @@ def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelS
     lines = ran.out.decode().splitlines()
     assert lines[:4] == ["add", "so", 'add({"a": "中"})', "add({})"]
     assert lines[-2:] == ["it is 3", "pong"]
-    assert asked(server, 1)[-2:] == [("tool", "3"), ("tool", "")]
-    assert asked(server, 2)[-2:] == [("assistant", "it is 3"), ("user", "thanks")]
+    assert sent_messages(server, 1)[-2:] == [("tool", "3"), ("tool", "")]
+    assert sent_messages(server, 2)[-2:] == [("assistant", "it is 3"), ("user", "thanks")]
     assert server.seen[2].payload["tools"]
 
 
@@ -261,7 +261,7 @@ def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
         shown.until("> ")
         shown.type(CTRL_D)
         assert shown.ended() == (0, "\n")
-    assert asked(server)[-1] == ("user", "a\nb")
+    assert sent_messages(server)[-1] == ("user", "a\nb")
 
 
 @pytest.mark.slow
@@ -300,7 +300,7 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
         shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
         shown.type(CTRL_D)
         assert shown.ended()[0] == 0
-    assert [asked(server, at) for at in range(1, len(server.seen))] == [[("user", "ping")]]
+    assert [sent_messages(server, at) for at in range(1, len(server.seen))] == [[("user", "ping")]]
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
             shown.until("> ")
         shown.type("/quit\n")
         assert shown.ended()[0] == 0
-    assert asked(server) == [("user", "hi")]
+    assert sent_messages(server) == [("user", "hi")]
 
 
 # --- llama.cpp -----------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
     argv = ("run", "--chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
     with OnTerminal(*argv, folder=tmp_path, NO_COLOR="1") as shown:
         shown.until(f"{model} on llama.cpp; /help lists the commands, Ctrl-D ends the chat\n> ")
-        assert running(model)
+        assert find_processes(model)
         for _ in range(2):
             shown.type("hi\n")
             shown.until("\n> ")
@@ -353,10 +353,10 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
         shown.type("/tokens\n")
         assert "\n2 responses: " in shown.until("history: about ")
         shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
-        assert running(model)
+        assert find_processes(model)
         shown.type(CTRL_D)
         assert shown.ended()[0] == 0
-    assert not running(model)
+    assert not find_processes(model)
 
 
 @pytest.mark.slow
@@ -364,5 +364,5 @@ def test_a_local_model_of_a_terminal_that_is_gone(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     with OnTerminal("run", "--chat", "--model", str(model), folder=tmp_path) as shown:
         shown.until("> ")
-        assert running(model)
-    assert eventually(lambda: not running(model))
+        assert find_processes(model)
+    assert eventually(lambda: not find_processes(model))

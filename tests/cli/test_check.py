@@ -36,7 +36,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("right.prompty").write_text(RIGHT, encoding="utf-8")
 
 
-def found(ran: Ran) -> list[dict[str, Any]]:
+def find_issues(ran: Ran) -> list[dict[str, Any]]:
     findings: list[dict[str, Any]] = json.loads(ran.out)
     return findings
 
@@ -62,7 +62,7 @@ def test_plain(run: Run) -> None:
 def test_json(run: Run) -> None:
     ran = run("check", "wrong.prompty", "--format", "json")
     assert ran.status == 1
-    (finding,) = found(ran)
+    (finding,) = find_issues(ran)
     assert list(finding) == ["code", "severity", "message", "file", "line", "column", "advice", "excerpt"]
     assert (finding["code"], finding["line"], finding["column"]) == ("LP052", 4, 8)
     assert run("check", "right.prompty", "--format", "json") == Ran(0, b"[]\n", "")
@@ -134,7 +134,7 @@ def test_directories_are_gone_through(run: Run) -> None:
     Path("a/slip.yaml").write_text("instuction: Hi.\n", encoding="utf-8")
     Path("a/torn.yml").write_text("type: chat\nsystem: [\n", encoding="utf-8")
     ran = run("check", "a", "--format", "json")
-    assert [(Path(each["file"]).name, each["code"]) for each in found(ran)] == [
+    assert [(Path(each["file"]).name, each["code"]) for each in find_issues(ran)] == [
         ("Y.PROMPTY", "LP030"),
         ("qa.yaml", "LP001"),
         ("slip.yaml", "LP001"),
@@ -142,7 +142,7 @@ def test_directories_are_gone_through(run: Run) -> None:
         ("x.prompty", "LP030"),
     ]
     # Whoever names a file has it checked.
-    assert [each["code"] for each in found(run("check", "a/broken.yaml", "--format", "json"))] == ["LP001"]
+    assert [each["code"] for each in find_issues(run("check", "a/broken.yaml", "--format", "json"))] == ["LP001"]
 
 
 def test_a_file_that_is_named_twice_is_checked_once(run: Run) -> None:

@@ -52,7 +52,7 @@ def on_terminal(*argv: str, columns: int = 100, **env: str) -> bytes:
     return written_to_terminal(["-c", PROGRAM, "inspect", *argv], {"TERM": "xterm-256color", **env}, columns)
 
 
-def screen_of(data: bytes, columns: int = 100) -> pyte.Screen:
+def terminal_screen(data: bytes, columns: int = 100) -> pyte.Screen:
     """What a terminal shows of it."""
     screen = pyte.Screen(columns, 200)
     screen.set_mode(pyte.modes.LNM)
@@ -66,7 +66,7 @@ def lines(screen: pyte.Screen) -> list[str]:
 
 @pytest.mark.slow
 def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
-    screen = screen_of(on_terminal(*PLAIN, "--window", "1000"))
+    screen = terminal_screen(on_terminal(*PLAIN, "--window", "1000"))
     shown = lines(screen)
     assert shown[0] == "flat · qwen2.5 · 48 of 1,000 tokens (about), 5%"
     row = next(at for at, line in enumerate(shown) if line.startswith("Say Who? now"))
@@ -84,7 +84,7 @@ def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
 def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) -> None:
     hostile = f"{ESCAPES}{UNSEEN}<script>alert(1)</script>"
     data = on_terminal("--instruction", "{x}", "--set", f"x={hostile}", "--format", form, columns=400)
-    screen = screen_of(data, 400)
+    screen = terminal_screen(data, 400)
     text = "\n".join(lines(screen))
     assert screen.title == ""
     assert WRITTEN in text
@@ -102,7 +102,7 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
 def test_without_colour_there_is_not_one_escape(env: dict[str, Any]) -> None:
     data = on_terminal(*PLAIN, **env)
     assert b"\x1b" not in data
-    assert "x           *+ Who?" in lines(screen_of(data))
+    assert "x           *+ Who?" in lines(terminal_screen(data))
 
 
 # In a pipe.

@@ -24,7 +24,7 @@ PARAMS = {"temperature": 0, "top_p": 0.5, "max_tokens": 9, "stop": ["END"], "see
 NONE = FileModel(None, None, {})
 
 
-def selected(model: Mapping[str, object], options: Mapping[str, object]) -> FileModel:
+def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> FileModel:
     every: Any = {**dict.fromkeys(Options.__annotations__), **options}
     return file_model(every, Prompty.loads(f"---\nmodel: {json.dumps(model)}\n---\nuser:\nHi"))
 
@@ -95,7 +95,7 @@ def test_the_model_of_options_and_a_file(
     if expected.source == "anthropic":
         pytest.importorskip("anthropic", reason="the anthropic client is not installed with the lowest versions")
     (in_folder / "here").mkdir()
-    assert selected(model, options) == expected
+    assert select_model(model, options) == expected
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_file_without_a_chat_model_is_refused(model: Mapping[str, object], message: str) -> None:
     with pytest.raises(WrongUseError) as caught:
-        selected(model, {})
+        select_model(model, {})
     assert str(caught.value) == message
 
 

@@ -15,7 +15,7 @@ import pytest
 from cli.helpers import ERROR, TOOLS, Ran, fault, write
 from cli.pseudo_terminal import OnTerminal
 from lazyprompt.modules.sources import SOURCES
-from support.engines import eventually, running, tiny_model
+from support.engines import eventually, find_processes, tiny_model
 from support.model_server.server import Answer, Cut, Malformed, ModelServer, Status
 from support.paths import PROMPTS
 
@@ -38,7 +38,7 @@ def at(server: ModelServer, source: str = "openai") -> list[str]:
     return ["--source", source, "--base-url", server.url(source), "--model", "m"]
 
 
-def failed(ran: Ran) -> str:
+def error_message(ran: Ran) -> str:
     """What is said where there is no answer."""
     assert ran.status == 1
     assert ran.err.startswith(ERROR)
@@ -166,7 +166,7 @@ def test_no_answer_is_one_line_and_status_1(
     else:
         server.faults = [trouble]
     ran = run("run", *at(server), "--input", "hi", stream)
-    assert re.match(message, failed(ran))
+    assert re.match(message, error_message(ran))
     assert ran.out in (b"", b"no" if stream == "--stream" else b"")
 
 
@@ -174,7 +174,7 @@ def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], s
     server.answer = Answer("one two three four")
     server.faults = [Cut(3)]
     ran = run("run", *at(server), "--input", "hi", "--stream")
-    assert failed(ran).startswith("--source: openai: ")
+    assert error_message(ran).startswith("--source: openai: ")
     assert ran.out
     assert server.answer.text.encode().startswith(ran.out)
 
@@ -182,13 +182,13 @@ def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], s
 @pytest.mark.slow
 def test_no_server(run: Callable[..., Ran]) -> None:
     argv = ("run", "--model", "qwen2.5:0.5b", "--url", "http://127.0.0.1:9", "--input", "hi", "--max-tokens", "1")
-    assert failed(run(*argv)).startswith("--model: ollama: ")
+    assert error_message(run(*argv)).startswith("--model: ollama: ")
 
 
 def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    told = failed(run("run", "--source", "anthropic", "--input", "hi"))
+    told = error_message(run("run", "--source", "anthropic", "--input", "hi"))
     assert told.startswith("--source: the anthropic package is not installed; install it with: pip install")
 
 
@@ -200,7 +200,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
     assert ran.status in {1, 2}  # whoever sees it first
     assert ran.err.startswith(f"{ERROR}--model: ")
     assert ran.err.count("\n") == 1
-    assert not running(model)
+    assert not find_processes(model)
 
 
 # --- Wrong use -----------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_local_model_is_started_asked_and_ended(run: Callable[..., Ran], tmp_pat
     whole, streamed = run(*argv), run(*argv, "--stream")
     assert (whole.status, streamed.status) == (0, 0)
     assert whole.out == streamed.out == str(said["text"]).encode()
-    assert not running(model)
+    assert not find_processes(model)
 
 
 @pytest.mark.slow
@@ -299,11 +299,11 @@ def test_interrupt_leaves_no_engine(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lazyprompt", "run", "--chat", "--model", str(model), *said]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env={**os.environ, "PYTHONUTF8": "1"}, **pipes) as talk:  # type: ignore[call-overload]  # noqa: S603 - our own program
-        assert eventually(lambda: len(running(model)) > 1)
+        assert eventually(lambda: len(find_processes(model)) > 1)
         talk.stdin.write(b"hi\n")
         talk.stdin.flush()
         assert talk.stdout.readline()  # by now it waits for the next line
         talk.send_signal(signal.SIGINT)
         assert talk.wait(60) == 130
         assert b"Error" not in talk.stderr.read()
-    assert eventually(lambda: not running(model))
+    assert eventually(lambda: not find_processes(model))

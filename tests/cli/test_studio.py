@@ -50,7 +50,7 @@ class Studio(NamedTuple):
 
 
 @contextmanager
-def running(*argv: str, **env: str) -> Generator[Studio]:
+def run_studio(*argv: str, **env: str) -> Generator[Studio]:
     command = [sys.executable, "-m", "lazyprompt", "studio", *argv]
     with subprocess.Popen(  # noqa: S603 - our own program
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env}
@@ -73,7 +73,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
-    with running(str(root), "--no-browser", "--port", "0") as made:
+    with run_studio(str(root), "--no-browser", "--port", "0") as made:
         ours = {"X-Studio-Token": made.token}
         assert made.ask(f"/?token={made.token}")[0] == 200
         for path in ("/", "/?token=guessed", "/api/workspace"):
@@ -97,7 +97,7 @@ def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
 @pytest.mark.slow
 def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
     # The server would wait for the rest of it.
-    with running(str(root / "x.prompty"), "--no-browser", "--port", "0") as made:
+    with run_studio(str(root / "x.prompty"), "--no-browser", "--port", "0") as made:
         host, _, port = made.base.removeprefix("http://").partition(":")
         lines = (f"Host: {host}:{port}", f"X-Studio-Token: {made.token}", "Content-Length: 9", "", "")
         head = "\r\n".join(("POST /api/look HTTP/1.1", *lines))
@@ -111,7 +111,7 @@ def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
 
 @pytest.mark.slow
 def test_it_is_there_for_this_machine_alone(root: Path) -> None:
-    with running(str(root), "--no-browser", "--port", "0") as made:
+    with run_studio(str(root), "--no-browser", "--port", "0") as made:
         port = int(made.base.rpartition(":")[2])
         # Each address of 127/8 is this machine's; it answers at one of them.
         with socket.socket() as other, pytest.raises(ConnectionRefusedError):
@@ -127,7 +127,7 @@ def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
             taking.listen()
         except OSError:
             pass  # then somebody has it already
-        with running(str(root), "--no-browser") as made:
+        with run_studio(str(root), "--no-browser") as made:
             assert not made.base.endswith(f":{studio.DEFAULT_PORT}")
             if made.process.stderr is None:
                 pytest.fail("no pipe")
@@ -142,7 +142,7 @@ def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, t
     browser = tmp_path / "browser.sh"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part && mv {seen}.part {seen}\n')
     browser.chmod(0o755)
-    with running(str(root), "--port", "0", BROWSER=f"{browser} %s") as made:
+    with run_studio(str(root), "--port", "0", BROWSER=f"{browser} %s") as made:
         while not seen.exists():
             assert made.process.poll() is None
         address = seen.read_text().strip()

@@ -382,7 +382,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]:
         yield server
 
 
-def asking(server: Clocked) -> list[str]:
+def run_options(server: Clocked) -> list[str]:
     return ["--run", "openai:m", "--base-url", server.url("openai")]
 
 
@@ -413,7 +413,7 @@ def test_answers_are_checked(
     monkeypatch.delitem(sys.modules, "own_checks", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     cases(answer=f"[{{{check}}}]")
-    ran = run("test", "--format", "json", "--allow-code", *asking(model))
+    ran = run("test", "--format", "json", "--allow-code", *run_options(model))
     assert (ran.status, [each for each, _ in failures(ran)]) == (
         (0, []) if holds else (1, [re.findall(r"\w+", check)[0]])
     )
@@ -471,32 +471,32 @@ def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
     rows(20)
     old = PROMPT.replace("You greet", "{% if name == 'N7' or name == 'N9' %}Hello.{% endif %}You greet")
     write("old/greet.prompty", old)
-    assert run("test", "greet.prompty", *asking(model)).status == 0
+    assert run("test", "greet.prompty", *run_options(model)).status == 0
     assert len(model.seen) == 20
     write("greet.prompty", old.replace("Hello.", "Good day."))
-    ran = run("test", "greet.prompty", "--against", "old", "--format", "json", *asking(model))
+    ran = run("test", "greet.prompty", "--against", "old", "--format", "json", *run_options(model))
     assert len(report(ran)["changed"]) == 2
     assert sorted(model.said[20:]) == ["7?", "9?"]
     assert ran.err == "lazyprompt: 2 model calls\n"
-    again = run("test", "greet.prompty", "--against", "old", *asking(model))
+    again = run("test", "greet.prompty", "--against", "old", *run_options(model))
     assert (len(model.seen), again.err) == (22, "lazyprompt: 0 model calls\n")
 
 
 def test_rows_without_a_recorded_answer_that_did_not_change_are_not_asked(run: Run, model: Clocked) -> None:
     rows(5)
     write("old/greet.prompty", PROMPT)
-    ran = run("test", "greet.prompty", "--against", "old", *asking(model))
+    ran = run("test", "greet.prompty", "--against", "old", *run_options(model))
     assert (ran.err, model.seen) == ("lazyprompt: 0 model calls, 5 have no recorded response\n", [])
 
 
 def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocked) -> None:
     rows(6)
     model.misbehaves = lambda said: Status(400, "Too rude") if said == "3?" else None
-    ran = run("test", "greet.prompty", "--format", "json", *asking(model))
+    ran = run("test", "greet.prompty", "--format", "json", *run_options(model))
     assert (ran.status, report(ran)["passed"], failures(ran)) == (1, 5, [("answer", "")])
     assert "Too rude" in report(ran)["failures"][0]["failures"][0]["message"]
     model.misbehaves = lambda _: None
-    assert run("test", "greet.prompty", *asking(model)).status == 0
+    assert run("test", "greet.prompty", *run_options(model)).status == 0
     assert sorted(set(model.said)) == [f"{number}?" for number in range(6)]
     answered = [said for said in model.said if said != "3?"]
     assert len(answered) == len(set(answered))
@@ -505,7 +505,7 @@ def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocke
 def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run, model: Clocked) -> None:
     rows(8)
     model.misbehaves = lambda said: Status(401, "Wrong key") if said == "3?" else None
-    ran = run("test", "greet.prompty", "--format", "json", "--concurrency", "1", *asking(model))
+    ran = run("test", "greet.prompty", "--format", "json", "--concurrency", "1", *run_options(model))
     found = report(ran)
     assert (ran.status, found["passed"], found["failed"]) == (1, 3, 5)
     messages = [each["failures"][0]["message"] for each in found["failures"]]
@@ -518,7 +518,7 @@ def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run,
 def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked, tmp_path: Path) -> None:
     rows(40)
     model.misbehaves = lambda _: Slow(0.05)
-    command = [sys.executable, "-m", "lazyprompt", "test", "greet.prompty", "--concurrency", "2", *asking(model)]
+    command = [sys.executable, "-m", "lazyprompt", "test", "greet.prompty", "--concurrency", "2", *run_options(model)]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
     while len(model.seen) < 12 and process.poll() is None:
         time.sleep(0.02)

@@ -375,7 +375,7 @@ def test_formatters_pickle() -> None:
 # The documents' programs
 
 
-def printed(name: str) -> str:
+def run_example(name: str) -> str:
     done = subprocess.run(  # noqa: S603 - our own scripts
         [sys.executable, EXAMPLES / name], check=True, capture_output=True, text=True, encoding="utf-8"
     )
@@ -392,7 +392,7 @@ def prompts(text: str) -> Iterator[Any]:
 @pytest.mark.slow
 def test_the_programs_of_0_0() -> None:
     names, vision, chat, multimodal, ollama, generate, gemini, zhipu, string, messages, filled = prompts(
-        printed("agentscope_0_0.py")
+        run_example("agentscope_0_0.py")
     )
     system = {"role": "system", "content": "You're a helpful assistant"}
     history = {"role": "user", "content": f"## Dialogue History{TEXT}"}
@@ -427,7 +427,9 @@ def test_the_programs_of_0_0() -> None:
 
 @pytest.mark.slow
 def test_the_programs_of_0_1() -> None:
-    names, vision, chat, multimodal, litellm, ollama, generate, gemini, zhipu = prompts(printed("agentscope_0_1.py"))
+    names, vision, chat, multimodal, litellm, ollama, generate, gemini, zhipu = prompts(
+        run_example("agentscope_0_1.py")
+    )
     together = f"You're a helpful assistant\n## Conversation History{TEXT}"
     assert [each["name"] for each in names] == ["system", "Bob", "Alice"]
     assert [len(each["content"]) for each in vision[1:]] == [2, 2]
@@ -445,7 +447,7 @@ def test_the_programs_of_0_1() -> None:
 
 @pytest.mark.slow
 def test_the_program_of_1_x() -> None:
-    head, _, rest = printed("agentscope_1_x.py").partition("第一段对话历史:\n")
+    head, _, rest = run_example("agentscope_1_x.py").partition("第一段对话历史:\n")
     messages = json.loads(head.removeprefix("格式化后的消息:\n"))
     assert [each["role"] for each in messages] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]
     assert messages[2]["content"] == [{"text": None}]

@@ -56,7 +56,7 @@ def segments(template: str, engine: str, inputs: Mapping[str, object], strict_pr
 
 def parse(rendered: str, thread_inputs: Mapping[str, Sequence[Data]] | None) -> list[Data]:
     threads = {name: [_message(each) for each in given] for name, given in (thread_inputs or {}).items()}
-    return [_said(message) for message in messages_from_text(rendered, threads)]
+    return [_message_fields(message) for message in messages_from_text(rendered, threads)]
 
 
 def to_request(given: Data) -> Data:
@@ -150,7 +150,7 @@ def _block(part: Data) -> Block:
     return ImageBlock(source, detail=part.get("detail")) if kind == "image" else _MEDIA[kind](source)
 
 
-def _said(message: Msg) -> Data:
+def _message_fields(message: Msg) -> Data:
     name = {"name": message.name} if message.name != message.role else {}
     said: Data = {
         "role": message.role,

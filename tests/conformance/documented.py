@@ -52,7 +52,7 @@ def payload_contents(payload: Payload) -> object:
     return next(iter(payload.values()))
 
 
-def formatted(case: dict[str, Any], media: MediaResolver) -> object:
+def format_case(case: dict[str, Any], media: MediaResolver) -> object:
     if "api" in case:
         engine = PromptEngine("openai", case["prompt_type"])
         return engine.join(*case["args"], format_map=case.get("format_map"))
@@ -86,10 +86,10 @@ def check_format(case: dict[str, Any], folder: Path) -> None:
     (folder / "test.png").write_bytes(PNG)
     (folder / "test.mp3").write_bytes(b"ID3\x03")
     case = json.loads(json.dumps(case).replace("<DIR>", str(folder)).replace("<BASE64 of test.png>", ENCODED))
-    assert json.dumps(formatted(case, MediaResolver(roots=[folder]))) == json.dumps(case["expected"])
+    assert json.dumps(format_case(case, MediaResolver(roots=[folder]))) == json.dumps(case["expected"])
 
 
-def seen(case: dict[str, Any], dialect: str | None, folder: Path) -> dict[str, Any]:
+def load_case(case: dict[str, Any], dialect: str | None, folder: Path) -> dict[str, Any]:
     prompt = Prompty.loads(case["text"], base_dir=folder, params=case.get("params"), dialect=dialect)
     made = prompt.generate_prompt(case.get("inputs", {}), format="neutral")
     return {"name": prompt.name, "model": prompt.model, "tools": [], **made}
@@ -103,5 +103,5 @@ def check_prompt_file(case: dict[str, Any], folder: Path, monkeypatch: pytest.Mo
         (folder / name).write_text(text, encoding="utf-8")
     wanted = case["expected"]
     for dialect in (case["dialect"],) if case["name"] in ONLY_MARKDOWN else (case["dialect"], None):
-        made = seen(case, dialect, folder)
+        made = load_case(case, dialect, folder)
         assert {key: made[key] for key in wanted} == wanted

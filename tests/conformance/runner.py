@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 Data = dict[str, Any]
 
 
-def projected(seen: Any, expected: Any) -> Any:
+def project(seen: Any, expected: Any) -> Any:
     """What was seen, as far as something is expected: null is also what is absent."""
     if isinstance(expected, dict) and isinstance(seen, dict):
         fields, wanted = cast("Data", seen), cast("Data", expected)
-        return {key: projected(fields.get(key), value) for key, value in wanted.items()}
+        return {key: project(fields.get(key), value) for key, value in wanted.items()}
     if isinstance(expected, list) and isinstance(seen, list):
         items, all_wanted = cast("Sequence[Any]", seen), cast("Sequence[Any]", expected)
         if len(items) == len(all_wanted):
-            return [projected(mine, value) for mine, value in zip(items, all_wanted, strict=True)]
+            return [project(mine, value) for mine, value in zip(items, all_wanted, strict=True)]
     return cast("object", seen)
 
 
@@ -39,7 +39,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def files_of(given: Data, fixtures: dict[str, str], directory: Path) -> Path:
+def write_files(given: Data, fixtures: dict[str, str], directory: Path) -> Path:
     """Write the files of a load vector, and return the prompt file."""
     home = directory / str(given.get("agent_subdir", "agent"))
     home.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def load(given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.M
         patch.delenv(name, raising=False)
     for name, value in given.get("env", {}).items():
         patch.setenv(name, value)
-    path = files_of(given, fixtures, directory)
+    path = write_files(given, fixtures, directory)
     try:
         if "inputs" in given:
             return {"validated_inputs": adapter.validate(path, given["inputs"])}
@@ -75,7 +75,7 @@ def load(given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.M
     return {**loaded, "instructions": loaded["instructions"].rstrip("\n")}
 
 
-def seen_by(operation: str, given: Data) -> Data:
+def run_operation(operation: str, given: Data) -> Data:
     """What any other vector sees."""
     match operation:
         case "render":
@@ -111,7 +111,7 @@ def fault(seen: Data, expected: Data, *, strict: bool = False) -> str:
         return f"{missing} not in {told!r}" if missing else ""
     if "error" in seen and "error" not in expected:
         return str(seen["error"])
-    mine = seen if strict else projected(seen, expected)
+    mine = seen if strict else project(seen, expected)
     return "" if canonical(mine) == canonical(expected) else f"seen {canonical(mine)}, expected {canonical(expected)}"
 
 
@@ -120,5 +120,5 @@ def check_vector(
 ) -> None:
     """Compare with a vector; a request is compared whole: what is too much in one is refused as well."""
     given = vector["input"]
-    seen = load(given, fixtures, folder, monkeypatch) if operation == "load" else seen_by(operation, given)
+    seen = load(given, fixtures, folder, monkeypatch) if operation == "load" else run_operation(operation, given)
     assert not fault(seen, vector["expected"], strict=operation == "toRequest")

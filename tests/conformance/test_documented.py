@@ -16,23 +16,23 @@ from support.paths import SPECIFICATIONS
 AT_HAND = SPECIFICATIONS.is_dir()
 
 
-def read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def own(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read(Path(__file__).parent / f"own_{name}.json")
+    found: list[dict[str, Any]] = read_json(Path(__file__).parent / f"own_{name}.json")
     return found
 
 
-def printed(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read(SPECIFICATIONS / f"{name}_documented.json") if AT_HAND else []
+def printed_output(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_json(SPECIFICATIONS / f"{name}_documented.json") if AT_HAND else []
     return found
 
 
-PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES = map(printed, ("lazyllm", "agentscope", "prompty"))
+PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES = map(printed_output, ("lazyllm", "agentscope", "prompty"))
 PRINTED_VECTORS: dict[str, Any] = (
-    read(SPECIFICATIONS / "prompty_vectors_sample.json") if AT_HAND else {"vectors": [], "fixtures": {}}
+    read_json(SPECIFICATIONS / "prompty_vectors_sample.json") if AT_HAND else {"vectors": [], "fixtures": {}}
 )
 
 

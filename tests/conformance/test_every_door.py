@@ -153,7 +153,7 @@ DOORS: dict[str, Callable[[str, RoughHistory], Payload]] = {
 }
 
 
-def outcome(door: str, target: str, history: RoughHistory) -> Payload | type[LazyPromptError]:
+def payload_or_error(door: str, target: str, history: RoughHistory) -> Payload | type[LazyPromptError]:
     """The payload; or the error."""
     try:
         return DOORS[door](target, history)
@@ -171,10 +171,10 @@ def alike(value: object) -> object:
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     items: list[Any] = value if isinstance(value, list) else [value]
-    return [{key: item[key] for key in item if key != "strict"} | parts_of(item) for item in items]
+    return [{key: item[key] for key in item if key != "strict"} | normalized_content(item) for item in items]
 
 
-def parts_of(item: dict[str, Any]) -> dict[str, object]:
+def normalized_content(item: dict[str, Any]) -> dict[str, object]:
     return {"content": alike(item["content"])} if isinstance(item.get("content"), str) else {}
 
 
@@ -197,7 +197,7 @@ def faults(door: str, target: str) -> Faults:
     formatter = ChatFormatter(target)
     expected = sent_by_formatter(target)
     for seed, history in enumerate(histories()):
-        made = outcome(door, target, history)
+        made = payload_or_error(door, target, history)
         report = getattr(made, "report", ())
         if any("but Prompty sends them" in entry.reason for entry in report):
             # A prompt file's request to OpenAI names a file by its address, as Prompty's specification does.
@@ -212,7 +212,7 @@ def faults(door: str, target: str) -> Faults:
             refused.append(seed)
         # A row has no report; a request without a model says so.
         is_silent = door != "row" and all(entry.kind == "model" for entry in report)
-        if is_silent and changed(target, made, lines_given()[seed]):
+        if is_silent and has_changed(target, made, lines_given()[seed]):
             unreported.append(seed)
     return Faults(tuple(differing), tuple(refused), tuple(unreported))
 
@@ -226,23 +226,23 @@ def histories() -> list[RoughHistory]:
 @cache
 def sent_by_formatter(target: str) -> list[object]:
     """What each door is compared with: the formatter's outcome for each history."""
-    return [comparable_outcome(outcome("formatter", target, history)) for history in histories()]
+    return [comparable_outcome(payload_or_error("formatter", target, history)) for history in histories()]
 
 
 @cache
 def lines_given() -> list[list[tuple[str, str]] | None]:
     """The lines of each history; None where it cannot be read, so that no door sends it."""
-    return [lines_of(conversation(history)) for history in histories()]
+    return [spoken_lines(conversation(history)) for history in histories()]
 
 
-def lines_of(items: list[Any]) -> list[tuple[str, str]] | None:
+def spoken_lines(items: list[Any]) -> list[tuple[str, str]] | None:
     try:
         return spoken(messages_from(items))
     except LazyPromptError:
         return None
 
 
-def changed(target: str, payload: Payload, given: list[tuple[str, str]] | None) -> bool:
+def has_changed(target: str, payload: Payload, given: list[tuple[str, str]] | None) -> bool:
     """True if the messages of a payload do not have the lines that were given, each in its role."""
     try:
         sent = messages_from(payload[ChatFormatter(target).profile.form.messages_key])
@@ -272,25 +272,25 @@ def test_a_door_sends_what_the_formatter_sends_and_reports_it(target: str, door:
     assert faults(door, target) == Faults((), (), ())
 
 
-def rendered_by_template(history: RoughHistory) -> str:
+def render_with_template(history: RoughHistory) -> str:
     return TEMPLATE.render(conversation(history), TOOLS).text
 
 
-def rendered_by_prompter(history: RoughHistory) -> str:
+def render_with_prompter(history: RoughHistory) -> str:
     return PROMPTER.generate_prompt(history.input, history.items, chat_template=TEMPLATE)
 
 
-def rendered_by_module(history: RoughHistory) -> str:
+def render_with_module(history: RoughHistory) -> str:
     text: str = LOCAL_MODULE.payload(history.input, history.items)["prompt"]
     return text
 
 
-def rendered_by_file(history: RoughHistory) -> str:
+def render_with_file(history: RoughHistory) -> str:
     file, inputs = in_file(history)
     return file.generate_prompt({**inputs, "past": history.items}, chat_template=TEMPLATE)
 
 
-@pytest.mark.parametrize("door", [rendered_by_module, rendered_by_file, rendered_by_template])
+@pytest.mark.parametrize("door", [render_with_module, render_with_file, render_with_template])
 def test_a_chat_template_renders_the_same_at_every_door(door: Callable[[RoughHistory], str]) -> None:
     def text(door: Callable[[RoughHistory], str], history: RoughHistory) -> str | type[LazyPromptError]:
         try:
@@ -298,5 +298,5 @@ def test_a_chat_template_renders_the_same_at_every_door(door: Callable[[RoughHis
         except LazyPromptError as error:
             return type(error)
 
-    differing = [at for at, each in enumerate(histories()) if text(door, each) != text(rendered_by_prompter, each)]
+    differing = [at for at, each in enumerate(histories()) if text(door, each) != text(render_with_prompter, each)]
     assert differing == []

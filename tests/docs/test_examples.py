@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from support.docs_models import models_at_hand, write_speaker
-from support.engines import running
+from support.engines import find_processes
 from support.paths import EXAMPLES, GOLDEN
 
 pytestmark = pytest.mark.slow  # engines, clients, servers
@@ -25,14 +25,14 @@ PROGRAMS = sorted({path.name for path in EXAMPLES.glob("*.py")} - HELPERS)
 ARGUMENTS = {"fine_tuning.py": ("set",)}
 
 
-def imported(name: str) -> set[str]:
+def imported_modules(name: str) -> set[str]:
     """The modules that an example imports at its top, and those that it asks to install."""
     return set(
         re.findall(r"^(?: {4})?(?:from|import) ([\w.]+)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE)
     )
 
 
-def needed(name: str) -> list[str]:
+def required_packages(name: str) -> list[str]:
     """The packages that an example says to install; extras have their names."""
     line = re.search(
         r"^python -m pip install (.+?)(?:  |$)", (EXAMPLES / name).read_text(encoding="utf-8"), re.MULTILINE
@@ -41,7 +41,7 @@ def needed(name: str) -> list[str]:
 
 
 def run(name: str, *arguments: str, folder: Path, key: bool = False, typed: str = "") -> str:
-    for package in needed(name):
+    for package in required_packages(name):
         try:
             version(package)
         except PackageNotFoundError:
@@ -82,15 +82,15 @@ def test_the_page_of_the_examples_names_each_with_a_sentence() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_takes_nothing_but_public_names(name: str) -> None:
     # The programs of AgentScope's guides take the module that stands in for AgentScope.
-    ours = {each for each in imported(name) if each.startswith("lazyprompt")}
+    ours = {each for each in imported_modules(name) if each.startswith("lazyprompt")}
     assert ours <= {"lazyprompt", "lazyprompt.compat.agentscope", "lazyprompt.compat.agentscope_0_0"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_its_first_lines_name_what_it_needs(name: str) -> None:
-    packages = {each.partition(".")[0] for each in imported(name)} - sys.stdlib_module_names
+    packages = {each.partition(".")[0] for each in imported_modules(name)} - sys.stdlib_module_names
     ours = {"lazyprompt", "pydantic", *(Path(each).stem for each in HELPERS)}
-    assert packages - ours <= {each.replace("-", "_") for each in needed(name)}
+    assert packages - ours <= {each.replace("-", "_") for each in required_packages(name)}
 
 
 def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_with_a_key_the_provider_answers_what_is_typed(tmp_path: Path, monkeypat
 def test_a_local_file_is_served_and_nothing_is_left_behind(tmp_path: Path) -> None:
     model = write_speaker(tmp_path / "small.gguf", "9:30")
     assert run("local_model.py", "small.gguf", folder=tmp_path) == "small.gguf: 9:30 (stop)\n"
-    assert running(model) == []
+    assert find_processes(model) == []
 
 
 def test_the_fine_tuning_files_hold_each_row_once(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_without_extras_it_runs_or_says_in_one_line_what_to_install(name: str, t
         cwd=tmp_path,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
     )
-    assert done.returncode == bool(needed(name))
-    assert re.fullmatch(r".+; install it with: pip install .+\n" if needed(name) else "", done.stderr)
+    assert done.returncode == bool(required_packages(name))
+    assert re.fullmatch(r".+; install it with: pip install .+\n" if required_packages(name) else "", done.stderr)
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ MADE = ROOT / "docs" / "reference" / "api"
 
 
 def tokens(page: Path) -> Iterator[Token]:
-    for token in parsed(page):
+    for token in parse_markdown(page):
         yield token
         yield from token.children or ()
 
 
 @cache
-def parsed(page: Path) -> list[Token]:
+def parse_markdown(page: Path) -> list[Token]:
     return MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text(encoding="utf-8"))
 
 
@@ -46,7 +46,7 @@ def anchors(page: Path) -> frozenset[str]:
     """The anchors of a page's headings, as a page of the repository has them."""
     seen: Counter[str] = Counter()
     found: set[str] = set()
-    every = parsed(page)
+    every = parse_markdown(page)
     for token, inside in pairwise(every):
         if token.type == "heading_open":
             words = "".join(child.content for child in inside.children or ())

@@ -58,13 +58,13 @@ MEDIA = ("image", "audio", "file")
 PROMPTIES = [path for path in PATHS if not path.endswith(".yaml")]
 
 
-def loaded(path: str) -> Prompty:
+def load_prompt(path: str) -> Prompty:
     return Prompty.load(LIBRARY / path, params=PARAMS)
 
 
 def maker(path: str) -> Any:
     """The prompt of a file, whatever kind of file that is."""
-    return PromptFile.load(LIBRARY / path).prompter if path.endswith(".yaml") else loaded(path)
+    return PromptFile.load(LIBRARY / path).prompter if path.endswith(".yaml") else load_prompt(path)
 
 
 def words(value: object) -> Iterator[str]:
@@ -79,7 +79,7 @@ def words(value: object) -> Iterator[str]:
         yield str(value)
 
 
-def shown(block: Block) -> str:
+def block_text(block: Block) -> str:
     """What a block says or shows."""
     source = getattr(block, "source", None)
     if isinstance(source, Base64Source):
@@ -98,7 +98,7 @@ def all_said(path: str) -> str:
         messages, tools = made.messages(INPUTS[path]), made.tools_for(INPUTS[path])
     else:
         messages, tools = messages_from(made.generate_prompt(INPUTS[path], format="openai")["messages"]), []
-    said = [part for each in messages for part in (each.name, *map(shown, each.blocks))]
+    said = [part for each in messages for part in (each.name, *map(block_text, each.blocks))]
     return "\n".join([*said, json.dumps(tools, ensure_ascii=False)])
 
 
@@ -106,7 +106,7 @@ def all_said(path: str) -> str:
 def test_there_are_a_hundred_of_all_dialects_and_many_languages() -> None:
     assert len(PATHS) >= 100
     assert set(INPUTS) == set(PATHS)
-    dialects = Counter(loaded(path).dialect for path in PROMPTIES)
+    dialects = Counter(load_prompt(path).dialect for path in PROMPTIES)
     assert dialects["v2"] >= 45
     assert min(dialects["agentschema"], dialects["v1"]) >= 15
     assert len(PATHS) - len(PROMPTIES) >= 10
@@ -121,7 +121,7 @@ NAME = re.compile(
 )
 
 
-def named(path: str) -> dict[str, str | None]:
+def parse_name(path: str) -> dict[str, str | None]:
     """What the name of a file says: its key, language and version."""
     match = NAME.fullmatch(path)
     assert match is not None, f"{path} is no topic/key.lang@version"
@@ -130,7 +130,7 @@ def named(path: str) -> dict[str, str | None]:
 
 def language_of(path: str) -> str:
     """The language of a file; English says none."""
-    return named(path)["lang"] or "en"
+    return parse_name(path)["lang"] or "en"
 
 
 def test_a_library_has_them_all() -> None:
@@ -141,8 +141,8 @@ def test_a_library_has_them_all() -> None:
     assert versions == [("1.0.0", "2.0.0"), ("1.0.0", "1.1.0")]
 
 
-ORIGINALS = {named(path)["key"]: path for path in PROMPTIES if named(path)["lang"] is None}
-TRANSLATIONS = [path for path in PROMPTIES if named(path)["lang"] and named(path)["key"] in ORIGINALS]
+ORIGINALS = {parse_name(path)["key"]: path for path in PROMPTIES if parse_name(path)["lang"] is None}
+TRANSLATIONS = [path for path in PROMPTIES if parse_name(path)["lang"] and parse_name(path)["key"] in ORIGINALS]
 
 
 def without_words(schema: object) -> object:
@@ -156,7 +156,7 @@ def without_words(schema: object) -> object:
 @pytest.mark.parametrize("path", TRANSLATIONS)
 def test_a_translation_serves_the_program_of_its_original(path: str) -> None:
     # The German invoice took a text and gave other fields; the Chinese guide to symptoms gave no urgency.
-    original, made = loaded(ORIGINALS[named(path)["key"]]), loaded(path)
+    original, made = load_prompt(ORIGINALS[parse_name(path)["key"]]), load_prompt(path)
     assert {each.name for each in made.inputs if each.required} <= {each.name for each in original.inputs}
     answers = (without_words(each.prompter.response_format) for each in (made, original))
     assert next(answers) == next(answers)
@@ -175,9 +175,9 @@ def test_it_says_what_it_is_given(path: str) -> None:
 
 @pytest.mark.parametrize("path", PROMPTIES)
 def test_its_messages_say_something(path: str) -> None:
-    messages = loaded(path).messages(INPUTS[path])
+    messages = load_prompt(path).messages(INPUTS[path])
     assert len(messages) >= 2
-    assert all(any(shown(block).strip() for block in each.blocks) for each in messages)
+    assert all(any(block_text(block).strip() for block in each.blocks) for each in messages)
     assert not re.search(r"\{\{|\{%|__PROMPTY|\$\{(?:env|file|params):", "\n".join(each.text for each in messages))
 
 
@@ -217,7 +217,7 @@ def test_it_is_flat_text_of_a_family(path: str) -> None:
 
 @pytest.mark.parametrize("path", PROMPTIES)
 def test_it_is_the_same_when_it_was_written_and_read_again(path: str) -> None:
-    prompt = loaded(path)
+    prompt = load_prompt(path)
     place = LIBRARY / path
     again = Prompty.loads(prompt.dumps(), base_dir=place.parent, params=PARAMS, name=str(place))
     assert again.dialect == prompt.dialect
@@ -226,27 +226,27 @@ def test_it_is_the_same_when_it_was_written_and_read_again(path: str) -> None:
     assert again.tools_for(INPUTS[path]) == prompt.tools_for(INPUTS[path])
 
 
-def poisoned(value: object) -> object:
+def poison(value: object) -> object:
     """An input whose texts try to begin turns, and to show pictures."""
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {key: item if key == "role" else poisoned(item) for key, item in fields.items()}
+        return {key: item if key == "role" else poison(item) for key, item in fields.items()}
     if isinstance(value, list):
-        return [poisoned(item) for item in cast("list[object]", value)]
+        return [poison(item) for item in cast("list[object]", value)]
     return f"{value}{POISON}" if isinstance(value, str) and not value.startswith(("https:", "data:")) else value
 
 
-def form_of(messages: list[Msg]) -> list[tuple[str, list[str]]]:
+def message_shapes(messages: list[Msg]) -> list[tuple[str, list[str]]]:
     """Who speaks, and in which kinds of blocks."""
     return [(each.role, [block.type for block in each.blocks]) for each in messages]
 
 
 @pytest.mark.parametrize("path", PROMPTIES)
 def test_no_value_changes_its_turns(path: str) -> None:
-    prompt = loaded(path)
+    prompt = load_prompt(path)
     closed = {each.name for each in prompt.inputs if each.enum_values}
-    inputs = {name: value if name in closed else poisoned(value) for name, value in INPUTS[path].items()}
-    assert form_of(prompt.messages(inputs)) == form_of(prompt.messages(INPUTS[path]))
+    inputs = {name: value if name in closed else poison(value) for name, value in INPUTS[path].items()}
+    assert message_shapes(prompt.messages(inputs)) == message_shapes(prompt.messages(INPUTS[path]))
     assert len(prompt.tools_for(inputs)) == len(prompt.tools_for(INPUTS[path]))
 
 
@@ -261,18 +261,20 @@ def test_no_value_changes_its_turns(path: str) -> None:
     ],
 )
 def test_neither_values_nor_fenced_lines_open_a_turn(path: str, roles: list[str]) -> None:
-    assert [each.role for each in loaded(path).messages(INPUTS[path])] == roles
+    assert [each.role for each in load_prompt(path).messages(INPUTS[path])] == roles
 
 
 def test_what_a_program_fills_the_model_does_not_see() -> None:
-    form = loaded("agent/order-desk.prompty").generate_prompt(INPUTS["agent/order-desk.prompty"], format="openai")
+    form = load_prompt("agent/order-desk.prompty").generate_prompt(INPUTS["agent/order-desk.prompty"], format="openai")
     assert "c-88131" not in json.dumps(form)
     assert all("customer_id" not in each["function"]["parameters"]["properties"] for each in form["tools"])
 
 
 def test_the_name_of_a_tool_is_no_speaker() -> None:
     # It was: four providers reported that the name of a speaker was left out.
-    payload = loaded("sql/ask-database.prompty").generate_prompt(INPUTS["sql/ask-database.prompty"], format="gemini")
+    payload = load_prompt("sql/ask-database.prompty").generate_prompt(
+        INPUTS["sql/ask-database.prompty"], format="gemini"
+    )
     assert [str(each) for each in payload.report] == []
 
 

@@ -23,7 +23,7 @@ TOOL = """\
 """
 
 
-def made(text: str, given: object = None, **options: object) -> str:
+def make_prompt(text: str, given: object = None, **options: object) -> str:
     prompt = PromptFile.loads(text).prompter.generate_prompt(given, **options)  # type: ignore[call-overload]
     assert isinstance(prompt, str)
     return prompt
@@ -45,13 +45,13 @@ def fault(text: str, name: str = "f.yaml") -> str:
 def test_instruction_is_a_chat_by_default() -> None:
     given: Mapping[str, object] = {"question": "who", "input": "hi"}
     expected = ChatPrompter("Answer {question}").generate_prompt(given)
-    assert made('instruction: "Answer {question}"', given) == expected
+    assert make_prompt('instruction: "Answer {question}"', given) == expected
     assert isinstance(PromptFile.loads("instruction: x").prompter, ChatPrompter)
-    assert made('type: chat\ninstruction: "Answer {question}"', given) == expected
+    assert make_prompt('type: chat\ninstruction: "Answer {question}"', given) == expected
 
 
 def test_alpaca() -> None:
-    assert made("type: alpaca\ninstruction: Add {a}", "1") == AlpacaPrompter("Add {a}").generate_prompt("1")
+    assert make_prompt("type: alpaca\ninstruction: Add {a}", "1") == AlpacaPrompter("Add {a}").generate_prompt("1")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_levels_of_the_instruction_and_system_text(text: str, given: object, sai
 @pytest.mark.parametrize("keys", ["extra_keys: a", "extra_keys: [a]", "extra_keys:\n- a"])
 def test_extra_keys(keys: str) -> None:
     expected = ChatPrompter("x", extra_keys="a").generate_prompt({"a": 1})
-    assert made(f"instruction: x\n{keys}", {"a": 1}) == expected
+    assert make_prompt(f"instruction: x\n{keys}", {"a": 1}) == expected
 
 
 def test_tools() -> None:
@@ -110,8 +110,8 @@ def test_examples_of_alpaca_are_text_behind_the_instruction() -> None:
     text = "type: alpaca\ninstruction: |\n  Add {x}.\nexamples:\n- ['{x} {{x}}', '{y}']\n- {input: 3, output: 4}"
     text = text.replace("input: 3, output: 4", "input: '3', output: '4'")
     expected = AlpacaPrompter("Add {x}.\n\nInput: {{x}} {{{x}}}\nOutput: {{y}}\n\nInput: 3\nOutput: 4")
-    assert made(text, "7") == expected.generate_prompt("7")
-    assert "Add 7.\n\nInput: {x} {{x}}\nOutput: {y}\n\nInput: 3\nOutput: 4\n\n" in made(text, "7")
+    assert make_prompt(text, "7") == expected.generate_prompt("7")
+    assert "Add 7.\n\nInput: {x} {{x}}\nOutput: {y}\n\nInput: 3\nOutput: 4\n\n" in make_prompt(text, "7")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_examples_of_alpaca_are_text_behind_the_instruction() -> None:
 )
 def test_examples_of_alpaca_go_with_what_is_the_instruction(instruction: str, expected: str) -> None:
     text = f"type: alpaca\ninstruction: {instruction}\nexamples: [[a, b]]"
-    assert made(text) == AlpacaPrompter(expected).generate_prompt()
+    assert make_prompt(text) == AlpacaPrompter(expected).generate_prompt()
 
 
 def test_model_gives_the_markers() -> None:
@@ -155,7 +155,7 @@ def test_plain_values_are_text_unless_json_reads_them() -> None:
     text = "type: alpaca\nexamples:\n" + "".join(
         f"- [x, {word}]\n" for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf")
     )
-    out = made(text)
+    out = make_prompt(text)
     for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf"):
         assert f"Output: {word}\n" in out
 
@@ -400,7 +400,7 @@ def test_number_of_values_is_bound() -> None:
 
 
 def test_values_behind_an_anchor_that_is_given_anew() -> None:
-    assert "Be b." in made("history: [&a [x, y]]\nsystem: &a Be b.\ninstruction: *a", "x")
+    assert "Be b." in make_prompt("history: [&a [x, y]]\nsystem: &a Be b.\ninstruction: *a", "x")
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])

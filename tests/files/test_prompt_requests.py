@@ -72,7 +72,7 @@ STRICT_FIND = {**FIND, "additionalProperties": False}
 LEFT_FOR_ALL = ["tools[1] tools", "messages[1] metadata"]
 
 
-def told(made: Payload) -> list[str]:
+def report_entries(made: Payload) -> list[str]:
     """The places of a report, each with its kind."""
     return [f"{each.where} {each.kind}" for each in made.report]
 
@@ -105,7 +105,7 @@ class TestWhatIsSent:
             "parallel_tool_calls": False,
             "reasoning_effort": "low",
         }
-        assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "model.options.topK option"])
+        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "model.options.topK option"])
 
     def test_openai_responses(self) -> None:
         made = Prompty.loads(WHOLE).request(api="responses")
@@ -125,7 +125,7 @@ class TestWhatIsSent:
         }
         missing = ("topK", "frequencyPenalty", "presencePenalty", "seed", "stopSequences")
         options = [f"model.options.{each} option" for each in missing]
-        assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "messages name", *options])
+        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "messages name", *options])
 
     def test_anthropic(self) -> None:
         made = Prompty.loads(WHOLE).request(provider="anthropic")
@@ -147,7 +147,7 @@ class TestWhatIsSent:
         }
         missing = ("frequencyPenalty", "presencePenalty", "seed", "allowMultipleToolCalls")
         options = [f"model.options.{each} option" for each in missing]
-        assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "tools[0] strict", "messages name", *options])
+        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools[0] strict", "messages name", *options])
 
     def test_gemini(self) -> None:
         made = Prompty.loads(WHOLE).request(provider="googleai")
@@ -170,7 +170,7 @@ class TestWhatIsSent:
             },
         }
         options = [f"model.options.{each} option" for each in ("allowMultipleToolCalls", "reasoningEffort")]
-        assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
+        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
 
     def test_ollama(self) -> None:
         made = Prompty.loads(WHOLE).request(provider="ollama")
@@ -187,12 +187,12 @@ class TestWhatIsSent:
             "stop": ["END"],
         }
         options = [f"model.options.{each} option" for each in ("allowMultipleToolCalls", "reasoningEffort")]
-        assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
+        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
 
     def test_one_that_speaks_like_openai(self) -> None:
         made = Prompty.loads(WHOLE).request(provider="deepseek")
         assert (made["max_tokens"], "response_format" in made) == (9, False)
-        assert "outputs outputs" in told(made)
+        assert "outputs outputs" in report_entries(made)
         assert Prompty.loads(WHOLE).request(provider="vllm")["response_format"]["type"] == "json_schema"
 
     def test_all_options_were_given(self) -> None:
@@ -214,10 +214,10 @@ class TestWhatIsSent:
             "messages[2] text",
             "messages[1].content[1] image",
         ]
-        assert told(drawn) == places
+        assert report_entries(drawn) == places
         embedded = prompt.request(picture, api="embedding")
         assert embedded == {"model": "m", "input": ["S", "A cat", "no"]}
-        assert told(embedded) == ["tools tools", "outputs outputs", "messages[1].content[1] image"]
+        assert report_entries(embedded) == ["tools tools", "outputs outputs", "messages[1].content[1] image"]
 
     def test_nothing_is_shared(self) -> None:
         prompt = Prompty.loads(WHOLE)
@@ -451,7 +451,7 @@ class TestReportsOfPrompts:
     def test_strictness_is_no_content_that_is_lost(self) -> None:
         tool: dict[str, Any] = {"type": "function", "function": {**FUNCTION["function"], "strict": True}}
         made = ChatFormatter("ollama", strict=True).format([{"role": "user", "content": "hi"}], tools=[tool])
-        assert (made["tools"], told(made)) == ([FUNCTION], ["tools strict"])
+        assert (made["tools"], report_entries(made)) == ([FUNCTION], ["tools strict"])
         # What does not ask for it has nothing to tell.
         tool["function"]["strict"] = False
         made = ChatFormatter("ollama").format([{"role": "user", "content": "hi"}], tools=[tool])
@@ -462,7 +462,7 @@ class TestReportsOfPrompts:
         prompter = prompt.prompter.with_budget(Budget(40, CharTokenCounter()))
         made: Any = prompter.generate_prompt({"h": [["a" * 50, "b" * 50]]}, format="anthropic")
         assert [each["content"] for each in made["messages"]] == ["hi"]
-        assert told(made) == ["tools[0] tools"]
+        assert report_entries(made) == ["tools[0] tools"]
 
 
 def test_a_thread_is_whole_in_the_neutral_form() -> None:

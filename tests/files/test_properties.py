@@ -14,7 +14,7 @@ from lazyprompt.files.properties import MEDIA
 KINDS = "string integer float boolean array object union thread image file audio"
 
 
-def declared(fields: str, part: str = "inputs") -> dict[str, Any]:
+def declare_input(fields: str, part: str = "inputs") -> dict[str, Any]:
     made: Any = Prompty.loads(f"---\n{part}: {{a: {fields}}}\n---\nuser:\n{{{{a}}}}", dialect="v2").to_dict()[part]
     return {name: value for name, value in made[0].items() if name != "name"}
 
@@ -22,14 +22,14 @@ def declared(fields: str, part: str = "inputs") -> dict[str, Any]:
 def test_each_kind_is_known_and_number_is_float() -> None:
     names = f"{KINDS} number".split()
     more = {"array": ", items: string", "union": ", oneOf: [string]"}
-    assert [declared(f"{{kind: {kind}{more.get(kind, '')}}}")["kind"] for kind in names] == [*names[:-1], "float"]
+    assert [declare_input(f"{{kind: {kind}{more.get(kind, '')}}}")["kind"] for kind in names] == [*names[:-1], "float"]
     with pytest.raises(PromptFileError, match=", ".join(KINDS.split())):
-        declared("{kind: video}")
+        declare_input("{kind: video}")
 
 
 def test_each_value_has_a_kind_of_its_own() -> None:
     values = {"true": "boolean", "1": "integer", "1.5": "float", "[1]": "array", "{b: 1}": "object", "x": "string"}
-    assert {value: declared(value)["kind"] for value in values} == values
+    assert {value: declare_input(value)["kind"] for value in values} == values
 
 
 @pytest.mark.parametrize(

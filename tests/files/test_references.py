@@ -13,13 +13,13 @@ from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.prompty import Prompty
 
 
-def made(front: str, base: Path | None = None, **more: Any) -> dict[str, Any]:
+def load_fields(front: str, base: Path | None = None, **more: Any) -> dict[str, Any]:
     return Prompty.loads(f"---\n{front}\n---\nuser:\nhi", base, **more).to_dict()
 
 
-def told(front: str, base: Path | None = None, **more: Any) -> str:
+def load_error(front: str, base: Path | None = None, **more: Any) -> str:
     with pytest.raises(PromptFileError) as caught:
-        made(front, base, **more)
+        load_fields(front, base, **more)
     return str(caught.value)
 
 
@@ -52,7 +52,7 @@ metadata:
   deep: [[{a: "${env:LP_HOST}"}]]
   other: ${vault:x} ${} $x ${env
 """
-    metadata = made(front, folder, params={"p": {"k": [1]}, "n": 2})["metadata"]
+    metadata = load_fields(front, folder, params={"p": {"k": [1]}, "n": 2})["metadata"]
     assert metadata == {
         "env": "host",
         "within": "pre-${env:LP_HOST}:${ENV:LP_HOST}",
@@ -112,24 +112,26 @@ def test_what_leads_nowhere_is_told_with_its_place(
     for level in range(10):
         (folder / f"e{level}.yaml").write_text("\n".join(f"k{n}: ${{file:e{level + 1}.yaml}}" for n in range(10)))
     (folder / "e10.yaml").write_text("x: " + "y" * 100)
-    message = told(front, folder, params={"model": 1})
+    message = load_error(front, folder, params={"model": 1})
     assert says in message
     assert message.endswith("^")
 
 
 def test_roots_that_are_allowed_may_be_read(folder: Path) -> None:
-    found = made("name: ${file:../secret.txt}", folder, allowed_roots=[folder.parent])
+    found = load_fields("name: ${file:../secret.txt}", folder, allowed_roots=[folder.parent])
     assert found["name"] == "secret"
-    assert "outside allowed roots" in told("name: ${file:../secret.txt}", folder, allowed_roots=[folder / "x"])
+    assert "outside allowed roots" in load_error("name: ${file:../secret.txt}", folder, allowed_roots=[folder / "x"])
 
 
 def test_text_has_no_directory(folder: Path) -> None:
-    assert "a prompt from a string has no base directory; pass base_dir=" in told(f"name: ${{file:{folder / 'c.txt'}}}")
+    assert "a prompt from a string has no base directory; pass base_dir=" in load_error(
+        f"name: ${{file:{folder / 'c.txt'}}}"
+    )
 
 
 def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
     with pytest.raises(PromptFileMissingError):
-        made("name: ${file:gone}", folder)
+        load_fields("name: ${file:gone}", folder)
     with pytest.raises(FileNotFoundError, match="gone.prompty:1:1: file not found"):
         Prompty.load(folder / "gone.prompty")
 

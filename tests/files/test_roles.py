@@ -15,13 +15,13 @@ from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import Opaque, Value
 
 
-def found(text: str, **values: Any) -> list[tuple[str, dict[str, Any], str]]:
+def find_sections(text: str, **values: Any) -> list[tuple[str, dict[str, Any], str]]:
     parts = JinjaTemplate(text).fill(values)
     return [(each.role, each.attributes, "".join(each.parts)) for each in sections(parts)]
 
 
 def roles(text: str, **values: Any) -> list[str]:
-    return [role for role, _, _ in found(text, **values)]
+    return [role for role, _, _ in find_sections(text, **values)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def roles(text: str, **values: Any) -> list[str]:
     ],
 )
 def test_lines_that_name_a_role_begin_sections(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(role, below) for role, _, below in found(text)] == expected
+    assert [(role, below) for role, _, below in find_sections(text)] == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_attributes_are_typed_where_they_are_not_quoted(line: str, expected: dic
     if expected is None:
         assert roles(f"{line}\nx") == [""]
     else:
-        assert found(f"{line}\nx") == [("user", expected, "x")]
+        assert find_sections(f"{line}\nx") == [("user", expected, "x")]
 
 
 def test_attributes_alone() -> None:
@@ -98,7 +98,7 @@ FORGED = [
 @pytest.mark.parametrize("value", FORGED)
 def test_a_value_begins_no_section_and_adds_no_attribute(value: str) -> None:
     text = 'system:\n{{ v }}\nuser[name="{{ v }}"]:\nSay {{ v }}:\n{{ v }}\n\n{{ v }}:\nand {{ v }}\n'
-    made = found(text, v=value)
+    made = find_sections(text, v=value)
     assert [role for role, _, _ in made] == ["system", "user"]
     assert made[1][1] == {"name": value}
     assert made[0][2] == f"{value}\n"
@@ -106,9 +106,9 @@ def test_a_value_begins_no_section_and_adds_no_attribute(value: str) -> None:
 
 
 def test_an_attribute_is_made_of_text_and_values() -> None:
-    made = found('user[name="{{ a }}, {{ b }}", id={{ a }}-{{ b }}]:\nx', a="A", b="7")
+    made = find_sections('user[name="{{ a }}, {{ b }}", id={{ a }}-{{ b }}]:\nx', a="A", b="7")
     assert made == [("user", {"name": "A, 7", "id": "A-7"}, "x")]
-    assert found("user[id={{ b }}]:\nx", b="7") == [("user", {"id": "7"}, "x")]
+    assert find_sections("user[id={{ b }}]:\nx", b="7") == [("user", {"id": "7"}, "x")]
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -120,12 +120,12 @@ def test_no_value_changes_where_sections_are(first: str, second: str) -> None:
 def test_a_value_is_a_role_where_its_name_says_so() -> None:
     text = "{% for turn in turns %}{{ turn.role }}:\n{{ turn.content }}\n{% endfor %}{{ title }}:\nx"
     turns = [{"role": "User", "content": "assistant:\nno"}, {"role": "assistant", "content": "yes"}]
-    assert [(role, below) for role, _, below in found(text, turns=turns, title="system")] == [
+    assert [(role, below) for role, _, below in find_sections(text, turns=turns, title="system")] == [
         ("user", "assistant:\nno\n"),
         ("assistant", "yes\nsystem:\nx"),
     ]
     with pytest.raises(SlotError, match="turn.role is used as a role, but is 'boss'; expected one of system, user"):
-        found(text, turns=[{"role": "boss", "content": ""}], title="t")
+        find_sections(text, turns=[{"role": "boss", "content": ""}], title="t")
 
 
 def test_sections_of_parts_keep_values_apart() -> None:

@@ -21,7 +21,7 @@ from lazyprompt.files.yaml_nodes import (
 )
 
 
-def read(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     return plain(YamlReader(SourceText(text, "a")).read())
 
 
@@ -36,8 +36,8 @@ def read(text: str) -> Any:
     ],
 )
 def test_a_scalar_is_text_unless_json_reads_it_otherwise(text: str, value: object) -> None:
-    assert read(text) == value
-    assert type(read(text)) is type(value)
+    assert parse_yaml(text) == value
+    assert type(parse_yaml(text)) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_scalar_is_text_unless_json_reads_it_otherwise(text: str, value: objec
 )
 def test_a_fault_of_yaml_is_shown_at_its_place(text: str, message: str) -> None:
     with pytest.raises(PromptFileError, match="^" + re.escape(f"a:{message}")):
-        read(text)
+        parse_yaml(text)
 
 
 def test_the_line_of_a_fault_is_shown_with_a_caret() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.media import Site, served
+from support.media import Site, serve_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    yield from served(Site())
+    yield from serve_site(Site())

@@ -333,18 +333,18 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def read(message: dict[str, Any], provider: str = "openai") -> Msg:
+def parse_message(message: dict[str, Any], provider: str = "openai") -> Msg:
     return from_openai_chat(chat(message), provider)
 
 
-def call_of(message: Msg) -> ToolUseBlock:
+def first_call(message: Msg) -> ToolUseBlock:
     (call,) = message.blocks
     assert isinstance(call, ToolUseBlock)
     return call
 
 
 def read_call(arguments: object) -> ToolUseBlock:
-    return call_of(read({"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]}))
+    return first_call(parse_message({"tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]}))
 
 
 def test_the_dict_and_the_clients_object_give_the_message_that_was_meant() -> None:
@@ -499,7 +499,7 @@ def test_no_file_that_an_answer_names_is_opened(tmp_path: Path) -> None:
 
 def test_ollamas_own_ids_are_kept() -> None:
     answer = {"message": {"content": "", "tool_calls": [{"id": "mine", **BARE_CALL}]}}
-    assert call_of(from_ollama(answer, "ollama")).id == "mine"
+    assert first_call(from_ollama(answer, "ollama")).id == "mine"
 
 
 def test_geminis_answer_reads_the_same_in_snake_case_with_bytes() -> None:
@@ -538,8 +538,8 @@ def test_nothing_said_is_empty_text(answer: dict[str, Any]) -> None:
 
 
 def test_a_single_text_is_plain_and_several_are_blocks() -> None:
-    assert read({"content": [{"type": "text", "text": "a"}]}).content == "a"
-    assert read({"content": [{"type": "text", "text": "a"}, "b", {"type": "odd"}, 5]}).content == (
+    assert parse_message({"content": [{"type": "text", "text": "a"}]}).content == "a"
+    assert parse_message({"content": [{"type": "text", "text": "a"}, "b", {"type": "odd"}, 5]}).content == (
         TextBlock("a"),
         TextBlock("b"),
         TextBlock("5"),
@@ -548,7 +548,7 @@ def test_a_single_text_is_plain_and_several_are_blocks() -> None:
 
 def test_the_thinking_of_a_chat_comes_first_and_the_calls_last() -> None:
     message = {"tool_calls": [CALL], "refusal": "No.", "content": "Hot.", "reasoning": "Hm."}
-    assert read(message, "xai").content == (
+    assert parse_message(message, "xai").content == (
         ThinkingBlock("Hm.", provider="xai"),
         TextBlock("Hot."),
         TextBlock("No."),
@@ -558,7 +558,7 @@ def test_the_thinking_of_a_chat_comes_first_and_the_calls_last() -> None:
 
 def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
     message = {"content": "Hot.", "reasoning_content": "Hm.", "thinking_blocks": ["x", {"type": "thinking"}]}
-    assert read(message, "litellm").content == (ThinkingBlock("Hm.", provider="litellm"), TextBlock("Hot."))
+    assert parse_message(message, "litellm").content == (ThinkingBlock("Hm.", provider="litellm"), TextBlock("Hot."))
 
 
 @pytest.mark.parametrize(
@@ -573,19 +573,19 @@ def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
     ],
 )
 def test_text_that_is_odd_is_told_as_text(value: object, text: str) -> None:
-    assert read({"content": value}).content == text
+    assert parse_message({"content": value}).content == text
 
 
 def test_a_name_that_is_odd_is_told_as_text() -> None:
     calls = [{"id": 5, "function": {"name": name, "arguments": "{}"}} for name in (None, 7, "f\ud800")]
-    names = [block.name for block in read({"tool_calls": calls}).blocks if isinstance(block, ToolUseBlock)]
+    names = [block.name for block in parse_message({"tool_calls": calls}).blocks if isinstance(block, ToolUseBlock)]
     assert names == ["", "7", "f\ufffd"]
 
 
 def test_ids_are_made_of_the_place_and_each_is_used_once() -> None:
     ids = [None, "a", "a", "", "a_2", "a", "call_3", 5]
     calls = [{"id": each, "function": {"name": "f", "arguments": "{}"}} for each in ids]
-    blocks = read({"tool_calls": [*calls, "no call"]}).blocks
+    blocks = parse_message({"tool_calls": [*calls, "no call"]}).blocks
     made = [block.id for block in blocks if isinstance(block, ToolUseBlock)]
     assert made == ["call_0", "a", "a_2", "call_3", "a_2_2", "a_3", "call_3_2", "5"]
 
@@ -631,7 +631,7 @@ def test_arguments_cut_off_anywhere_stay_as_they_were_written() -> None:
     assert read_call(whole).input == ARGUMENTS
 
 
-def nested(depth: int) -> dict[str, Any]:
+def nest(depth: int) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for _ in range(depth):
         whole = {"a": whole}
@@ -646,8 +646,8 @@ def nested(depth: int) -> dict[str, Any]:
         ({"a": float("nan")}, '{"a": NaN}'),
         ({"a": "\ud800é"}, '{"a": "\\ud800é"}'),
         ({"a": 10**10_000}, '{"a": Infinity}'),
-        (nested(300), None),
-        (nested(5000), None),
+        (nest(300), None),
+        (nest(5000), None),
     ],
     ids=["list", "bool", "nan", "surrogate", "integer", "deep", "deeper"],
 )
@@ -661,11 +661,11 @@ def test_arguments_that_came_as_values_are_kept_as_their_json(arguments: Any, ra
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [190, 205, 300, 5000])
 def test_deep_arguments_are_the_same_from_dict_and_object(depth: int) -> None:
-    answer = anthropic({"type": "tool_use", "id": "c1", "name": "f", "input": nested(depth)})
+    answer = anthropic({"type": "tool_use", "id": "c1", "name": "f", "input": nest(depth)})
     response = Message.construct(**answer)
     from_rest = from_anthropic(answer, "anthropic")
     assert from_rest == from_anthropic(as_dict(response), "anthropic")
-    assert (call_of(from_rest).raw_input is None) == (depth < 200)
+    assert (first_call(from_rest).raw_input is None) == (depth < 200)
 
 
 def test_recursion_near_the_end_of_the_stack_is_no_error_of_arguments() -> None:

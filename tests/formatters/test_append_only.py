@@ -41,7 +41,7 @@ def talk(roles: str) -> list[Msg]:
     return [Msg(SPEAKERS[role], f"{role}{at}", SPEAKERS[role]) for at, role in enumerate(roles)]
 
 
-def written(payload: dict[str, Any]) -> list[str]:
+def payload_texts(payload: dict[str, Any]) -> list[str]:
     """The system text and the texts of messages, in order."""
     said = [message["content"] for message in payload["messages"]]
     return [payload.get("system", ""), *said]
@@ -64,7 +64,7 @@ def test_late_system_text_stands_behind_the_users_turn_with_anthropic(
 ) -> None:
     """It went to the front, which changed what stood before all thoughts."""
     payload = ChatFormatter("anthropic").format(*talk(roles))
-    assert written(payload) == expected
+    assert payload_texts(payload) == expected
     assert reported(payload, "text", "moved") == moved
 
 
@@ -85,7 +85,7 @@ def test_late_system_text_stands_behind_the_users_turn_with_anthropic(
 def test_late_system_text_goes_to_the_front_for_older_models(model: str | None, is_late: bool) -> None:  # noqa: FBT001 - pytest hands it in
     formatter = ChatFormatter("anthropic", model=model)
     late, front = ["s0", "u1", "a2", "u4", "s3"], ["s0\n\ns3", "u1", "a2", "u4"]
-    assert written(judged(formatter, *talk("suasu"))) == (late if is_late else front)
+    assert payload_texts(judged(formatter, *talk("suasu"))) == (late if is_late else front)
 
 
 @pytest.mark.parametrize("roles", ["su", "uasu"])

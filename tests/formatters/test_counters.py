@@ -80,13 +80,13 @@ class Server(JsonServer):
             return self.answer
         try:
             kinds = [kind for kind, pattern in PATHS.items() if pattern.fullmatch(path.partition("?")[0])]
-            count = total(judged(kinds[0], body))
+            count = total(check_request(kinds[0], body))
         except (ValueError, TypeError, LookupError) as error:
             return 400, {"error": {"code": 400, "message": f"{path}: {error!r}", "status": "INVALID_ARGUMENT"}}
         return 200, {"input_tokens": count, "totalTokens": count}
 
 
-def judged(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+def check_request(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     """The payload in the body of a request, held against the types and rules of the provider."""
     if kind == "anthropic":
         fits(sdk("anthropic.types.message_count_tokens_params").MessageCountTokensParams, body)
@@ -123,7 +123,7 @@ class Asked:
 
     def sent(self) -> dict[str, Any]:
         """The payload that the last request held."""
-        return judged(self.kind, deepcopy(self.server.bodies[-1]))
+        return check_request(self.kind, deepcopy(self.server.bodies[-1]))
 
 
 @pytest.fixture(scope="module")

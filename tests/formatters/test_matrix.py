@@ -29,7 +29,7 @@ TOOL = {"type": "function", "function": {"name": "weather"}}
 CALL, RESULT = ToolUseBlock("c1", "weather", {"city": "Zermatt"}), ToolResultBlock("c1", "weather", "Rain.")
 
 
-def formatted(provider: str, *messages: Msg) -> tuple[Payload, str]:
+def format_json(provider: str, *messages: Msg) -> tuple[Payload, str]:
     """A payload that the provider takes, and its JSON."""
     formatter = ChatFormatter(provider)
     payload = formatter.format(*messages)
@@ -39,7 +39,7 @@ def formatted(provider: str, *messages: Msg) -> tuple[Payload, str]:
 
 def arrives(provider: str, block: Block, mark: str, *messages: Msg) -> bool:
     """Whether a block's mark is in the payload; where it is not, the report and ``strict`` say so."""
-    payload, said = formatted(provider, *messages)
+    payload, said = format_json(provider, *messages)
     left_out = [entry for entry in payload.report if (entry.kind, entry.action) == (block.kind, "left out")]
     assert bool(left_out) == (mark not in said), payload.report
     if any(entry.is_loss for entry in left_out):
@@ -50,7 +50,7 @@ def arrives(provider: str, block: Block, mark: str, *messages: Msg) -> bool:
 
 def signed_or_not(provider: str, *messages: Msg) -> str:
     """Whether a block goes back with the signature it came with."""
-    payload, said = formatted(provider, *messages)
+    payload, said = format_json(provider, *messages)
     reported = any((entry.kind, entry.action) == ("signature", "left out") for entry in payload.report)
     assert reported == (SIGNATURE not in said)
     return "yes" if reported else "yes (signed)"
@@ -99,7 +99,7 @@ def medium_cell(kind: str) -> Callable[[str], str]:
 def place_in_results(provider: str, block: Block, mark: str) -> str:
     """Where a medium of a result is: nothing where there are no results at all."""
     result = Msg("tool", [ToolResultBlock("c1", "weather", (TextBlock("Rain."), block))], "tool")
-    payload, said = formatted(provider, QUESTION, Msg("assistant", [CALL], "assistant"), result)
+    payload, said = format_json(provider, QUESTION, Msg("assistant", [CALL], "assistant"), result)
     if "Rain." not in said:
         return ""
     moved = any((entry.kind, entry.action) == ("tool_result", "moved") for entry in payload.report)
@@ -144,7 +144,7 @@ def thinking_cell(provider: str) -> str:
 
 def system_cell(provider: str) -> str:
     """Where system text stands that was given late."""
-    payload, said = formatted(provider, QUESTION, ANSWER, Msg("system", "Be brief.", "system"), QUESTION)
+    payload, said = format_json(provider, QUESTION, ANSWER, Msg("system", "Be brief.", "system"), QUESTION)
     assert "Be brief." in said
     conversation = payload[profile_of(provider).form.messages_key]
     if "Be brief." not in json.dumps(conversation):
@@ -158,7 +158,7 @@ def system_cell(provider: str) -> str:
 
 
 def turns_cell(provider: str) -> str:
-    payload, _ = formatted(provider, QUESTION, QUESTION, ANSWER, ANSWER, QUESTION)
+    payload, _ = format_json(provider, QUESTION, QUESTION, ANSWER, ANSWER, QUESTION)
     roles = [role for _, role, *_ in profile_of(provider).form.views(payload)]
     if roles == ["user"]:
         return "one text"
@@ -166,7 +166,7 @@ def turns_cell(provider: str) -> str:
 
 
 def names_cell(provider: str) -> str:
-    payload, said = formatted(provider, Msg("Ann", "Hi.", "user"))
+    payload, said = format_json(provider, Msg("Ann", "Hi.", "user"))
     assert ('"name": "Ann"' in said) != any(entry.kind == "name" for entry in payload.report)
     return "yes" if "Ann" in said else "no"
 

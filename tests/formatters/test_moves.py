@@ -66,7 +66,7 @@ MOVES = [pytest.param(home, to, id=f"{home}-to-{to}") for home in ANSWERS for to
 TEXT_THINKERS = ("deepseek", "moonshot", "zhipu", "ollama")
 
 
-def answered(home: str) -> list[Msg]:
+def answered_calls(home: str) -> list[Msg]:
     """A question, an answer with two calls, and their results."""
     message = ChatFormatter(home).parse(ANSWERS[home])
     uses = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
@@ -76,7 +76,7 @@ def answered(home: str) -> list[Msg]:
 
 @pytest.mark.parametrize(("home", "to"), MOVES)
 def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> None:
-    payload = judged(ChatFormatter(to), *answered(home), BYE)
+    payload = judged(ChatFormatter(to), *answered_calls(home), BYE)
     found = places(dump(payload), "§text§", "§city§", "§0§", "§1§")
     assert found == sorted(found)
     made = called(payload)
@@ -88,7 +88,7 @@ def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> N
 
 @pytest.mark.parametrize(("home", "to"), MOVES)
 def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to: str) -> None:
-    payload = judged(ChatFormatter(to), *answered(home))
+    payload = judged(ChatFormatter(to), *answered_calls(home))
     text = dump(payload)
     assert "c2ln" not in text
     assert "c2lo" not in text
@@ -99,12 +99,12 @@ def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to
     signed = ["messages[1].content[1]", "messages[1].content[2]"] if home == "gemini" else []
     assert reported(payload, "signature") == signed
     # What an answer cannot do without is no loss.
-    assert ChatFormatter(to, strict=True).format(*answered(home)) == payload
+    assert ChatFormatter(to, strict=True).format(*answered_calls(home)) == payload
 
 
 @pytest.mark.parametrize("home", ANSWERS)
 def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
-    payload = judged(ChatFormatter(home), *answered(home), BYE)
+    payload = judged(ChatFormatter(home), *answered_calls(home), BYE)
     text = dump(payload)
     assert "§thought§" in text
     if home == "anthropic":
@@ -120,7 +120,7 @@ def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
 
 @pytest.mark.parametrize(("home", "to"), [(home, to) for home in ANSWERS for to in ANSWERS if home != to])
 def test_there_and_back_loses_nothing(home: str, to: str) -> None:
-    first, between = answered(home), answered(to)
+    first, between = answered_calls(home), answered_calls(to)
     payload = judged(ChatFormatter(home), *first, *between, BYE)
     alone = judged(ChatFormatter(home), *first, BYE)
     key = next(iter(set(payload) & {"messages", "contents", "input"}))
@@ -133,7 +133,7 @@ def test_there_and_back_loses_nothing(home: str, to: str) -> None:
 
 
 def test_the_content_of_a_message_is_never_changed_by_a_move() -> None:
-    messages = answered("anthropic")
+    messages = answered_calls("anthropic")
     before = list(messages)
     for to in CALLING:
         judged(ChatFormatter(to), *messages)
@@ -141,7 +141,7 @@ def test_the_content_of_a_message_is_never_changed_by_a_move() -> None:
 
 
 def test_ids_that_are_too_long_are_told_apart() -> None:
-    payload = judged(ChatFormatter("openai"), *answered("openai-responses"))
+    payload = judged(ChatFormatter("openai"), *answered_calls("openai-responses"))
     assert all(len(call_id) <= 40 for call_id, _ in called(payload))
     assert reported(payload, "id", "changed") == ["messages[1]", "messages[1]"]
     assert {entry.text for entry in payload.report if entry.kind == "id"} == {LONG_ID, LONG_ID[:-1] + "2"}
@@ -149,7 +149,7 @@ def test_ids_that_are_too_long_are_told_apart() -> None:
 
 @pytest.mark.parametrize("to", CALLING)
 def test_ids_made_up_in_two_answers_do_not_clash(to: str) -> None:
-    first = answered("gemini")
+    first = answered_calls("gemini")
     payload = judged(ChatFormatter(to), *first, *first, BYE)
     assert len({call_id for call_id, _ in called(payload)}) == 4
     twice = reported(payload, "id", "changed")
@@ -160,7 +160,7 @@ def test_ids_made_up_in_two_answers_do_not_clash(to: str) -> None:
 @pytest.mark.parametrize("model", ["gemini-3-pro", "models/gemini-3-flash", "gemini-3.1-pro-preview", "gemini-10"])
 def test_gemini_3_gets_a_signature_for_a_call_that_another_made(model: str) -> None:
     formatter = ChatFormatter("gemini", model=model)
-    payload = formatter.format(*answered("anthropic"), calling(call("c3")), answering(result("c3")))
+    payload = formatter.format(*answered_calls("anthropic"), calling(call("c3")), answering(result("c3")))
     formatter.validate(payload)
     # It is base64 of the alphabet for urls, which the client takes and writes, and `strictly` does not.
     contents = [sdk("google.genai.types").Content.model_validate(turn) for turn in payload["contents"]]
@@ -171,7 +171,7 @@ def test_gemini_3_gets_a_signature_for_a_call_that_another_made(model: str) -> N
 
 
 def test_gemini_3_keeps_the_signatures_it_gave() -> None:
-    contents = judged(ChatFormatter("gemini", model="gemini-3-pro"), *answered("gemini"))["contents"]
+    contents = judged(ChatFormatter("gemini", model="gemini-3-pro"), *answered_calls("gemini"))["contents"]
     assert [part.get("thought_signature") for part in contents[1]["parts"]] == [None, "c2ln", "c2lo", None]
 
 

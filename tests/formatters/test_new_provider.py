@@ -84,7 +84,7 @@ class ScriptForm:
         """The lines as the rules look at them: place, role, parts, name."""
         for at, line in objects(payload.get("script")):
             role = next((role for role, who in WHO.items() if who == line.get("who")), "nobody")
-            yield ("script", at), role, [seen(part, ("says", n)) for n, part in objects(line.get("says"))], None
+            yield ("script", at), role, [part_view(part, ("says", n)) for n, part in objects(line.get("says"))], None
 
     def parse(self, answer: Mapping[str, Any], provider: str) -> Msg:
         """The provider's answer as a message."""
@@ -122,7 +122,7 @@ def block_of(part: Mapping[str, str]) -> Block:
     return TextBlock(part["text"])
 
 
-def seen(part: Mapping[str, Any], place: Place) -> BlockView:
+def part_view(part: Mapping[str, Any], place: Place) -> BlockView:
     """A part as the rules look at it: kind, place, text (or id, or type of a medium), the tool's name."""
     if "call" in part:
         return "call", place, str(part["call"]), str(part.get("tool"))

@@ -22,7 +22,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}
 NAMES = ("Ann", "Bob B", "history", "李")
 
 
-def calling(number: int, content: str | None, count: int) -> list[Message]:
+def call_messages(number: int, content: str | None, count: int) -> list[Message]:
     """A message with calls, ids that every provider takes, and their results."""
     ids = [f"call{number:03}{index:02}" for index in range(count)]
     calls = [{"id": each, "type": "function", "function": {"name": "f", "arguments": '{"a": [1]}'}} for each in ids]
@@ -39,7 +39,7 @@ def plain_chats(draw: st.DrawFn) -> list[Message]:
     for number in range(draw(st.integers(1, 4))):
         messages.append({"role": "user", "content": f"question {number}"})
         if draw(st.booleans()):
-            messages += calling(number, None, draw(st.integers(1, 3)))
+            messages += call_messages(number, None, draw(st.integers(1, 3)))
         messages.append({"role": "assistant", "content": f"answer {number}"})
     return [*messages, {"role": "user", "content": "last question"}]
 
@@ -72,16 +72,16 @@ INSERTED: tuple[Message, ...] = (
     {"role": "assistant", "content": ""},
     {"role": "system", "content": "one more"},
     {"role": "developer", "content": "one more"},
-    calling(900, None, 1)[0],
+    call_messages(900, None, 1)[0],
 )
 
 
-def written(formatter: ChatFormatter, messages: list[Message]) -> list[Any]:
+def written_items(formatter: ChatFormatter, messages: list[Message]) -> list[Any]:
     items: list[Any] = formatter.format(messages)[formatter.profile.form.messages_key]
     return items
 
 
-def shared(first: list[Any], second: list[Any]) -> int:
+def shared_length(first: list[Any], second: list[Any]) -> int:
     """The number of items that two lists begin with alike."""
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))))
 
@@ -94,9 +94,9 @@ def test_an_odd_message_changes_itself_alone(provider: str, data: st.DataObject)
     assert formatter.format(chat).report == ()
     at = data.draw(st.sampled_from(range(len(chat))))
     odd = [*chat[:at], data.draw(st.sampled_from(in_place(chat[at]))), *chat[at + 1 :]]
-    before, after = written(formatter, chat), written(formatter, odd)
-    begin = shared(before, after)
-    end = shared(before[begin:][::-1], after[begin:][::-1])
+    before, after = written_items(formatter, chat), written_items(formatter, odd)
+    begin = shared_length(before, after)
+    end = shared_length(before[begin:][::-1], after[begin:][::-1])
     # What the message is written as, or its calls; media of results stand behind all results of the exchange.
     most = max(1, len(chat[at].get("tool_calls", ())), chat[at]["role"] == "tool" and 3)
     assert len(before) - begin - end <= most

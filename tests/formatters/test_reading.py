@@ -106,16 +106,16 @@ NESTED: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def flattened(item: Any) -> list[Any]:
+def flatten(item: Any) -> list[Any]:
     if item is None:
         return []
-    return [item] if isinstance(item, Msg | dict) or item == PAIR else [one for each in item for one in flattened(each)]
+    return [item] if isinstance(item, Msg | dict) or item == PAIR else [one for each in item for one in flatten(each)]
 
 
 @pytest.mark.slow
 @given(NESTED)
 def test_how_messages_are_nested_does_not_matter(nested: Any) -> None:
-    flat = flattened(nested)
+    flat = flatten(nested)
     if flat:
         assert ChatFormatter("anthropic").format(nested) == ChatFormatter("anthropic").format(*flat)
 

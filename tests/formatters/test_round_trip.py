@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formatters.helpers import MEDIA, reported
 from lazyprompt import ChatFormatter, Msg, MultiAgentFormatter, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.formatters.providers import rows
-from support.providers.loopback import Loopback, answer_of, normalized
+from support.providers.loopback import Loopback, answer_of, normalize
 from support.providers.types import PROVIDERS as ALL_PROVIDERS
 from support.providers.types import Payload as PayloadForm
 from support.providers.types import sdk
@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def formatted(provider: str, *blocks: Block) -> Payload:
+def format_conversation(provider: str, *blocks: Block) -> Payload:
     """A conversation with an assistant's turn of these blocks, and with the results of its calls."""
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     results = [ToolResultBlock(call.id, call.name, "Rain.") for call in calls]
@@ -50,7 +50,7 @@ def formatted(provider: str, *blocks: Block) -> Payload:
     return payload
 
 
-def answered(provider: str, payload: Payload) -> dict[str, Any]:
+def provider_answer(provider: str, payload: Payload) -> dict[str, Any]:
     """The answer of a provider that says what the assistant says in a payload."""
     answer: dict[str, Any] = answer_of(provider)
     payload = deepcopy(payload)
@@ -108,7 +108,7 @@ def object_of(provider: str, answer: dict[str, Any]) -> object:
 
 def read_back(provider: str, *blocks: Block) -> Msg:
     """What is read of a turn that was written, the same from the REST dict and from the client's object."""
-    answer = answered(provider, formatted(provider, *blocks))
+    answer = provider_answer(provider, format_conversation(provider, *blocks))
     message = ChatFormatter(provider).parse(answer)
     again = assistant_message(*with_place_ids(list(message.blocks))) if provider == "ollama" else message
     assert ChatFormatter(provider).parse(object_of(provider, answer)) == again
@@ -154,7 +154,7 @@ def everything(provider: str) -> list[Block]:
 def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
     blocks = everything(provider)
     assert read_back(provider, *blocks) == assistant_message(*blocks)
-    assert formatted(provider, *blocks).report == ()
+    assert format_conversation(provider, *blocks).report == ()
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -211,7 +211,7 @@ def turns(provider: str) -> st.SearchStrategy[list[Block]]:
 @given(data=st.data())
 def test_any_turn_comes_back(provider: str, data: st.DataObject) -> None:
     blocks = data.draw(turns(provider))
-    answer = answered(provider, formatted(provider, *blocks))
+    answer = provider_answer(provider, format_conversation(provider, *blocks))
     assert ChatFormatter(provider).parse(answer) == assistant_message(*blocks)
     message = ChatFormatter(provider).parse(object_of(provider, answer))
     assert message == (
@@ -230,7 +230,7 @@ def with_place_ids(blocks: list[Block]) -> list[Block]:
 
 def test_ollamas_client_drops_ids_so_there_they_are_made_of_the_place_and_all_else_comes_back() -> None:
     blocks: list[Block] = [TextBlock("So."), ToolUseBlock("a", "weather", ARGUMENTS), ToolUseBlock("b", "now")]
-    answer = answered("ollama", formatted("ollama", *blocks))
+    answer = provider_answer("ollama", format_conversation("ollama", *blocks))
     assert ChatFormatter("ollama").parse(answer) == assistant_message(*blocks)
     assert ChatFormatter("ollama").parse(object_of("ollama", answer)) == assistant_message(*with_place_ids(blocks))
 
@@ -262,7 +262,7 @@ def test_where_thoughts_are_not_wanted_back_the_report_has_them_and_all_else_com
     rest = TextBlock("So."), ToolUseBlock("callnr000", "weather", ARGUMENTS)
     thought = ThinkingBlock("Hm.", SIGNATURE, id="rs_1", provider=provider)
     assert read_back(provider, thought, *rest) == assistant_message(*rest)
-    (entry,) = formatted(provider, thought, *rest).report
+    (entry,) = format_conversation(provider, thought, *rest).report
     assert (entry.kind, entry.action, entry.text) == ("thinking", "left out", "Hm.")
 
 
@@ -272,7 +272,7 @@ def test_arguments_that_are_no_json_object_come_back_under_a_key_of_their_own(pr
     assert read_back(provider, ToolUseBlock("callnr000", "weather", raw_input=raw)) == assistant_message(
         ToolUseBlock("callnr000", "weather", {"raw_input": raw})
     )
-    payload = formatted(provider, ToolUseBlock("callnr000", "weather", raw_input=raw))
+    payload = format_conversation(provider, ToolUseBlock("callnr000", "weather", raw_input=raw))
     assert reported(payload, "tool_use", "changed") == ["messages[1].content[0]"]
 
 
@@ -303,13 +303,13 @@ def server() -> Iterator[Loopback]:
         yield server
 
 
-def accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
+def send_accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
     """What the client gives back for a payload that the validator and the server take."""
     ChatFormatter(provider).validate(payload)
     response = server.send(provider, payload)
     seen = server.seen[-1]
     assert (seen.provider, seen.refusal) == (provider, None)
-    assert normalized(provider, seen.payload) == normalized(provider, payload)
+    assert normalize(provider, seen.payload) == normalize(provider, payload)
     return response
 
 
@@ -319,9 +319,9 @@ def accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
 def test_a_conversation_is_accepted_and_answered(provider: str, kind: str, server: Loopback) -> None:
     formatter = (MultiAgentFormatter if kind == "agents" else ChatFormatter)(provider)
     payload = formatter.format(*CONVERSATIONS[kind], tools=[TOOL] if provider in PROVIDERS else None)
-    answer = formatter.parse(accepted(server, provider, payload), "Friday")
+    answer = formatter.parse(send_accepted(server, provider, payload), "Friday")
     assert answer == Msg("Friday", "pong", "assistant")
-    accepted(server, provider, formatter.format(*CONVERSATIONS[kind], answer, QUESTION))
+    send_accepted(server, provider, formatter.format(*CONVERSATIONS[kind], answer, QUESTION))
 
 
 @pytest.mark.parametrize("provider", ALL_PROVIDERS)
@@ -329,10 +329,12 @@ def test_all_media_that_a_provider_takes_are_accepted(provider: str, server: Loo
     cells = next(row.cells for row in rows() if row.provider == provider)
     blocks = [each for kind, ways in MEDIA.items() for way, each in ways.items() if way in cells[kind]]
     formatter = ChatFormatter(provider, strict=True)
-    accepted(server, provider, formatter.format(Msg("user", [TextBlock("What is this?"), *blocks], "user")))
+    send_accepted(server, provider, formatter.format(Msg("user", [TextBlock("What is this?"), *blocks], "user")))
     if provider in PROVIDERS:
         shown = ToolResultBlock("call_1", output=(TextBlock("See."), *blocks))
-        accepted(server, provider, formatter.format(QUESTION, CALLS, Msg("tool", [shown, RESULTS.blocks[1]], "tool")))
+        send_accepted(
+            server, provider, formatter.format(QUESTION, CALLS, Msg("tool", [shown, RESULTS.blocks[1]], "tool"))
+        )
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -340,11 +342,11 @@ def test_an_answer_with_everything_goes_back_with_the_results(provider: str) -> 
     formatter, blocks = ChatFormatter(provider), everything(provider)
     if provider == "openai-responses":
         del blocks[1]  # a thought needs an item behind it that is none
-    with Loopback({provider: answered(provider, formatted(provider, *blocks))}) as server:
-        answer = formatter.parse(accepted(server, provider, formatter.format(SYSTEM, QUESTION, tools=[TOOL])))
+    with Loopback({provider: provider_answer(provider, format_conversation(provider, *blocks))}) as server:
+        answer = formatter.parse(send_accepted(server, provider, formatter.format(SYSTEM, QUESTION, tools=[TOOL])))
         assert answer == assistant_message(*(with_place_ids(blocks) if provider == "ollama" else blocks))
         calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
         results = Msg("tool", [ToolResultBlock(call.id, call.name, "Rain.") for call in calls], "tool")
         # The loop goes on: a second answer with calls of the same ids, and results of its own.
         for turns in ([answer, results], [answer, results] * 2):
-            accepted(server, provider, formatter.format(SYSTEM, QUESTION, *turns, tools=[TOOL]))
+            send_accepted(server, provider, formatter.format(SYSTEM, QUESTION, *turns, tools=[TOOL]))

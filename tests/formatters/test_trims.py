@@ -50,7 +50,7 @@ def talk(count: int, length: int = 90) -> list[Msg]:
     ]
 
 
-def kept(payload: object, messages: Sequence[Msg]) -> list[int]:
+def kept_messages(payload: object, messages: Sequence[Msg]) -> list[int]:
     """Which of the marked messages are in a payload."""
     text = json.dumps(payload, ensure_ascii=False)
     return [at for at in range(len(messages)) if f"§{at}§" in text]
@@ -62,15 +62,15 @@ def kept(payload: object, messages: Sequence[Msg]) -> list[int]:
 def test_as_many_of_the_newest_as_fit_stay(kind: type[ChatFormatter], provider: str, limit: int) -> None:
     messages = talk(21)
     formatter = kind(provider, token_counter=Characters(), max_tokens=limit)
-    found = kept(judged(formatter, SYSTEM, *messages), messages)
+    found = kept_messages(judged(formatter, SYSTEM, *messages), messages)
     assert found == list(range(21 - len(found), 21))
     assert found
-    counted = [_counted(kind(provider).format(SYSTEM, *messages[at:])) for at in range(21)]
+    counted = [_count(kind(provider).format(SYSTEM, *messages[at:])) for at in range(21)]
     fits = [at for at, count in enumerate(counted) if count <= limit]
     assert found[0] == fits[0]
 
 
-def _counted(payload: Mapping[str, Any]) -> int:
+def _count(payload: Mapping[str, Any]) -> int:
     """What `Characters` counts for a payload."""
     system = [
         {"role": "system", "content": payload[key]}
@@ -87,7 +87,7 @@ def test_system_text_and_the_newest_stay(provider: str) -> None:
     systems = SYSTEM, Msg("s", "§developer§", "developer")
     payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=400), *systems, *talk(41), BYE)
     assert places(dump(payload), "§system§", "§developer§", "bye")
-    assert kept(payload, talk(41)) == [] or len(kept(payload, talk(41))) < 4
+    assert kept_messages(payload, talk(41)) == [] or len(kept_messages(payload, talk(41))) < 4
 
 
 @formatters_of(PROVIDERS)
@@ -127,7 +127,7 @@ def test_the_newest_exchange_stays_whole(provider: str) -> None:
     exchange = calling(call("c1", q="§a§")), answering(result("c1", "§b§"))
     payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=600), *talk(30), HI, *exchange)
     assert places(dump(payload), "§a§", "§b§")
-    assert len(kept(payload, talk(30))) < 5
+    assert len(kept_messages(payload, talk(30))) < 5
 
 
 @pytest.mark.parametrize("count", [64, 512, 4_096])
@@ -169,7 +169,7 @@ def test_tools_are_counted(provider: str) -> None:
     messages = talk(21)
     formatter = ChatFormatter(provider, token_counter=Characters(), max_tokens=2_500)
     without, with_tools = (judged(formatter, *messages, tools=tools) for tools in (None, TOOLS))
-    assert 0 < len(kept(with_tools, messages)) < len(kept(without, messages)) - 3
+    assert 0 < len(kept_messages(with_tools, messages)) < len(kept_messages(without, messages)) - 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -179,9 +179,9 @@ class Conversation(RuleBasedStateMachine):
     @invariant()
     def the_dict_has_these_messages(self) -> None:
         made = self.prompter.generate_prompt(self.given, self.history, label=self.label, return_dict=True)
-        read = [(message["role"], marks_in(message)) for message in listed(made, "messages")]
+        read = [(message["role"], marks_in(message)) for message in get_list(made, "messages")]
         assert read == [("system", self.system), *((turn.role, [*turn.marks]) for turn in self.turns)]
-        asked = [call["function"] for message in listed(made, "messages") for call in message.get("tool_calls", ())]
+        asked = [call["function"] for message in get_list(made, "messages") for call in message.get("tool_calls", ())]
         assert len(asked) == self.calls
         assert all(json.loads(call["arguments"]).keys() == {"a"} for call in asked)
 
@@ -192,14 +192,14 @@ class Conversation(RuleBasedStateMachine):
             ("gemini", "contents", "model", ('"function_call"', '"function_response"')),
         ):
             made = self.prompter.generate_prompt(self.given, self.history, format=provider)
-            read = [(message["role"], marks_in(message)) for message in listed(made, key)]
+            read = [(message["role"], marks_in(message)) for message in get_list(made, key)]
             assert read == runs(self.asked_turns, assistant), provider
             keys = "type" if provider == "anthropic" else ""
-            found = [kind for message in listed(made, key) for kind in structure(message, keys)]
+            found = [kind for message in get_list(made, key) for kind in structure(message, keys)]
             assert [found.count(kind.strip('"')) for kind in kinds] == [self.calls, self.results], provider
 
 
-def listed(made: object, key: str) -> list[dict[str, Any]]:
+def get_list(made: object, key: str) -> list[dict[str, Any]]:
     return [*cast("Mapping[str, Any]", made)[key]]
 
 

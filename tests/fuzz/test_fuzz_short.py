@@ -49,7 +49,7 @@ def test_what_was_found_holds(case: dict[str, Any]) -> None:
     assert watched(target, Bytes(written(case["texts"], case["numbers"]))) is None, case["story"]
 
 
-def raising(error: Exception) -> Target:
+def raising_target(error: Exception) -> Target:
     def run(chance: Chance) -> None:
         if "x" in chance.text():
             raise error
@@ -61,9 +61,9 @@ def raising(error: Exception) -> Target:
     ("error", "kind"), [(ValueError("a"), "ValueError"), (BrokenError("a at 3"), "broken"), (SlotError("a"), None)]
 )
 def test_only_what_the_package_says_may_leave(error: Exception, kind: str | None) -> None:
-    finding = watched(raising(error), Bytes(b"ax"))
+    finding = watched(raising_target(error), Bytes(b"ax"))
     assert (finding and finding.kind) == kind
-    assert watched(raising(error), Bytes(b"a")) is None
+    assert watched(raising_target(error), Bytes(b"a")) is None
 
 
 def test_what_takes_long_is_found() -> None:
@@ -113,7 +113,7 @@ def test_the_command_runs_without_atheris(capsys: pytest.CaptureFixture[str], mo
 def test_the_command_says_what_was_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("fuzz.__main__.TARGETS", {"raising": raising(ValueError("a"))})
+    monkeypatch.setattr("fuzz.__main__.TARGETS", {"raising": raising_target(ValueError("a"))})
     assert main(["--engine", "hypothesis", "--seconds", "1"]) == 1
     assert "== raising: found\nValueError in test_fuzz_short.py" in capsys.readouterr().out
     (tmp_path / "input").write_bytes(b"ax\xfe\x01")
@@ -124,7 +124,7 @@ def test_the_command_says_what_was_found(
 
 
 def test_what_atheris_found_is_shown_reduced(tmp_path: Path) -> None:
-    target = raising(ValueError("a"))
+    target = raising_target(ValueError("a"))
     for name, data in (("raising-ValueError-1", b"abcx"), ("raising-slow-2", b"a")):
         (tmp_path / name).write_bytes(data)
     ((path, finding, data),) = findings(target, tmp_path)

@@ -102,7 +102,7 @@ def png(width: int, height: int) -> str:
     return b64encode(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")).decode()
 
 
-def parsed(html: str) -> Element:
+def parse_html(html: str) -> Element:
     """A view as a browser reads it; what HTML's standard calls an error is one."""
     html.encode()
     whole: Element = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parseFragment(html)
@@ -135,7 +135,7 @@ def _said(element: Element) -> Iterator[str]:
 
 
 def texts(html: str) -> list[str]:
-    return [element_text(each) for each in parsed(html).iter("pre")]
+    return [element_text(each) for each in parse_html(html).iter("pre")]
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
     ]
     name = one if len(one) <= 80 else f"{one[:80]}…"
     if one and one != "assistant":
-        assert name in [element_text(each) for each in parsed(html).iter("bdi")]
+        assert name in [element_text(each) for each in parse_html(html).iter("bdi")]
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_messages_are_shown_whole(one: str, other: str) -> None:
 def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
     items = [ItemTokens(one, other, 7, 0), ItemTokens("user", "input", 5, 5)]
     report = TrimReport(9, {0: ("dropped", one)}, lambda: Account(12, 5, items, {other: Tokens(12, 5)}), other)
-    cells = [element_text(each) for each in parsed(report._repr_html_()).iter("td")]
+    cells = [element_text(each) for each in parse_html(report._repr_html_()).iter("td")]
     assert cells[0] == "0"
     assert cells[1:4] == [*(text if len(text) <= 80 else f"{text[:80]}…" for text in (one, other)), "7 → 0"]
     reply = Reply(Msg("assistant", one, "assistant"), {"model": other}, parsed={"x": other})
@@ -208,7 +208,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     values = {"q": "".join(HOSTILE), "r": "", "input": "Hi <|im_end|>"}
     flat = look(prompter, CallArguments(values), title=HOSTILE[0], model="qwen2.5", window=100)
     html = flat._repr_html_()
-    shown = parsed(html)
+    shown = parse_html(html)
     assert element_text(next(shown.iter("pre"))) == flat.sent
     marked = [element_text(each) for each in shown.iter("bdi") if "lp-mark" in each.get("class", "")]
     assert marked == [mark.safe for mark in flat.marks] == ["<\\|im_end|>"]
@@ -234,7 +234,7 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     html = Rendered(("a", "b", "c", "d", "e"), ("markers", "q", "markers", "r", "markers"))._repr_html_()
     assert html.count('class="lp-slot lp-hue1 lp-open" title="q, not trusted" data-n="1">b<') == 1
     assert html.count('class="lp-slot lp-hue2 lp-open" title="r, not trusted" data-n="2">d<') == 1
-    legend = [element_text(each) for each in parsed(html).iter("li")]
+    legend = [element_text(each) for each in parse_html(html).iter("li")]
     assert legend == ["markers 3", "q 1", "r 1", "not trusted"]
     many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
     assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
@@ -315,7 +315,7 @@ WEBP = b"RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x00\x0
     ],
 )
 def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
-    root = parsed(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
+    root = parse_html(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
     kind = media_type if data.startswith(("R0lG", "/9j", "UklG")) else "image/png"
     assert [each.get("src") for each in root.iter("img")] == ([f"data:{kind};base64,{data}"] if shown else [])
     assert ("not shown" in element_text(root)) is not shown
@@ -325,7 +325,7 @@ def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data
 def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     # Bytes behind the end of a picture are nobody's, and count.
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
-    root = parsed(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
+    root = parse_html(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
     assert len([*root.iter("img")]) == 2
     address = ImageBlock(URLSource("https://example.org/x.png"))
     html = Msg("user", [address], "user", url="https://example.org/y")._repr_html_()
@@ -357,7 +357,7 @@ def test_an_answer_of_a_client_shows_what_it_says_and_costs() -> None:
     with ModelServer(answer) as server:
         asked = OnlineChatModule("ollama", model="qwen3", base_url=server.url("ollama"))
         html = asked("When?")._repr_html_()
-    root = parsed(html)
+    root = parse_html(html)
     shown = element_text(root)
     for part in ("model: ", "ended: tool_calls", "prompt 31", "At <nine>.", "hours", '"day": "Sunday"'):
         assert part in shown
@@ -378,7 +378,7 @@ def test_a_value_that_calls_itself_markup_is_text() -> None:
     for html in (every_view(evil), every_view(SaysItIsHtml(evil))):
         assert "<script" not in html
         for view in html.split('<div class="lazyprompt">')[1:]:
-            parsed(f'<div class="lazyprompt">{view}')
+            parse_html(f'<div class="lazyprompt">{view}')
 
 
 def test_each_output_of_a_template_goes_through_a_filter_that_escapes() -> None:
@@ -490,7 +490,7 @@ LOOKS: Final = """() => [...document.querySelectorAll('#out, #out *')].map(
     each => JSON.stringify([...getComputedStyle(each)].map(name => getComputedStyle(each)[name])))"""
 
 
-def opened(page: Page, body: str, attributes: str = "") -> None:
+def open_view(page: Page, body: str, attributes: str = "") -> None:
     page.set_content(
         f"<!doctype html><html lang=en><head><title>views</title></head><body {attributes}>"
         f"<main><h1>Views</h1><div id=out>{OUTSIDE}</div>{body}</main></body></html>"
@@ -502,10 +502,10 @@ def opened(page: Page, body: str, attributes: str = "") -> None:
 def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    opened(page, "")
+    open_view(page, "")
     before = page.evaluate(LOOKS)
     asked.clear()
-    opened(page, every_view("".join(HOSTILE)) + Rendered(["x\n" * 9_000], ["q"])._repr_html_())
+    open_view(page, every_view("".join(HOSTILE)) + Rendered(["x\n" * 9_000], ["q"])._repr_html_())
     assert [url for url in asked if not url.startswith("data:image/png;base64,")] == []
     assert page.evaluate("window.__ran") is None
     assert page.evaluate("document.scripts.length + document.querySelectorAll('[id]:not(#out), a, iframe').length") == 0
@@ -520,7 +520,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # noqa: PLC0415
 
     page.emulate_media(color_scheme=scheme)
-    opened(page, every_view(f"<b>{HOSTILE[8]}{HOSTILE[-1]}"))
+    open_view(page, every_view(f"<b>{HOSTILE[8]}{HOSTILE[-1]}"))
     page.evaluate("document.querySelector('#out').remove()")
     found = Axe().run(page, options={"resultTypes": ["violations", "passes", "incomplete"]}).response
     assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"] + found["incomplete"]] == []
@@ -543,7 +543,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:
 )
 def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: FBT001 - a parameter
     page.emulate_media(color_scheme=system)
-    opened(page, Msg("a", "b", "user")._repr_html_(), theme)
+    open_view(page, Msg("a", "b", "user")._repr_html_(), theme)
     behind = page.evaluate("getComputedStyle(document.querySelector('.lazyprompt')).backgroundColor")
     red, green, blue = (int(PAPER[night][at : at + 2], 16) for at in (1, 3, 5))
     assert behind == f"rgb({red}, {green}, {blue})"

@@ -46,7 +46,7 @@ CHATML = (
 SHOTS = FewShotTemplate("Examples:", [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}], "{a} -> {b}", "Now {question}")
 
 
-def slot_of(seen: Look, name: str) -> tuple[int, str]:
+def slot_tokens(seen: Look, name: str) -> tuple[int, str]:
     return next((slot.tokens, slot.text) for slot in seen.slots if slot.name == name)
 
 
@@ -125,9 +125,9 @@ def test_slots_of_a_payload_in_the_order_in_which_it_is_read() -> None:
     )
     names = [slot.name for slot in seen.slots]
     assert names == ["tools", "system", "instruction", "x", "history", "user", "y", "input", "label", "framing"]
-    assert slot_of(seen, "history")[1].count("\n") == 3
-    assert json.loads(slot_of(seen, "tools")[1]) == TOOL
-    assert slot_of(seen, "framing")[1] == ""
+    assert slot_tokens(seen, "history")[1].count("\n") == 3
+    assert json.loads(slot_tokens(seen, "tools")[1]) == TOOL
+    assert slot_tokens(seen, "framing")[1] == ""
 
 
 def test_within_a_budget_only_what_is_left_is_shown() -> None:
@@ -137,8 +137,8 @@ def test_within_a_budget_only_what_is_left_is_shown() -> None:
     assert seen.trim is not None
     assert (seen.trim.max_tokens, seen.trim.dropped) == (70, (0, 1))
     assert seen.total == seen.trim.after <= 70
-    assert "More?" in slot_of(seen, "history")[1]
-    assert "Hello" not in slot_of(seen, "history")[1]
+    assert "More?" in slot_tokens(seen, "history")[1]
+    assert "Hello" not in slot_tokens(seen, "history")[1]
     assert look(ChatPrompter("Say"), CallArguments("Hi", PAIRS)).trim is None
 
 
@@ -259,13 +259,13 @@ def test_a_prompter_whose_chat_template_loses_where_text_comes_from_says_so() ->
     assert [caution.kind for caution in seen.cautions] == ["origin"]
 
 
-def seen(prompter: Prompter, given: object, form: str = "flat", model: str | None = None) -> Look:
+def look_at(prompter: Prompter, given: object, form: str = "flat", model: str | None = None) -> Look:
     return look(prompter, CallArguments(given), form=form, model=model, counter=CharTokenCounter())
 
 
 def test_slots_of_two_prompts() -> None:
-    one = seen(ChatPrompter("Say {x} to {y}.", system=""), {"x": "Hi", "y": "a\nb\nc"})
-    other = seen(ChatPrompter("Say {x} to {z}.", system=""), {"x": "Hi", "z": "you"})
+    one = look_at(ChatPrompter("Say {x} to {y}.", system=""), {"x": "Hi", "y": "a\nb\nc"})
+    other = look_at(ChatPrompter("Say {x} to {z}.", system=""), {"x": "Hi", "z": "you"})
     changes = slot_diff(one, other)
     assert [(change.name, change.state, change.before, change.after) for change in changes] == [
         ("instruction", "same", 11, 11),
@@ -279,14 +279,14 @@ def test_slots_of_two_prompts() -> None:
 
 
 def test_the_end_of_a_line_is_a_difference() -> None:
-    one, other = (seen(ChatPrompter("{x}", system=""), {"x": text}) for text in ("a", "a\n"))
+    one, other = (look_at(ChatPrompter("{x}", system=""), {"x": text}) for text in ("a", "a\n"))
     (change,) = (each for each in slot_diff(one, other) if each.state != "same")
     assert change.lines == ("@@ -1 +1,2 @@", " a", "+")
 
 
 def test_lines_that_changed_with_those_around() -> None:
     text = "\n".join(map(str, range(9)))
-    one, other = (seen(ChatPrompter("{x}", system=""), {"x": each}) for each in (text, text.replace("4", "four")))
+    one, other = (look_at(ChatPrompter("{x}", system=""), {"x": each}) for each in (text, text.replace("4", "four")))
     (change,) = (change for change in slot_diff(one, other) if change.state != "same")
     assert change == SlotChange(
         "x", "changed", 17, 20, ("@@ -2,7 +2,7 @@", " 1", " 2", " 3", "-4", "+four", " 5", " 6", " 7")
@@ -296,14 +296,16 @@ def test_lines_that_changed_with_those_around() -> None:
 @pytest.mark.parametrize("form", ["flat", "anthropic"])
 def test_the_same_text_is_the_same_whatever_it_counts(form: str) -> None:
     # Once markers changed that were the same: what is left of the whole is counted as theirs.
-    one = seen(ChatPrompter("Say {x}"), {"x": "Hi"}, form)
+    one = look_at(ChatPrompter("Say {x}"), {"x": "Hi"}, form)
     other = replace(one, slots=tuple(slot._replace(tokens=slot.tokens + (form == "flat")) for slot in one.slots))
     assert {(change.state, change.lines) for change in slot_diff(one, other)} == {("same", ())}
 
 
 def test_the_markers_of_two_models() -> None:
     prompter = ChatPrompter("Say {x}", system="S")
-    changes = slot_diff(seen(prompter, {"x": "Hi"}, model="qwen2.5"), seen(prompter, {"x": "Hi"}, model="llama3.1"))
+    changes = slot_diff(
+        look_at(prompter, {"x": "Hi"}, model="qwen2.5"), look_at(prompter, {"x": "Hi"}, model="llama3.1")
+    )
     # Llama's template trims what is said, too.
     assert [change.name for change in changes if change.state == "changed"] == ["instruction", "markers"]
     assert changes[-1].name == "markers"

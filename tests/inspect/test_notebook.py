@@ -72,7 +72,7 @@ def shell() -> Shell:
     return made  # type: ignore[no-any-return]
 
 
-def html_of(shell: Shell, value: object) -> str | None:
+def displayed_html(shell: Shell, value: object) -> str | None:
     data, _ = shell.display_formatter.format(value)  # type: ignore[attr-defined]
     return data.get("text/html")  # type: ignore[no-any-return]
 
@@ -89,11 +89,11 @@ def html_of(shell: Shell, value: object) -> str | None:
     ids=["list", "tuple", "dicts", "mixed", "calls"],
 )
 def test_lists_of_messages_are_conversations(shell: Shell, messages: Any) -> None:
-    assert html_of(shell, messages) is None
+    assert displayed_html(shell, messages) is None
     load_ipython_extension(shell)
-    assert "Hello &lt;b&gt;" in (html_of(shell, messages) or "")
+    assert "Hello &lt;b&gt;" in (displayed_html(shell, messages) or "")
     unload_ipython_extension(shell)
-    assert html_of(shell, messages) is None
+    assert displayed_html(shell, messages) is None
 
 
 @pytest.mark.parametrize(
@@ -113,21 +113,21 @@ def test_lists_of_messages_are_conversations(shell: Shell, messages: Any) -> Non
 )
 def test_other_lists_are_shown_as_before(shell: Shell, value: Any) -> None:
     load_ipython_extension(shell)
-    assert html_of(shell, value) is None
+    assert displayed_html(shell, value) is None
 
 
 def test_what_showed_lists_before_shows_them_still(shell: Shell) -> None:
     html = shell.display_formatter.formatters["text/html"]
     html.for_type(list, lambda value: f"<i>{len(value)}</i>")  # type: ignore[arg-type]
     load_ipython_extension(shell)
-    assert html_of(shell, [1, 2]) == "<i>2</i>"
-    assert "Hello" in (html_of(shell, [HELLO]) or "")
+    assert displayed_html(shell, [1, 2]) == "<i>2</i>"
+    assert "Hello" in (displayed_html(shell, [HELLO]) or "")
     unload_ipython_extension(shell)
-    assert html_of(shell, [HELLO]) == "<i>1</i>"
+    assert displayed_html(shell, [HELLO]) == "<i>1</i>"
 
 
 def test_a_message_shows_itself_with_nothing_loaded(shell: Shell) -> None:
-    assert "Hello &lt;b&gt;" in (html_of(shell, HELLO) or "")
+    assert "Hello &lt;b&gt;" in (displayed_html(shell, HELLO) or "")
 
 
 def test_nothing_of_a_notebook_is_imported_by_the_package_nor_ipython_by_the_extension() -> None:

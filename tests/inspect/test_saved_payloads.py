@@ -24,7 +24,7 @@ LIKE = dict.fromkeys(
 ) | {"dashscope-multimodal": "dashscope"}
 
 
-def saved(value: object, **options: Any) -> Look:
+def look_at_saved(value: object, **options: Any) -> Look:
     return saved_look(json.dumps(value, ensure_ascii=False), **options)
 
 
@@ -33,17 +33,17 @@ def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
     history = None if provider == "ollama-generate" else [["a", "b"]]
     tools = None if provider == "ollama-generate" else [TOOL]
     made = look(ChatPrompter("Say"), CallArguments("Hi", history, tools), form=provider, counter=CharTokenCounter())
-    seen = saved(made.sent, counter=CharTokenCounter())
+    seen = look_at_saved(made.sent, counter=CharTokenCounter())
     assert seen.form == LIKE.get(provider, provider)
     assert seen.sent == made.sent
     assert seen.total == made.total == sum(slot.tokens for slot in seen.slots)
     assert (seen.cautions, seen.segments, seen.marks, seen.trim) == ((), (), (), None)
-    assert saved(made.sent, form=provider).form == provider
+    assert look_at_saved(made.sent, form=provider).form == provider
 
 
 def test_the_slots_are_the_messages() -> None:
     tool = {"type": "function", "function": {"name": "add", "description": "Zählt. " * 200}}
-    seen = saved({"messages": CHAT, "tools": [tool]}, title="x.json")
+    seen = look_at_saved({"messages": CHAT, "tools": [tool]}, title="x.json")
     assert [slot.name for slot in seen.slots] == ["messages[0] (system)", "messages[1] (user)", "tools", "framing"]
     assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(tool, ensure_ascii=False), ""]
     # No caution about the cache: it is unknown which texts are the same in every call.
@@ -51,7 +51,7 @@ def test_the_slots_are_the_messages() -> None:
 
 
 def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
-    seen = saved([{"role": "user", "content": [{"type": "text", "text": "谁"}]}])
+    seen = look_at_saved([{"role": "user", "content": [{"type": "text", "text": "谁"}]}])
     assert json.loads(seen.slots[0].text) == {"role": "user", "content": [{"type": "text", "text": "谁"}]}
     assert "谁" in seen.slots[0].text
 
@@ -74,7 +74,7 @@ def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
     ],
 )
 def test_whose_it_is_is_seen_by_what_it_has(value: object, provider: str, names: list[str]) -> None:
-    seen = saved(value)
+    seen = look_at_saved(value)
     assert (seen.form, [slot.name for slot in seen.slots]) == (provider, [*names, "framing"])
     assert all(slot.tokens > 0 for slot in seen.slots)
     assert all(slot.text in ("Hi", "S", "Be brief.", "") or "parts" in slot.text for slot in seen.slots)
@@ -94,29 +94,29 @@ REQUEST = {"model": "gpt-4o", "messages": CHAT}
     ],
 )
 def test_the_payload_is_found_in_what_is_around_it(around: object) -> None:
-    seen = saved(around)
+    seen = look_at_saved(around)
     assert (seen.form, seen.model, seen.window) == ("openai", "gpt-4o", 128_000)
     assert seen.sent == REQUEST
 
 
 def test_the_window_is_what_was_given_or_is_known() -> None:
-    assert saved(CHAT).window is None
-    assert saved(CHAT, window=9).window == 9
-    assert saved(CHAT, model="claude-opus-4-5").window == 200_000
-    assert [str(caution) for caution in saved(CHAT, window=16).cautions] == [
+    assert look_at_saved(CHAT).window is None
+    assert look_at_saved(CHAT, window=9).window == 9
+    assert look_at_saved(CHAT, model="claude-opus-4-5").window == 200_000
+    assert [str(caution) for caution in look_at_saved(CHAT, window=16).cautions] == [
         "15 tokens are 94 % of the context window (16), which must also fit the response"
     ]
 
 
 def test_hidden_signs_are_told_of() -> None:
-    seen = saved([{"role": "user", "content": [{"type": "text", "text": "a\x1b\u202e"}]}])
+    seen = look_at_saved([{"role": "user", "content": [{"type": "text", "text": "a\x1b\u202e"}]}])
     assert [str(caution) for caution in seen.cautions] == [
         "messages[0] (user): 2 invisible character(s): U+001B, U+202E"
     ]
 
 
 def test_what_the_named_provider_would_refuse_is_told() -> None:
-    seen = saved(CHAT, form="anthropic")
+    seen = look_at_saved(CHAT, form="anthropic")
     assert [(caution.kind, caution.values["where"]) for caution in seen.cautions] == [("refused", "messages[0]")]
     assert "anthropic would reject this" in str(seen.cautions[0])
 
@@ -167,7 +167,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(value=VALUES, form=st.sampled_from([None, "openai", "anthropic", "gemini", "openai-responses"]))
 def test_anything_is_shown_or_refused_in_one_way(value: Any, form: str | None) -> None:
     try:
-        seen = saved(value, form=form)
+        seen = look_at_saved(value, form=form)
     except LazyPromptError:
         return
     assert sum(slot.tokens for slot in seen.slots) == seen.total

@@ -15,51 +15,51 @@ ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 COLORED, WRITTEN_OUT = "\x1b[36ma", "a\\u001b\n"
 
 
-def rendered(*parts: tuple[str, str]) -> Rendered:
+def make_rendered(*parts: tuple[str, str]) -> Rendered:
     return Rendered([text for text, _ in parts], [slot for _, slot in parts])
 
 
-def printed(*parts: tuple[str, str]) -> str:
-    return rendered_text(rendered(*parts), terminal=True)
+def print_rendered(*parts: tuple[str, str]) -> str:
+    return rendered_text(make_rendered(*parts), terminal=True)
 
 
 def test_slots_take_the_palette_in_order_of_first_appearance() -> None:
-    out = printed(("A", "markers"), ("b", "q"), ("C", "markers"), ("d", "r"), ("\n", "markers"))
+    out = print_rendered(("A", "markers"), ("b", "q"), ("C", "markers"), ("d", "r"), ("\n", "markers"))
     assert out.startswith("\x1b[36mA\x1b[0m\x1b[4;32mb\x1b[0m\x1b[36mC\x1b[0m\x1b[4;33md\x1b[0m")
     colors = "cyan green yellow magenta blue red"
     assert " ".join(PALETTE) == f"{colors} {' '.join(f'bright_{color}' for color in colors.split())}"
 
 
 def test_only_untrusted_text_is_underlined() -> None:
-    out = printed(("mine", "instruction"), ("theirs", "q"), ("", "instruction"))
+    out = print_rendered(("mine", "instruction"), ("theirs", "q"), ("", "instruction"))
     assert re.search(r"\x1b\[[0-9]+mmine", out)
     assert "\x1b[4;32mtheirs" in out
     assert "\x1b[4mnot trusted" in out
 
 
 def test_legend_names_each_slot_once_in_its_colour() -> None:
-    out = printed(("A", "markers"), ("b", "问题"), ("C", "markers"))
+    out = print_rendered(("A", "markers"), ("b", "问题"), ("C", "markers"))
     legend = out.splitlines()[-1]
     assert ESCAPE.sub("", legend) == "── markers · 问题 · not trusted"
     assert "\x1b[32m问题" in legend
 
 
 def test_legend_of_trusted_text_alone_does_not_speak_of_trust() -> None:
-    assert ESCAPE.sub("", printed(("A\n", "markers"))) == "A\n── markers\n"
+    assert ESCAPE.sub("", print_rendered(("A\n", "markers"))) == "A\n── markers\n"
 
 
 def test_more_slots_than_colours() -> None:
     parts = [(f"{index}", f"slot{index}") for index in range(2 * len(PALETTE) + 1)]
-    assert "slot24" in printed(*parts)
+    assert "slot24" in print_rendered(*parts)
 
 
 def test_long_lines_and_markup_are_left_alone() -> None:
     text = "word " * 30 + "[bold]x[/bold] :smile: 'quoted' 42"
-    assert ESCAPE.sub("", printed((text, "instruction"))).startswith(f"{text}\n──")
+    assert ESCAPE.sub("", print_rendered((text, "instruction"))).startswith(f"{text}\n──")
 
 
 def test_missing_newline_at_the_end_is_added_on_a_terminal_only() -> None:
-    prompt = rendered(("no end", "instruction"))
+    prompt = make_rendered(("no end", "instruction"))
     assert ESCAPE.sub("", rendered_text(prompt, terminal=True)) == "no end\n── instruction\n"
     assert rendered_text(prompt, "never", terminal=True) == "no end\n"
     assert rendered_text(prompt, terminal=False) == "no end"
@@ -67,7 +67,7 @@ def test_missing_newline_at_the_end_is_added_on_a_terminal_only() -> None:
 
 def test_pipe_gets_every_character() -> None:
     text = "\x1b[2J\r\n\x07\u202e中\ttab"
-    assert rendered_text(rendered((text, "instruction")), terminal=False) == text
+    assert rendered_text(make_rendered((text, "instruction")), terminal=False) == text
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_colour_is_chosen_by_the_caller_the_environment_and_the_output(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    out = rendered_text(rendered(("a\x1b", "instruction")), color, terminal=terminal)
+    out = rendered_text(make_rendered(("a\x1b", "instruction")), color, terminal=terminal)
     assert out.startswith(COLORED) if text == COLORED else out == text
 
 
 @pytest.mark.parametrize("color", ["never", "always"])
 def test_terminal_obeys_nothing_in_the_prompt(color: Color) -> None:
     alien = "\x1b]0;title\x07\x1b[2J\r\x08\x7f\x9b31m\u202e\u2028\u2066x"
-    out = rendered_text(rendered(("a\n", "instruction"), (alien, "q"), ("", "instruction")), color, terminal=True)
+    out = rendered_text(make_rendered(("a\n", "instruction"), (alien, "q"), ("", "instruction")), color, terminal=True)
     left = ESCAPE.sub("", out) if color == "always" else out
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066]", left)
     assert "\\u001b]0;title\\u0007\\u001b[2J\\u000d\\u0008\\u007f\\u009b31m\\u202e\\u2028\\u2066x" in left

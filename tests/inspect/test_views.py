@@ -23,13 +23,15 @@ HOSTILE = (
 )
 
 
-def seen(value: object = "Who?", **options: object) -> Look:
+def look_at(value: object = "Who?", **options: object) -> Look:
     call = CallArguments({"x": value, "input": "Hi"})
     return look(ChatPrompter("Say {x} now", system="S"), call, title="a.yaml", **options)  # type: ignore[arg-type]  # those of look
 
 
 def test_a_pipe_gets_lines_that_begin_with_their_slot() -> None:
-    out = look_text(seen("Who\n? <|im_end|>", model="qwen2.5", counter=CharTokenCounter(), window=1000), terminal=False)
+    out = look_text(
+        look_at("Who\n? <|im_end|>", model="qwen2.5", counter=CharTokenCounter(), window=1000), terminal=False
+    )
     # The ends of lines that are spaces are written as ~.
     assert (
         out.replace("Say \n", "Say~\n")
@@ -64,7 +66,7 @@ total               111   100%
 
 
 def test_a_terminal_gets_colours_and_the_text_as_it_is() -> None:
-    one = seen("Who? <|im_end|>", model="qwen2.5")
+    one = look_at("Who? <|im_end|>", model="qwen2.5")
     out = look_text(one, terminal=True)
     assert str(one.sent) in STYLE.sub("", out)
     assert "\x1b[4;33mWho? " in out
@@ -81,9 +83,9 @@ def test_without_colour_a_terminal_gets_what_a_pipe_gets(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert look_text(seen(), terminal=True) == look_text(seen(), terminal=False)
-    assert "\x1b" not in look_text(seen(), terminal=True)
-    assert "\x1b[" in look_text(seen(), "always", terminal=False)
+    assert look_text(look_at(), terminal=True) == look_text(look_at(), terminal=False)
+    assert "\x1b" not in look_text(look_at(), terminal=True)
+    assert "\x1b[" in look_text(look_at(), "always", terminal=False)
 
 
 @pytest.mark.parametrize("form", ["flat", "openai"])
@@ -140,7 +142,7 @@ def test_a_pipe_has_no_width() -> None:
 
 
 def test_a_payload_is_json_with_signs_written_out() -> None:
-    one = seen("谁\u202e", form="anthropic")
+    one = look_at("谁\u202e", form="anthropic")
     out = look_text(one, terminal=False)
     assert '"system": "S\\nSay 谁\\u202e now' in out
     assert "* not trusted" not in out
@@ -183,7 +185,7 @@ def test_what_is_grave_is_red() -> None:
 
 
 def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:
-    one = seen("Who?", counter=CharTokenCounter())
+    one = look_at("Who?", counter=CharTokenCounter())
     other = look(
         ChatPrompter("Say {y} then", system="S"),
         CallArguments({"y": "\x1b[31m", "input": "Hi"}),
@@ -219,7 +221,7 @@ y: added, 5
 
 
 def test_a_diff_in_colour() -> None:
-    one, other = (seen(value) for value in ("Who?", "When?"))
+    one, other = (look_at(value) for value in ("Who?", "When?"))
     out = slot_diff_text(one, other, slot_diff(one, other), terminal=True)
     assert "\x1b[31m-Who?" in out
     assert "\x1b[32m+When?" in out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.media import Site, served
+from support.media import Site, serve_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,4 +22,4 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    yield from served(Site())
+    yield from serve_site(Site())

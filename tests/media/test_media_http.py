@@ -18,7 +18,7 @@ import trustme
 from lazyprompt.errors import MediaError
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import URLSource
-from support.media import JPEG, PNG, WHERE, Site, fault, load, served, source
+from support.media import JPEG, PNG, WHERE, Site, fault, load, serve_site, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ def safe_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]
     made.socket = context.wrap_socket(made.socket, server_side=True)
     made.url = f"https://localhost:{made.server_port}"
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    yield from served(made)
+    yield from serve_site(made)
 
 
 def dns(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:

@@ -53,7 +53,7 @@ def properties(function: Callable[..., object]) -> dict[str, Any]:
     return typing.cast("dict[str, Any]", schema_of(function)["parameters"]["properties"])
 
 
-def refused(tools: object) -> str:
+def tools_error(tools: object) -> str:
     with pytest.raises(ToolsError) as caught:
         ToolSet.of(typing.cast("list[dict[str, object]]", tools))
     return str(caught.value)

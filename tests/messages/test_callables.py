@@ -7,7 +7,7 @@ import pytest
 
 from lazyprompt.errors import ToolsError
 from lazyprompt.messages.tools import function_schema
-from messages.helpers import Point, Shop, fetch, now, properties, refused, schema_of, search, tool
+from messages.helpers import Point, Shop, fetch, now, properties, schema_of, search, tool, tools_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_a_builtin_with_a_signature_is_a_tool() -> None:
 
 @pytest.mark.parametrize("wrong", [Shop, int, Shop(), Hashless(), Point, partial(int, "5"), max])
 def test_other_callables_are_refused_with_advice(wrong: Callable[..., object]) -> None:
-    message = refused([tool(), wrong])
+    message = tools_error([tool(), wrong])
     assert message.startswith("tools[1]: ")
     assert "wrap the object in a function" in message
     with pytest.raises(ToolsError):
@@ -88,7 +88,7 @@ def test_other_callables_are_refused_with_advice(wrong: Callable[..., object]) -
 
 
 def test_a_lambda_has_no_name_to_call_it_by() -> None:
-    assert "'<lambda>'" in refused([lambda x: x])
+    assert "'<lambda>'" in tools_error([lambda x: x])
 
 
 def test_stars_are_refused_by_name() -> None:
@@ -96,6 +96,6 @@ def test_stars_are_refused_by_name() -> None:
 
     def options(first: int, **others: int) -> None: ...
 
-    assert "takes *others," in refused([many])
-    assert "takes **others," in refused([options])
-    assert "takes **others," in refused([partial(options, x=1)])
+    assert "takes *others," in tools_error([many])
+    assert "takes **others," in tools_error([options])
+    assert "takes **others," in tools_error([partial(options, x=1)])

@@ -176,7 +176,7 @@ def check_offsets(parts: Sequence[str], encoded: Encoded, *, cover: bool = False
         assert all(one[1] <= two[1] and one[1] - 1 <= two[0] <= one[1] for one, two in pairwise(around))
 
 
-def touched(parts: Sequence[str], encoded: Encoded, ids: dict[int, str]) -> list[tuple[str, str]]:
+def untrusted_tokens(parts: Sequence[str], encoded: Encoded, ids: dict[int, str]) -> list[tuple[str, str]]:
     """The control tokens, each with what of it is not trusted; white space that they take does not count."""
     trust = "".join(("." if at % 2 == 0 else "x") * len(part) for at, part in enumerate(parts))
     whole = "".join(parts)
@@ -193,7 +193,7 @@ def test_no_control_token_comes_of_untrusted_text(kind: str, parts: list[str]) -
     tokenizer = small(kind)
     encoded = encode(parts, tokenizer)
     check_offsets(parts, encoded)
-    assert all(not untrusted for _, untrusted in touched(parts, encoded, control_ids(tokenizer)))
+    assert all(not untrusted for _, untrusted in untrusted_tokens(parts, encoded, control_ids(tokenizer)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,7 +218,7 @@ def test_honest_text_is_as_the_tokenizer_has_it(kind: str, parts: list[str]) -> 
     tokenizer = small(kind)
     made = tokenizer.encode("".join(parts), add_special_tokens=False)
     encoded = Encoded(made.ids, made.offsets)
-    assume(all(not untrusted for _, untrusted in touched(parts, encoded, control_ids(tokenizer))))
+    assume(all(not untrusted for _, untrusted in untrusted_tokens(parts, encoded, control_ids(tokenizer))))
     assert encode(parts, tokenizer) == encoded
 
 
@@ -305,7 +305,7 @@ def test_models_tokens_are_those_of_trusted_text_and_nothing_is_lost(kind: str, 
     trusted = re.sub("\0.+?\0", "\0", marked, flags=re.DOTALL) if "\0" not in text else None
     assume(trusted is not None)
     expected = search.findall(trusted or "")
-    assert [(name, "") for name in expected] == touched(parts, encoded, ids)
+    assert [(name, "") for name in expected] == untrusted_tokens(parts, encoded, ids)
     assert [text[start:end] for id_, (start, end) in zip(*encoded, strict=True) if id_ in ids] == expected
     assert backend_of(tokenizer).decode(encoded.ids) == text
     if search.findall(text) == expected:
@@ -558,7 +558,7 @@ def test_halves_of_surrogate_pairs_are_no_text(kind: str) -> None:
     check_offsets(parts, encoded)
     text = f"a\ufffd{name}\ufffd 😀{name}\ufffd!"
     assert encoded.ids == models_own(tokenizer, text)
-    assert touched(parts, encoded, ids) == [(name, "")] * 2
+    assert untrusted_tokens(parts, encoded, ids) == [(name, "")] * 2
     assert tokenizer.decode([encoded.ids[-1]]) == "!"
     assert encoded.offsets[-1] == (len("".join(parts)) - 1, len("".join(parts)))
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema  # noqa: TC002  # resolved from the hint
 
 from lazyprompt.errors import ToolsError
-from messages.helpers import Level, Point, Shop, properties, refused, schema_of, search
+from messages.helpers import Level, Point, Shop, properties, schema_of, search, tools_error
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]
@@ -228,7 +228,7 @@ def test_the_return_hint_is_not_looked_at() -> None:
 def test_a_hint_that_cannot_be_resolved_is_named() -> None:
     def make(x: int, y: list[Unknown]) -> None: ...
 
-    message = refused([make])
+    message = tools_error([make])
     assert "make()" in message
     assert "'list[Unknown]' of parameter 'y'" in message
     assert "TYPE_CHECKING" in message
@@ -239,7 +239,7 @@ def test_a_hint_without_a_schema_is_named(hint: object) -> None:
     def make(a: int, x: int, b: int) -> None: ...
 
     make.__annotations__["x"] = hint
-    message = refused([make])
+    message = tools_error([make])
     assert "make()" in message
     assert "parameter x " in message or "parameter 'x' " in message
 
@@ -324,5 +324,5 @@ def test_choices_are_a_json_list(written: str) -> None:
     def switch(color: str) -> None: ...
 
     switch.__doc__ = f"Switch the lamp.\n\nArgs:\n    color: The color. (choices: {written})\n"
-    message = refused([switch])
+    message = tools_error([switch])
     assert f'the choices of parameter \'color\' must be a JSON list such as ["red", "blue"], not {written!r}' in message

@@ -30,7 +30,7 @@ PNG = "data:image/png;base64,aGVsbG8="
 PDF = "data:application/pdf;base64,aGVsbG8="
 
 
-def read(form: Any) -> Msg:
+def read_message(form: Any) -> Msg:
     return read_openai(form, "here", OpenCalls())
 
 
@@ -78,7 +78,7 @@ OFFICIAL: dict[str, Any] = {
 @pytest.mark.parametrize("form", OFFICIAL.values(), ids=OFFICIAL)
 def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
     before = copy.deepcopy(form)
-    message = read(form)
+    message = read_message(form)
     assert openai_dicts([message]) == [before]
     assert form == before
 
@@ -86,12 +86,12 @@ def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
 @given(st.sampled_from(["system", "user", "assistant"]), st.text(), st.text())
 def test_any_text_and_name_come_back_as_they_were(role: Any, name: str, content: str) -> None:
     form = {"role": role, "content": content} | ({"name": name} if name not in ("", role) else {})
-    assert openai_dicts([read(form)]) == [form]
+    assert openai_dicts([read_message(form)]) == [form]
 
 
 def test_nothing_is_shared_with_the_message_or_the_form() -> None:
     form = copy.deepcopy(OFFICIAL["further keys of a result"])
-    message = read(form)
+    message = read_message(form)
     form["cache_control"]["a"].append(2)
     written: Any = openai_dicts([message])
     written[0]["cache_control"]["a"].append(3)
@@ -99,7 +99,7 @@ def test_nothing_is_shared_with_the_message_or_the_form() -> None:
 
 
 def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
-    message = read(OFFICIAL["calls"])
+    message = read_message(OFFICIAL["calls"])
     assert message.content == (ToolUseBlock("1", "f", {"city": "北京", "n": 1.5}), ToolUseBlock("2", "g", {}))
     assert message.name == "assistant"
 
@@ -107,8 +107,8 @@ def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
 @pytest.mark.parametrize("content", [None, "", []])
 def test_a_message_without_content_is_empty(content: Any) -> None:
     """A client's ``model_dump()`` has nulls: they were an error, and a tool's result the text "null"."""
-    assert read({"role": "assistant", "content": content, "tool_calls": None}).blocks == ()
-    assert read({"role": "tool", "tool_call_id": "1", "content": content}).blocks == (ToolResultBlock("1"),)
+    assert read_message({"role": "assistant", "content": content, "tool_calls": None}).blocks == ()
+    assert read_message({"role": "tool", "tool_call_id": "1", "content": content}).blocks == (ToolResultBlock("1"),)
 
 
 BROKEN = ["{", "[" * 100_000, "[1]", "Paris", '{"a": NaN}', '{"a": "\\ud800"}']
@@ -128,7 +128,7 @@ NOTHING: list[object] = [None, "", {}]
 def test_arguments_are_taken_as_text_and_as_a_dict_and_stay_text_if_they_are_no_object(
     arguments: object, block: ToolUseBlock
 ) -> None:
-    message = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
+    message = read_message({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
     assert message.content == (block,)
     (form,) = openai_dicts([message])
     assert form["content"] is None
@@ -142,7 +142,9 @@ def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
         {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "ZGF0YQ=="},
     ]
-    message = read({"role": "assistant", "content": "So.", "reasoning_content": "Hm.", "thinking_blocks": signed})
+    message = read_message(
+        {"role": "assistant", "content": "So.", "reasoning_content": "Hm.", "thinking_blocks": signed}
+    )
     thoughts = (
         ThinkingBlock("Hm.", "c2ln", provider="anthropic"),
         ThinkingBlock(redacted="ZGF0YQ==", provider="anthropic"),
@@ -153,8 +155,8 @@ def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
 
 @pytest.mark.parametrize("name", ["user", None, ""])
 def test_a_name_that_repeats_the_role_names_nobody(name: str | None) -> None:
-    assert read({"role": "user", "name": name, "content": "hi"}).speaker == ""
-    assert read({"role": "user", "name": "Bob", "content": "hi"}).speaker == "Bob"
+    assert read_message({"role": "user", "name": name, "content": "hi"}).speaker == ""
+    assert read_message({"role": "user", "name": "Bob", "content": "hi"}).speaker == "Bob"
 
 
 def test_a_call_without_an_id_gets_one_made_of_its_number() -> None:
@@ -166,12 +168,12 @@ def test_a_call_without_an_id_gets_one_made_of_its_number() -> None:
 
 def test_tool_calls_may_be_none() -> None:
     nothing: dict[str, Any] = {"tool_calls": None, "refusal": None, "annotations": []}
-    assert read({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
+    assert read_message({"role": "assistant", "content": "hi"} | nothing) == Msg("assistant", "hi", "assistant")
 
 
 def test_a_result_of_data_is_written_as_json() -> None:
     for content in ({"r": [True]}, [1, {"a": 2}], 5):
-        (block,) = read({"role": "tool", "tool_call_id": "1", "content": content}).blocks
+        (block,) = read_message({"role": "tool", "tool_call_id": "1", "content": content}).blocks
         assert isinstance(block, ToolResultBlock)
         assert json.loads(block.text) == content
 
@@ -202,7 +204,7 @@ def test_a_call_is_written_before_its_result_and_thoughts_only_if_they_have_a_ke
 
 
 def test_the_url_of_a_message_becomes_a_picture() -> None:
-    message = read({"role": "user", "content": "look", "url": "https://example.org/a.png"})
+    message = read_message({"role": "user", "content": "look", "url": "https://example.org/a.png"})
     assert message.url == "https://example.org/a.png"
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
     assert openai_dicts([message]) == [{"role": "user", "content": parts}]
@@ -256,7 +258,7 @@ NATIVE: list[tuple[dict[str, Any], tuple[str, Any] | None]] = [
 
 @pytest.mark.parametrize(("form", "native"), NATIVE)
 def test_a_message_keeps_the_form_that_blocks_cannot_express(form: Any, native: tuple[str, Any] | None) -> None:
-    assert read(form).native == native
+    assert read_message(form).native == native
 
 
 @pytest.mark.parametrize(
@@ -285,18 +287,18 @@ def test_a_message_keeps_the_form_that_blocks_cannot_express(form: Any, native: 
     ],
 )
 def test_fields_of_ollama_and_vllm_are_read(form: Any, blocks: tuple[Any, ...]) -> None:
-    assert read(form).blocks == blocks
+    assert read_message(form).blocks == blocks
 
 
 @pytest.mark.parametrize("part", [{"type": "text", "text": "a"}, TextBlock("a")])
 def test_parts_may_be_blocks(part: object) -> None:
-    assert read({"role": "user", "content": [part]}).content == (TextBlock("a"),)
+    assert read_message({"role": "user", "content": [part]}).content == (TextBlock("a"),)
 
 
 def test_addresses_with_data_become_the_data() -> None:
     parts = [{"type": "image_url", "image_url": {"url": url}} for url in (PNG, "data:image/png,raw", "a,b;base64")]
     parts.append({"type": "input_audio", "input_audio": {"data": "eA=="}})
-    assert read({"role": "user", "content": parts}).content == (
+    assert read_message({"role": "user", "content": parts}).content == (
         ImageBlock(Base64Source("image/png", "aGVsbG8=")),
         ImageBlock(URLSource("data:image/png,raw")),
         ImageBlock(URLSource("a,b;base64")),
@@ -368,5 +370,5 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
 def test_a_form_of_a_wrong_shape_is_refused_with_its_place(form: Any, said: str) -> None:
     before = repr(form)
     with pytest.raises(HistoryError, match=f"^{said}"):
-        read(form)
+        read_message(form)
     assert repr(form) == before

@@ -24,7 +24,7 @@ IMAGE = ImageBlock(URLSource("https://a.example/b.png"))
 SOURCE = Base64Source("application/pdf", "aaaa")
 
 
-def changed(text: str, *, behind_text: bool = False) -> str:
+def upper_text(text: str, *, behind_text: bool = False) -> str:
     return text.upper() + "+" * behind_text if text.upper() != text else text
 
 
@@ -37,7 +37,7 @@ def changed(text: str, *, behind_text: bool = False) -> str:
     ],
 )
 def test_each_string_of_a_json_value_is_changed(value: Any, expected: Any) -> None:
-    made = json_with_texts(value, changed)
+    made = json_with_texts(value, upper_text)
     assert made == expected
     assert (made is value) == (value == expected)
 
@@ -58,7 +58,7 @@ def test_each_string_of_a_json_value_is_changed(value: Any, expected: Any) -> No
 )
 def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
     given = Msg("ANN", [block], "assistant", metadata={"a": "b"})
-    made = with_texts(given, changed)
+    made = with_texts(given, upper_text)
     assert made == Msg("ANN", [expected], "assistant", metadata={"a": "b"})
     assert [*map(asdict, made.blocks)] == [asdict(expected)]
     assert (made is given) == (block == expected)
@@ -73,11 +73,13 @@ def test_each_text_of_a_block_is_changed(block: Any, expected: Any) -> None:
 )
 def test_the_speaker_and_the_content_are_changed(name: str, content: Any, speaker: str, expected: Any) -> None:
     given = Msg(name, content, "user", url="https://a.example")
-    made = with_texts(given, changed)
+    made = with_texts(given, upper_text)
     texts = [getattr(block, "text", "") for block in made.blocks] if isinstance(expected, list) else made.content
     assert (made.name, texts, made.url, made.role) == (speaker, expected, "https://a.example", "user")
     assert (made is given) == (name == speaker and content == expected)
 
 
 def test_a_message_without_a_speaker_keeps_none() -> None:
-    assert with_texts(Msg("user", "a", "user").without_speaker(), changed) == Msg("user", "A", "user").without_speaker()
+    assert (
+        with_texts(Msg("user", "a", "user").without_speaker(), upper_text) == Msg("user", "A", "user").without_speaker()
+    )

@@ -59,7 +59,7 @@ def check(parts: list[str], tokenizer: Any, kept: TokenCache) -> None:
 
 
 @cache
-def shared(kind: str) -> tuple[Any, TokenCache]:
+def shared_cache(kind: str) -> tuple[Any, TokenCache]:
     tokenizer = small(kind) if kind in KINDS else LOSSLESS[kind]()
     return tokenizer, TokenCache(tokenizer, 200_000)
 
@@ -70,14 +70,14 @@ def shared(kind: str) -> tuple[Any, TokenCache]:
 @example(parts=["", "a", "", "b<s>"])
 @example(parts=["<|im", "＜s＞", "_end|><|im_end|>", "<s>", "<think><s>"])
 def test_ids_are_those_of_small_tokenizers(kind: str, parts: list[str]) -> None:
-    check(parts, *shared(kind))
+    check(parts, *shared_cache(kind))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOSSLESS_KINDS)
 @given(parts=parts_of(REAL_TEXT, REAL_TEXT))
 def test_ids_are_those_of_models_tokenizers(kind: str, parts: list[str]) -> None:
-    check(parts, *shared(kind))
+    check(parts, *shared_cache(kind))
 
 
 WORDS = (
@@ -180,7 +180,7 @@ def test_trusted_values_are_trusted() -> None:
     assert kept.encode(["a", Trusted("<im>"), ""])[-1] == 257
 
 
-def marked() -> Any:
+def marked_tokenizer() -> Any:
     return added(byte_level(), *(AddedToken(name, special=True, normalized=False) for name in MARKS))
 
 
@@ -209,7 +209,7 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
-    tokenizer = marked()
+    tokenizer = marked_tokenizer()
     kept = TokenCache(tokenizer)
     parts = ["<s>", "hello", "</im><im>"]
     assert kept.encode(parts) == kept.encode(parts)
@@ -220,15 +220,15 @@ def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
 
 
 def test_a_cache_that_gets_another_tokenizer_is_an_error() -> None:
-    kept = TokenCache(marked())
+    kept = TokenCache(marked_tokenizer())
     kept.encode(["<s>", "hello"])
-    kept.tokenizer = marked()
+    kept.tokenizer = marked_tokenizer()
     with pytest.raises(TokenizerError, match="has changed since"):
         kept.encode(["<s>", "hello"])
 
 
 def test_a_cache_is_of_one_tokenizer() -> None:
-    kept = TokenCache(marked())
+    kept = TokenCache(marked_tokenizer())
     with pytest.raises(TokenizerError, match="is already a TokenCache"):
         TokenCache(kept)
     wrong: Any = "gpt-4o"
@@ -256,7 +256,7 @@ class Own:
 
 
 def test_a_step_written_in_python_is_asked_each_time() -> None:
-    tokenizer = marked()
+    tokenizer = marked_tokenizer()
     step: Any = pre_tokenizers.PreTokenizer
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), step.custom(Own())])
     kept = TokenCache(tokenizer)
@@ -279,7 +279,7 @@ def test_a_cache_stands_for_its_tokenizer() -> None:
 
 
 def test_a_pickled_cache_is_empty() -> None:
-    kept = TokenCache(marked(), 1_000)
+    kept = TokenCache(marked_tokenizer(), 1_000)
     parts = ["<s>", "hello", "</im><im>"]
     ids = kept.encode(parts)
     copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own

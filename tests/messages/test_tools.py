@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.messages.tools import ToolSet, function_schema
-from messages.helpers import Level, fetch, now, refused, search, tool
+from messages.helpers import Level, fetch, now, search, tool, tools_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,10 +211,10 @@ def test_what_other_keys_say_stays() -> None:
 def test_declarations_of_gemini_are_tools_of_their_own() -> None:
     declared = {"functionDeclarations": [{"name": "a"}, {"name": "b", "parameters": SCHEMA}]}
     assert ToolSet.of([tool("now"), declared]).copy() == [tool("now"), tool("a"), tool("b", parameters=SCHEMA)]
-    assert "tools[0] and tools[1] are both named 'now'; use unique names" in refused(
+    assert "tools[0] and tools[1] are both named 'now'; use unique names" in tools_error(
         [tool("now"), {"functionDeclarations": [{"name": "now"}]}]
     )
-    assert "tools[0].functionDeclarations[1].function.name must be a name" in refused(
+    assert "tools[0].functionDeclarations[1].function.name must be a name" in tools_error(
         [{"functionDeclarations": [{"name": "a"}, {}]}]
     )
 
@@ -229,7 +229,7 @@ def test_declarations_of_gemini_are_tools_of_their_own() -> None:
     ],
 )
 def test_what_is_ambiguous_is_an_error(wrong: dict[str, object], told: str) -> None:
-    assert told in refused([wrong])
+    assert told in tools_error([wrong])
 
 
 # A provider's own tools
@@ -254,12 +254,12 @@ def test_tools_of_other_types_pass_as_they_are() -> None:
 
 @pytest.mark.parametrize("tools", ["search", b"search", tool(), {}, search, 5, {search}, frozenset({search})])
 def test_tools_that_are_no_list_are_refused(tools: object) -> None:
-    assert "tools must be a list of dicts and functions, as in tools=[...], not " in refused(tools)
+    assert "tools must be a list of dicts and functions, as in tools=[...], not " in tools_error(tools)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "search", [], b"x", object()])
 def test_an_item_that_is_no_tool_is_named(wrong: object) -> None:
-    message = refused([tool(), wrong])
+    message = tools_error([tool(), wrong])
     assert message.startswith("tools[1] must be a dict")
     assert f"or a function, not {type(wrong).__name__} " in message
 
@@ -274,7 +274,7 @@ def test_an_item_that_is_no_tool_is_named(wrong: object) -> None:
     ],
 )
 def test_a_tool_without_a_type_is_told_the_right_form(wrong: dict[str, object], advice: str) -> None:
-    message = refused([tool(), wrong])
+    message = tools_error([tool(), wrong])
     assert message.startswith('tools[1] must contain "type"')
     assert advice in message
 
@@ -292,14 +292,14 @@ def test_a_tool_without_a_type_is_told_the_right_form(wrong: dict[str, object], 
     ],
 )
 def test_a_function_dict_that_is_wrong_is_named_with_its_path(wrong: dict[str, object], path: str) -> None:
-    assert path in refused([wrong])
+    assert path in tools_error([wrong])
 
 
 @pytest.mark.parametrize(
     "name", ["a b", "a\n", "\t", "a\x00", "a<b", "a>", 'a"', "a'", "a`", "a\u200b", "a\u2028", " "]
 )
 def test_a_name_that_could_break_out_is_refused(name: str) -> None:
-    assert "tools[0].function.name must be a name without spaces, " in refused([tool(name)])
+    assert "tools[0].function.name must be a name without spaces, " in tools_error([tool(name)])
 
 
 @pytest.mark.parametrize("name", ["a", "get-weather", "mcp.server/tool:x", "天气", "a" * 200, "a_1"])
@@ -314,7 +314,7 @@ def test_null_stands_for_a_part_left_out() -> None:
 
 @pytest.mark.parametrize("tools", [[tool("a"), tool("b"), tool("a")], [search, now, search]])
 def test_a_name_given_twice_is_refused(tools: list[Any]) -> None:
-    message = refused(tools)
+    message = tools_error(tools)
     assert message.startswith("tools[0] and tools[2] are both named ")
 
 
@@ -327,18 +327,18 @@ def test_a_name_given_twice_is_refused(tools: list[Any]) -> None:
     ],
 )
 def test_values_that_are_no_json_are_named_with_their_path(value: object, path: str) -> None:
-    assert f"tools[1].function.parameters.{path} " in refused([tool(), tool("x", parameters={"a": value})])
+    assert f"tools[1].function.parameters.{path} " in tools_error([tool(), tool("x", parameters={"a": value})])
 
 
 def test_a_tool_that_holds_itself_is_refused() -> None:
     loop: dict[str, object] = {}
     loop["again"] = loop
-    assert "nested deeper" in refused([tool("x", parameters=loop)])
+    assert "nested deeper" in tools_error([tool("x", parameters=loop)])
 
 
 def test_a_mistake_is_found_on_every_call() -> None:
     wrong = [tool("x", parameters={"a": float("nan")})]
-    assert refused(wrong) == refused(wrong)
+    assert tools_error(wrong) == tools_error(wrong)
 
 
 # The module

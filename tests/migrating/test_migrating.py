@@ -91,19 +91,19 @@ def pages_of(library: Library) -> list[str]:
     return [name for name in PAGES if name.removesuffix(CHINESE) == library.page]
 
 
-def pinned(requirements: str, distribution: str) -> str:
+def pinned_version(requirements: str, distribution: str) -> str:
     lines = (HERE / requirements).read_text(encoding="utf-8").splitlines()
     return next(line.removeprefix(f"{distribution}==") for line in lines if line.startswith(f"{distribution}=="))
 
 
-def installed(distribution: str) -> str | None:
+def installed_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
 
 
-def printed(page: Path, block: Block) -> str:
+def run_block(page: Path, block: Block) -> str:
     out = io.StringIO()
     # As if the page lay beside its files: Prompty 0.1 reads from where the program lies.
     code = compile("\n" * block.line + block.code, str(Path.cwd() / page.name), "exec", dont_inherit=True)
@@ -122,7 +122,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def shown_by(command: str) -> str:
+def run_command(command: str) -> str:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(  # noqa: S602 - the pages' own commands
         command, shell=True, check=False, env=environment, capture_output=True, text=True
@@ -130,7 +130,7 @@ def shown_by(command: str) -> str:
     return done.stdout + done.stderr
 
 
-def walked(name: str, of: str) -> list[str]:
+def walk_page(name: str, of: str) -> list[str]:
     """Files written, commands run, and the programs of one library: what came out otherwise than the page says."""
     page = PAGES[name]
     wrong: list[str] = []
@@ -139,11 +139,11 @@ def walked(name: str, of: str) -> list[str]:
             Path(str(block.title)).write_text(block.code, encoding="utf-8")
         elif block.language == "console":
             for command, expected in COMMAND.findall(block.code):
-                made = shown_by(command)
+                made = run_command(command)
                 if made.rstrip("\n") != expected.rstrip("\n"):
                     wrong.append(f"{page.name}:{block.line}: {command}\n{made}")
         elif block.title == of:
-            made = printed(page, block)
+            made = run_block(page, block)
             if made != output:
                 wrong.append(f"{page.name}:{block.line} prints\n{made}\nand not\n{output}")
     return wrong
@@ -152,14 +152,14 @@ def walked(name: str, of: str) -> list[str]:
 @pytest.mark.parametrize("name", PAGES)
 def test_our_programs_print_what_stands_below(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    wrong = walked(name, OURS)
+    wrong = walk_page(name, OURS)
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("title", TRIED)
 def test_their_programs_print_what_stands_below(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = LIBRARIES[title]
-    wanted, found = pinned(library.requirements, library.distribution), installed(library.distribution)
+    wanted, found = pinned_version(library.requirements, library.distribution), installed_version(library.distribution)
     if found != wanted:
         said = f"{library.distribution} {wanted} is needed, not {found}: .ci/run release has {library.requirements}"
         if PEERS:
@@ -168,7 +168,7 @@ def test_their_programs_print_what_stands_below(title: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings(record=True):  # what they warn of is not ours to mend
         warnings.simplefilter("always")
-        wrong = [line for name in pages_of(library) for line in walked(name, title)]
+        wrong = [line for name in pages_of(library) for line in walk_page(name, title)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -177,7 +177,7 @@ def test_each_page_has_its_library_and_says_which_version() -> None:
     for library in LIBRARIES.values():
         for name in pages_of(library):
             text = PAGES[name].read_text(encoding="utf-8")
-            assert f"`{library.distribution}` {pinned(library.requirements, library.distribution)}" in text
+            assert f"`{library.distribution}` {pinned_version(library.requirements, library.distribution)}" in text
     assert PEERS is None or TRIED, f"LAZYPROMPT_PEERS is {PEERS!r}, and must be requirements.txt or another such file"
 
 

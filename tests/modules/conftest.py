@@ -54,11 +54,11 @@ def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[Mod
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Path]:
     """A model, of which nothing is left running in the end."""
-    from support.engines import eventually, running, tiny_model  # noqa: PLC0415 - see above
+    from support.engines import eventually, find_processes, tiny_model  # noqa: PLC0415 - see above
 
     made = tiny_model(tmp_path)
     yield made
-    assert eventually(lambda: not running(made))
+    assert eventually(lambda: not find_processes(made))
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def posted(url: str, path: str, **body: Any) -> dict[str, Any]:
     return said
 
 
-def received(url: str, prompt: object) -> str:
+def received_prompt(url: str, prompt: object) -> str:
     """A prompt as llama.cpp understood it, control tokens written out."""
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
@@ -156,7 +156,7 @@ def ask_by(module: TrainableModule, way: str) -> str:
     return asyncio.run(asked())
 
 
-def failing(call: Callable[[], object]) -> EngineError:
+def call_error(call: Callable[[], object]) -> EngineError:
     """The error that a call ends with."""
     with pytest.raises(EngineError) as told:
         call()

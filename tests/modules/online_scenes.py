@@ -54,7 +54,7 @@ def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModul
     return made
 
 
-def looped(module: OnlineChatModule | TrainableModule, what: Coroutine[Any, Any, Any]) -> Any:
+def run_in_loop(module: OnlineChatModule | TrainableModule, what: Coroutine[Any, Any, Any]) -> Any:
     """What a coroutine gives in an event loop of its own, whose connections are closed behind it."""
 
     async def run() -> Any:
@@ -91,8 +91,8 @@ def ways(module: OnlineChatModule | TrainableModule, *call: Any, **more: Any) ->
 
     yield lambda: module(*call, **more)
     yield streamed
-    yield lambda: looped(module, module.acall(*call, **more))
-    yield lambda: looped(module, astreamed())
+    yield lambda: run_in_loop(module, module.acall(*call, **more))
+    yield lambda: run_in_loop(module, astreamed())
 
 
 class Counted(ModelServer):
@@ -117,14 +117,14 @@ def reply_contents(reply: Reply) -> ReplyContents:
     return ReplyContents(str(reply), reply.thinking, calls, reply.finish, dict(reply.usage) if reply.usage else None)
 
 
-def marked(seen: Seen) -> Answer:
+def echo_marks(seen: Seen) -> Answer:
     """Says the marks again, as ``<...>``, that are in a request, with an empty call named by them."""
     written = json.dumps(seen.payload, ensure_ascii=False)
     begin = written.rindex("<")
     return Answer(written[begin : written.index(">", begin) + 1], prompt_tokens=len(seen.body))
 
 
-def written(value: Any) -> str:
+def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 

@@ -49,7 +49,7 @@ def local_of(server: ModelServer, **given: Any) -> TrainableModule:
     return TrainableModule("m", url=server.url("completions"), **given).prompt(BARE)
 
 
-def sent(server: ModelServer, at: int = -1) -> str:
+def sent_text(server: ModelServer, at: int = -1) -> str:
     """What the server was sent, as text that holds all messages."""
     body = server.seen[at].body
     return str(body["prompt"]) if "prompt" in body else json.dumps(body["messages"], ensure_ascii=False)
@@ -77,12 +77,12 @@ def spoken(chat: Chat, way: str, said: object = "hi") -> Reply:
             assert "".join([piece async for piece in stream]) == stream.reply
             return stream.reply
         finally:
-            await closed(chat)
+            await close_connections(chat)
 
     return asyncio.run(asked())
 
 
-async def closed(chat: Chat) -> None:
+async def close_connections(chat: Chat) -> None:
     """Close the connections of the running event loop."""
     module = chat.module
     if isinstance(module, Module):

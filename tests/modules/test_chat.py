@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, Msg
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
-from modules.talks import BARE, KINDS, WAYS, Module, closed, module_of, sent, spoken, weather, words
+from modules.talks import BARE, KINDS, WAYS, Module, close_connections, module_of, sent_text, spoken, weather, words
 from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 
@@ -23,12 +23,12 @@ def test_each_turn_is_kept_and_sent_with_the_next(module: Module, lenient: Model
         *(("user", "你好 🙂"), ("assistant", "pong")),
         *(("user", "and again?"), ("assistant", "pong two 🏓")),
     ]
-    assert all(text in sent(lenient) for text in ("你好 🙂", "pong", "and again?"))
-    assert "你好" not in sent(lenient, 0).replace("你好 🙂", "")
+    assert all(text in sent_text(lenient) for text in ("你好 🙂", "pong", "and again?"))
+    assert "你好" not in sent_text(lenient, 0).replace("你好 🙂", "")
     assert chat.module is module
     # Another conversation knows nothing of it.
     module.chat()("hi")
-    assert "again" not in sent(lenient)
+    assert "again" not in sent_text(lenient)
 
 
 def test_what_every_conversation_begins_with_is_sent_and_not_kept(module: Module, lenient: ModelServer) -> None:
@@ -37,7 +37,9 @@ def test_what_every_conversation_begins_with_is_sent_and_not_kept(module: Module
         history=[["once", "more"], {"role": "user", "content": "dict"}, Msg("assistant", "msg", "assistant")]
     )
     chat("hi")
-    assert all(text in sent(lenient) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi"))
+    assert all(
+        text in sent_text(lenient) for text in ("Be kind.", "before", "all", "once", "more", "dict", "msg", "hi")
+    )
     assert [text for _, text in words(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
 
 
@@ -47,8 +49,8 @@ def test_a_prompter_with_slots_keeps_what_the_user_said(module: Module, lenient:
     chat({"lang": "Dutch", "topic": "tea", "input": "how long?"})
     chat({"lang": "German", "topic": "rice", "input": "and this?"})
     assert [text for role, text in words(chat) if role == "user"] == ["Of tea: how long?", "Of rice: and this?"]
-    assert "Answer in German." in sent(lenient)
-    assert "Dutch" not in sent(lenient)
+    assert "Answer in German." in sent_text(lenient)
+    assert "Dutch" not in sent_text(lenient)
     with pytest.raises(SlotError):
         chat("which slot?")
     assert len(chat.history) == 4
@@ -66,14 +68,14 @@ def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(module: Module, len
     assert list(chat.stream("two?"))
     assert fetched == ["page 0", "page 1"]
     assert [text for role, text in words(chat) if role == "user"] == ["one? (page 0)", "two? (page 1)"]
-    assert all(text in sent(lenient) for text in ("one? (page 0)", "two? (page 1)"))
+    assert all(text in sent_text(lenient) for text in ("one? (page 0)", "two? (page 1)"))
 
 
 def test_the_turn_of_a_reply_goes_on_as_history(module: Module, lenient: ModelServer) -> None:
     reply = module("one?", history=[["zero", "0"]])
     assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
     module("two?", history=reply.turn)
-    assert "one?" in sent(lenient)
+    assert "one?" in sent_text(lenient)
 
 
 def test_a_prompter_without_a_place_for_history_says_so(module: Module) -> None:
@@ -126,7 +128,7 @@ def test_all_ways_keep_a_turn_and_none_that_failed(module: Module, lenient: Mode
     lenient.answer = Answer("three")
     spoken(chat, way, "two")
     assert words(chat) == [("user", "one"), ("assistant", "so far so good"), ("user", "two"), ("assistant", "three")]
-    assert [text for text in ("one", "so far so good", "two") if text not in sent(lenient)] == []
+    assert [text for text in ("one", "so far so good", "two") if text not in sent_text(lenient)] == []
 
 
 def test_a_stream_is_kept_at_its_end_alone(module: Module, lenient: ModelServer) -> None:
@@ -160,7 +162,7 @@ def test_a_stream_that_is_cancelled_is_not_kept(module: Module, lenient: ModelSe
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await closed(chat)
+        await close_connections(chat)
 
     asyncio.run(cancelled())
     assert chat.history == ()
@@ -176,8 +178,8 @@ def test_a_budget_trims_what_is_sent_and_not_what_is_kept(lenient: ModelServer) 
             chat(f"question {turn} ".ljust(60, "q"))
         assert len(chat.history) == 16
         assert "question 0" in chat.history[0].text
-        assert "question 7" in sent(lenient)
-        assert "question 0" not in sent(lenient)
+        assert "question 7" in sent_text(lenient)
+        assert "question 0" not in sent_text(lenient)
         module.close()
 
 

@@ -19,7 +19,7 @@ from lazyprompt import (
     ToolUseBlock,
 )
 from lazyprompt.errors import HistoryError
-from modules.talks import Module, sent, words
+from modules.talks import Module, sent_text, words
 from support.conversations import Maker
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp
     other.load(tmp_path / "chat.json")
     other("second")
     assert [text for _, text in words(other)] == ["first 🙂", "pong", "second", "pong"]
-    assert "first 🙂" in sent(lenient)
-    assert "lost" not in sent(lenient)
-    assert "not" not in sent(lenient)
+    assert "first 🙂" in sent_text(lenient)
+    assert "lost" not in sent_text(lenient)
+    assert "not" not in sent_text(lenient)
 
 
 @pytest.mark.parametrize(

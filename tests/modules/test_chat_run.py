@@ -19,7 +19,7 @@ from lazyprompt import (
     ToolsError,
     ToolUseBlock,
 )
-from modules.talks import closed, local_of, module_of, weather
+from modules.talks import close_connections, local_of, module_of, weather
 from support.model_server.server import Answer, ModelServer, Seen
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def answers(*given: Answer) -> Callable[[Seen], Answer]:
     return lambda _: next(left)
 
 
-def called(*calls: tuple[str, dict[str, Any]]) -> Answer:
+def call_answer(*calls: tuple[str, dict[str, Any]]) -> Answer:
     return Answer("", calls=tuple((f"c{at}", name, given) for at, (name, given) in enumerate(calls)))
 
 
@@ -54,7 +54,7 @@ def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply
                     return [await chat.arun(input, **more)]
                 return [step async for step in chat.asteps(input, **more)]
             finally:
-                await closed(chat)
+                await close_connections(chat)
 
         steps = asyncio.run(work())
     reply = steps[-1]
@@ -69,7 +69,7 @@ def test_the_functions_that_a_model_calls_are_run_and_their_results_sent(
 ) -> None:
     module = module_of(kind, lenient) if kind == "online" else local_of(lenient, markers="qwen2.5")
     text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
-    call = called(("weather", {"city": "Rome"})) if kind == "online" else Answer(text)
+    call = call_answer(("weather", {"city": "Rome"})) if kind == "online" else Answer(text)
     lenient.answer = answers(call, Answer("It rains."))
     chat = module.chat()
     reply, steps = run(chat, way, "How is Rome?", tools=[weather])
@@ -95,7 +95,7 @@ def test_several_calls_of_an_answer_run_at_once_and_keep_their_order(lenient: Mo
         both.wait()
         return {"name": name}
 
-    lenient.answer = answers(called(("lookup", {"name": "a"}), ("lookup", {"name": "b"})), Answer("Done."))
+    lenient.answer = answers(call_answer(("lookup", {"name": "a"}), ("lookup", {"name": "b"})), Answer("Done."))
     chat = module_of("online", lenient).chat(tools=[lookup])
     assert run(chat, way)[0] == "Done."
     sent = [each["content"] for each in lenient.seen[-1].body["messages"] if each["role"] == "tool"]
@@ -108,7 +108,7 @@ def test_what_fails_is_the_result_that_the_model_reads(lenient: ModelServer, way
         """Look up."""
         raise KeyError(name)
 
-    calls = called(("lookup", {"name": "a"}), ("lookup", {"nmae": "a"}), ("look_up", {}))
+    calls = call_answer(("lookup", {"name": "a"}), ("lookup", {"nmae": "a"}), ("look_up", {}))
     lenient.answer = answers(calls, Answer("I see."))
     chat = module_of("online", lenient).chat(tools=[lookup])
     assert run(chat, way)[0] == "I see."
@@ -126,18 +126,18 @@ def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -
         await asyncio.sleep(0)
         return name.upper()
 
-    lenient.answer = answers(called(("lookup", {"name": "a"})), Answer("A."))
+    lenient.answer = answers(call_answer(("lookup", {"name": "a"})), Answer("A."))
     chat = module_of("online", lenient).chat(tools=[lookup])
     assert run(chat, "arun")[0] == "A."
     assert chat.history[2].blocks == (ToolResultBlock("c0", "lookup", "A"),)
-    lenient.answer = called(("lookup", {"name": "a"}))
+    lenient.answer = call_answer(("lookup", {"name": "a"}))
     with pytest.raises(ToolsError, match="^the tool 'lookup' is async; use arun or asteps$"):
         chat.run("Again.")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(lenient: ModelServer, way: str) -> None:
-    lenient.answer = called(("weather", {"city": "Rome"}))
+    lenient.answer = call_answer(("weather", {"city": "Rome"}))
     chat = module_of("online", lenient).chat(tools=[weather])
     with pytest.raises(ModuleError, match=r"still calls tools \(weather\) after 2 rounds") as caught:
         run(chat, way, max_rounds=2)
@@ -149,7 +149,7 @@ def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(len
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_without_an_input_continues_where_the_rounds_ended(lenient: ModelServer, way: str) -> None:
     lenient.answer = answers(
-        called(("weather", {"city": "Rome"})), called(("weather", {"city": "Oslo"})), Answer("Done.")
+        call_answer(("weather", {"city": "Rome"})), call_answer(("weather", {"city": "Oslo"})), Answer("Done.")
     )
     chat = module_of("online", lenient).chat(tools=[weather])
     with pytest.raises(ModuleError, match="after 1 rounds"):
@@ -172,7 +172,7 @@ def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: M
         return "deleted"
 
     lenient.answer = answers(
-        called(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("No."), Answer("Yes.")
+        call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("No."), Answer("Yes.")
     )
     chat = module_of("online", lenient).chat(tools=[delete])
     first, _ = chat("Delete both.").tool_calls
@@ -196,7 +196,7 @@ def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way
         ran.append(name)
         return "deleted"
 
-    lenient.answer = answers(called(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("Done."))
+    lenient.answer = answers(call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("Done."))
     chat = module_of("online", lenient).chat(tools=[delete])
 
     def refuse(step: object) -> None:
@@ -206,7 +206,7 @@ def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way
     async def work() -> None:
         async for step in chat.asteps("Delete both."):
             refuse(step)
-        await closed(chat)
+        await close_connections(chat)
 
     if way == "steps":
         for step in chat.steps("Delete both."):
@@ -247,7 +247,7 @@ def test_only_the_calls_of_the_last_reply_run(lenient: ModelServer, way: str) ->
 
 def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServer) -> None:
     search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
-    lenient.answer = called(("weather", {"city": "Rome"}), ("search", {}))
+    lenient.answer = call_answer(("weather", {"city": "Rome"}), ("search", {}))
     chat = module_of("online", lenient).chat(tools=[weather, search])
     assert [call.name for call in chat.run("Hi.").tool_calls] == ["weather", "search"]
     assert [message.role for message in chat.history] == ["user", "assistant"]
@@ -258,7 +258,7 @@ def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) 
         """Look up."""
         return object()
 
-    lenient.answer = called(("lookup", {}))
+    lenient.answer = call_answer(("lookup", {}))
     with pytest.raises(HistoryError, match="the output of tool 'lookup' must be text, blocks or a JSON value"):
         module_of("online", lenient).chat(tools=[lookup]).run("Hi.")
 
@@ -286,7 +286,7 @@ def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: 
     """Once each call behind a result had to repeat the values of the system text."""
     prompter = ChatPrompter.from_messages([("system", "You know {city}."), "history", ("user", "{question}")])
     chat = module_of("online", lenient).prompt(prompter).chat(tools=[weather])
-    lenient.answer = answers(called(("weather", {"city": "Rome"})), Answer("It rains."))
+    lenient.answer = answers(call_answer(("weather", {"city": "Rome"})), Answer("It rains."))
     reply = getattr(chat, way)({"city": "Rome", "question": "How is it?"})
     if way == "__call__":
         chat.add_result(reply.tool_calls[0], "rain")
@@ -307,7 +307,7 @@ def test_a_loaded_chat_goes_on_with_the_values_that_are_not_the_users(
         "instruction": ChatPrompter({"system": "You know {city}.", "user": ""}, system=""),
     }
     module = module_of("online", lenient).prompt(prompters[where])
-    lenient.answer = answers(called(("weather", {"city": "Oslo"})), Answer("It rains."), Answer("No."))
+    lenient.answer = answers(call_answer(("weather", {"city": "Oslo"})), Answer("It rains."), Answer("No."))
     chat = module.chat(tools=[weather])
     asked = {"city": "Rome", "question": "How is it?"}
     chat(asked)
@@ -331,7 +331,7 @@ def test_a_tool_that_is_unknown_is_one_line_of_the_log(
         """Look up."""
         raise KeyError("a")
 
-    lenient.answer = answers(called(("look_up", {}), ("lookup", {})), Answer("I see."))
+    lenient.answer = answers(call_answer(("look_up", {}), ("lookup", {})), Answer("I see."))
     run(module_of("online", lenient).chat(tools=[lookup]), way)
     assert [(each.levelname, each.getMessage(), bool(each.exc_info)) for each in caplog.records] == [
         (

@@ -21,7 +21,7 @@ from lazyprompt import (
 )
 from lazyprompt.errors import HistoryError, ModuleError
 from modules.local_models import MAKES
-from modules.talks import TOOL_TEMPLATE, WAYS, Module, local_of, module_of, sent, spoken, weather
+from modules.talks import TOOL_TEMPLATE, WAYS, Module, local_of, module_of, sent_text, spoken, weather
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def test_calls_in_the_text_of_a_local_model_come_back_with_their_results(
     chat.add_result(asked, {"rain": True, "mm": 3})
     lenient.answer = Answer("It rains.")
     assert spoken(chat, way, None) == "It rains."
-    assert again in sent(lenient)
-    assert '{"rain": true, "mm": 3}' in sent(lenient).replace("\\", "")  # Llama's results are JSON strings
+    assert again in sent_text(lenient)
+    assert '{"rain": true, "mm": 3}' in sent_text(lenient).replace("\\", "")  # Llama's results are JSON strings
     assert [message.role for message in chat.history] == ["user", "assistant", "tool", "assistant"]
     module.close()
 
@@ -93,7 +93,7 @@ def test_calls_of_a_mistral_are_read_and_shown_as_its_template_has_it(
     lenient.answer = Answer("It rains.")
     spoken(chat, way, None)
     shown = '[TOOL_CALLS]{"name": "weather", "arguments": {"city": "Köln"}}</s>[TOOL_RESULTS]rain[/TOOL_RESULTS]'
-    assert sent(lenient) == f"[INST]How is it?[/INST]{shown}"
+    assert sent_text(lenient) == f"[INST]How is it?[/INST]{shown}"
     module.close()
 
 
@@ -120,7 +120,7 @@ def test_results_are_shown_as_the_models_template_shows_them(lenient: ModelServe
         {"role": "tool", "content": "rain", "tool_call_id": "0"},
         {"role": "tool", "content": "sun", "tool_call_id": "1"},
     ]
-    assert sent(lenient) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
+    assert sent_text(lenient) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
     module.close()
 
 
@@ -190,7 +190,7 @@ def clear(folder: str = "/") -> str:
     return folder
 
 
-def refused_call(chat: Chat, way: str) -> ModuleError:
+def call_error(chat: Chat, way: str) -> ModuleError:
     """The error of an answer with a broken call; the history stays as it was."""
     with pytest.raises(ModuleError, match="the tool 'clear' with arguments that are not a JSON object") as caught:
         spoken(chat, way, "Clear /tmp.")
@@ -207,7 +207,7 @@ def test_broken_arguments_call_nothing(lenient: ModelServer, source: str, argume
     module = OnlineChatModule(source, model="m", base_url=lenient.url(source), api_key="k", retries=0)
     none: JsonObject = {}
     lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", arguments)))
-    error = refused_call(module.chat(tools=[clear]), way)
+    error = call_error(module.chat(tools=[clear]), way)
     assert error.kind == "invalid"
     assert error.partial.tool_calls[1].raw_input is not None
     lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", none)))  # no arguments are no broken ones
@@ -220,7 +220,7 @@ def test_broken_arguments_call_nothing(lenient: ModelServer, source: str, argume
 def test_broken_arguments_of_a_local_model_call_nothing(lenient: ModelServer, form: str, text: str, way: str) -> None:
     module = local_of(lenient, markers=form)
     lenient.answer = Answer(text)
-    assert refused_call(module.chat(tools=[clear]), way).kind == "invalid"
+    assert call_error(module.chat(tools=[clear]), way).kind == "invalid"
     module.close()
 
 
@@ -252,7 +252,7 @@ def test_thoughts_are_told_apart_whoever_opened_them(
     reply = spoken(chat, way, "what of <think>?")
     assert (reply.thinking.strip(), reply.strip()) == (thinking, text)
     spoken(chat, way, "and now?")
-    assert "so" not in sent(lenient).replace("so\n</think>", "") or template is THINKS
+    assert "so" not in sent_text(lenient).replace("so\n</think>", "") or template is THINKS
     module.close()
 
 

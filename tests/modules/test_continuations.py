@@ -90,7 +90,7 @@ class Memory:
     def answer(self, seen: Seen) -> Answer:
         answer = next(self.answers)
         whole = VOICES[self.source].whole(answer, Ask(seen.model, seen.body))
-        self.said = [*seen.body[FORMS[self.source].said], *answered(self.source, whole)]
+        self.said = [*seen.body[FORMS[self.source].said], *answer_messages(self.source, whole)]
         return answer
 
 
@@ -100,7 +100,7 @@ def in_blocks(message: Json) -> Json:
     return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
 
 
-def answered(source: str, whole: Json) -> list[Json]:
+def answer_messages(source: str, whole: Json) -> list[Json]:
     """An answer as the messages of the next request."""
     match source:
         case "anthropic":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from modules.online_scenes import ASKED, FEW, Counted, looped, module
+from modules.online_scenes import ASKED, FEW, Counted, module, run_in_loop
 from support.missing import needs
 
 if TYPE_CHECKING:
@@ -190,5 +190,5 @@ def test_the_first_calls_of_a_loop_do_not_take_all_of_its_threads(server: ModelS
         asyncio.get_running_loop().set_default_executor(jobs)
         return {str(reply) for reply in await asyncio.gather(*(model.acall(ASKED) for _ in range(200)))}
 
-    assert looped(model, burst()) == {"pong"}
+    assert run_in_loop(model, burst()) == {"pong"}
     assert jobs.asked <= 10

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lazyprompt.modules import guard
-from support.engines import SECONDS, eventually, next_line, python, running, spawned
+from support.engines import SECONDS, eventually, find_processes, next_line, python, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Started:
         self.guards: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, *command: str) -> subprocess.Popen[bytes]:
-        self.guards.append(spawned([*GUARD, *command], start_new_session=True))
+        self.guards.append(spawn([*GUARD, *command], start_new_session=True))
         return self.guards[-1]
 
 
@@ -87,10 +87,10 @@ def test_it_says_in_one_line_that_a_command_cannot_be_started(start: Started, co
 def test_the_end_of_its_input_ends_all(start: Started, mark: str) -> None:
     process = family(start, mark, stays=True)
     # The guard has it too; and in the middle of its start, a process has no command line.
-    assert eventually(lambda: len(running(mark)) == 4)
+    assert eventually(lambda: len(find_processes(mark)) == 4)
     process.communicate(timeout=SECONDS)  # which closes it
     assert process.returncode == 143
-    assert running(mark) == []
+    assert find_processes(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -98,12 +98,12 @@ def test_a_signal_ends_all(start: Started, mark: str, number: signal.Signals) ->
     process = family(start, mark, stays=True)
     process.send_signal(number)
     assert process.wait(SECONDS) == 143
-    assert running(mark) == []
+    assert find_processes(mark) == []
 
 
 def test_what_the_command_leaves_behind_is_ended(start: Started, mark: str) -> None:
     assert family(start, mark, stays=False).wait(SECONDS) == 0
-    assert running(mark) == []
+    assert find_processes(mark) == []
 
 
 def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) -> None:
@@ -116,7 +116,7 @@ def test_what_does_not_listen_to_sigterm_is_killed(start: Started, mark: str) ->
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(guard.GRACE / 2)
     assert process.wait(SECONDS) == 137
-    assert running(mark) == []
+    assert find_processes(mark) == []
 
 
 def test_what_is_written_to_it_does_not_end_it(start: Started) -> None:
@@ -142,23 +142,23 @@ time.sleep(1000)
 def test_a_killed_parent_takes_all_along(mark: str, holds: str) -> None:
     waits = "import time; print('up', flush=True); time.sleep(1000)"
     command = [*GUARD, *python("-c", waits, f"{mark}-engine", holds)]
-    with spawned(python("-c", PARENT, *command), start_new_session=True) as parent:
+    with spawn(python("-c", PARENT, *command), start_new_session=True) as parent:
         assert next_line(parent) == "up"
         there = {"alone": 3, "fork": 4}[holds]
-        assert eventually(lambda: len(running(f"{mark}-engine")) == there)
+        assert eventually(lambda: len(find_processes(f"{mark}-engine")) == there)
         parent.kill()
         parent.wait()
         # What was forked is none of the guard's; it holds the pipe all the while.
         left = {"alone": 0, "fork": 1}[holds]
-        assert eventually(lambda: len(running(f"{mark}-engine")) == left)
+        assert eventually(lambda: len(find_processes(f"{mark}-engine")) == left)
         if holds == "fork":
             os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_members_knows_who_is_in_a_session(start: Started, mark: str) -> None:
     process = family(start, mark, stays=True)
-    assert eventually(lambda: len(running(mark)) == 4)
-    assert sorted([process.pid, *(each.pid for each in guard.members(process.pid))]) == sorted(running(mark))
+    assert eventually(lambda: len(find_processes(mark)) == 4)
+    assert sorted([process.pid, *(each.pid for each in guard.members(process.pid))]) == sorted(find_processes(mark))
     assert guard.members(1 << 22) == []
 
 

@@ -62,7 +62,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
             left += [each.__cause__, each.__context__]
 
 
-def reached(value: object, path: str, seen: set[int]) -> Iterator[str]:
+def find_key(value: object, path: str, seen: set[int]) -> Iterator[str]:
     """Where a raw key is within a value: in containers, in our own objects, in what they show."""
     if id(value) in seen or isinstance(value, Secret):
         return
@@ -79,10 +79,10 @@ def reached(value: object, path: str, seen: set[int]) -> Iterator[str]:
         names = {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in slots}}
         parts = {f".{name}": part for name, part in names.items()}
     for name, part in parts.items():
-        yield from reached(part, path + name, seen)
+        yield from find_key(part, path + name, seen)
 
 
-def shown_by(error: BaseException) -> list[str]:
+def find_in_frames(error: BaseException) -> list[str]:
     """Where the locals of our frames hold the key."""
     found: list[str] = []
     for each in chain(error):
@@ -91,11 +91,11 @@ def shown_by(error: BaseException) -> list[str]:
             frame, at = at.tb_frame, at.tb_next
             if str(frame.f_globals.get("__name__")).startswith("lazyprompt"):
                 for name, value in frame.f_locals.items():
-                    found += [f"{frame.f_code.co_qualname}: {path}" for path in reached(value, name, set())]
+                    found += [f"{frame.f_code.co_qualname}: {path}" for path in find_key(value, name, set())]
     return found
 
 
-def failed(way: Callable[[], object]) -> Exception:
+def caught_error(way: Callable[[], object]) -> Exception:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it is looked into
         way()
     return caught.value
@@ -108,9 +108,9 @@ def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
         late = {"timeout": 0.3} if what == "late" else {}
         asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)
         for way in ways(asked, "hi"):
-            error = failed(way)
+            error = caught_error(way)
             assert isinstance(error, LazyPromptError)
-            assert shown_by(error) == []
+            assert find_in_frames(error) == []
         asked.close()
 
 
@@ -130,14 +130,14 @@ def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[str, Any]) -> None:
     with Serving(server := Server(lambda *_: (FAILURES["refused"], lambda _: None))):
-        error = failed(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
-        assert shown_by(error) == []
+        error = caught_error(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
+        assert find_in_frames(error) == []
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nx", "schlüssel", "sk-tab\there"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(client: str, key: str) -> None:
-    error = failed(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
+    error = caught_error(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
     assert "the API key contains characters that are invalid in a header" in str(error)
     assert key not in "".join(traceback.format_exception(error))
 
@@ -159,7 +159,7 @@ def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
     with Serving(server := Server(note)):
         asked = module(client, f"http://127.0.0.1:{server.server_port}", api_key=None)
         for way in ways(asked, "hi"):
-            failed(way)
+            caught_error(way)
         asked.close()
     assert len(seen) == 4
     assert KEY not in "".join(seen)
@@ -182,7 +182,7 @@ def test_what_a_server_quotes_of_the_key_is_masked(client: str, form: str, caplo
         with caplog.at_level("DEBUG"), Serving(server := Server(lambda *_: (script, lambda _: None))):  # noqa: B023 - served at once
             asked = module(client, f"http://127.0.0.1:{server.server_port}", hooks=[records.append])
             for way in ways(asked, "hi"):
-                error = failed(way)
+                error = caught_error(way)
                 # What clients write for whoever debugs them is theirs.
                 logged = [each.getMessage() for each in caplog.records if each.name.startswith("lazyprompt")]
                 shown = "".join((*traceback.format_exception(error), *logged))

@@ -12,7 +12,7 @@ import urllib3
 from lazyprompt.errors import install_command
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.process import EngineProcess
-from support.engines import EOS, QUICK, SECONDS, next_line, python, spawned, tiny_model, tokenizer
+from support.engines import EOS, QUICK, SECONDS, next_line, python, spawn, tiny_model, tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +64,9 @@ def test_pages_from_elsewhere_read_nothing(engine: Asked) -> None:
     assert [engine.get(path).status for path in ("/health", "/", "/slots")] == [200, 404, 501]
 
 
-def started(model: Path, *options: str) -> tuple[int | None, str, str]:
+def run_server(model: Path, *options: str) -> tuple[int | None, str, str]:
     """The exit code of a server, None if it serves, its first line and what it says of errors."""
-    with spawned([*SERVER, "--model", str(model), "--port", "0", *options]) as process:
+    with spawn([*SERVER, "--model", str(model), "--port", "0", *options]) as process:
         line = next_line(process)
         served = "is served at http://127.0.0.1:" in line
         if served:
@@ -84,7 +84,7 @@ def started(model: Path, *options: str) -> tuple[int | None, str, str]:
     ],
 )
 def test_it_takes_the_fields_of_llamacpp(tmp_path: Path, options: list[str]) -> None:
-    assert started(tiny_model(tmp_path), *options)[0] is None
+    assert run_server(tiny_model(tmp_path), *options)[0] is None
 
 
 def test_it_takes_a_template(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
     model = tiny_model(tmp_path)
     whole = model.read_bytes()
     model.write_bytes(whole[: int(len(whole) * part)])
-    code, _, errors = started(model)
+    code, _, errors = run_server(model)
     assert code == 1
     assert f"llamacpp_server: llama.cpp cannot serve {model}; see the llama.cpp log for the reason\n" in errors
     assert " E llama_model_load: error loading model: " in errors
@@ -170,12 +170,12 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
 
 def test_a_wrong_template_does_not_crash(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("{% if", encoding="utf-8")
-    code, _, errors = started(tiny_model(tmp_path), "--chat-template", str(tmp_path / "t"))
+    code, _, errors = run_server(tiny_model(tmp_path), "--chat-template", str(tmp_path / "t"))
     assert (code, "Unexpected EOF" in errors, "Traceback" in errors) == (1, True, False)
 
 
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
-    with spawned([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
+    with spawn([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
         assert "is served" in next_line(process)
         process.send_signal(2)
         _, errors = process.communicate(timeout=SECONDS)

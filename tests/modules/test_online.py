@@ -19,12 +19,12 @@ from modules.online_scenes import (
     PROMPTER,
     as_sent,
     common_for,
-    looped,
     module,
     reply_contents,
+    run_in_loop,
     settings_in,
+    to_json,
     ways,
-    written,
 )
 from support.client_scenes import KEY, WEATHER
 from support.model_server.server import Answer, ModelServer
@@ -92,7 +92,7 @@ def test_all_ways_give_the_same(server: ModelServer, source: str, answer: Answer
         "total_tokens": prompt + completion,
     }
     assert [seen.refusal for seen in server.seen] == [None] * 4
-    assert len({written(seen.payload) for seen in server.seen}) == 1
+    assert len({to_json(seen.payload) for seen in server.seen}) == 1
     assert all({KEY, f"Bearer {KEY}"} & {*seen.headers.values()} for seen in server.seen)
 
 
@@ -116,7 +116,7 @@ def test_a_streaming_module_gives_the_same(server: ModelServer, source: str) -> 
     server.answer = FULL
     called = reply_contents(module(server, source)(ASKED, tools=[WEATHER]))
     streaming = module(server, source, stream=True)
-    replies = [streaming(ASKED, tools=[WEATHER]), looped(streaming, streaming.acall(ASKED, tools=[WEATHER]))]
+    replies = [streaming(ASKED, tools=[WEATHER]), run_in_loop(streaming, streaming.acall(ASKED, tools=[WEATHER]))]
     assert {reply_contents(reply)._replace(usage=None).__repr__() for reply in replies} == {
         repr(called._replace(usage=None))
     }
@@ -133,10 +133,10 @@ def test_the_dry_run_is_what_is_sent(server: ModelServer, source: str) -> None:
         way()
     for at, seen in enumerate(server.seen):
         assert seen.model == "m"
-        assert written(seen.payload) == written({name: dry[name] for name in seen.payload})
+        assert to_json(seen.payload) == to_json({name: dry[name] for name in seen.payload})
         settings = {name: value for name, value in dry.items() if name not in {"model", *seen.payload}}
         added = ADDED.get(source, ({}, {"stream": True}))[at % 2]
-        assert written(settings_in(source, seen)) == written({**settings, **added})
+        assert to_json(settings_in(source, seen)) == to_json({**settings, **added})
 
 
 @ALL
@@ -157,7 +157,7 @@ def test_calls_and_their_results_go_back(server: ModelServer, source: str) -> No
     assert [str(way()) for way in ways(model, {"language": "Dutch"}, history, [weather, time])] == ["It rains."] * 4
     assert history == before
     assert [seen.refusal for seen in server.seen] == [None] * 5
-    body = written(server.seen[-1].payload)
+    body = to_json(server.seen[-1].payload)
     assert all(json.dumps(output, ensure_ascii=False)[1:-1] in body for output in outputs)
 
 
@@ -168,8 +168,8 @@ def test_tools_of_prompters_and_dicts_are_described(server: ModelServer, source:
     by_prompter = model.payload("hi")
     by_call = model.prompt("Help.").payload("hi", tools=[weather])
     assert dict(by_prompter) == dict(by_call)
-    assert "The weather of a city." in written(by_call["tools"])
-    assert '"days"' in written(by_call["tools"])
+    assert "The weather of a city." in to_json(by_call["tools"])
+    assert '"days"' in to_json(by_call["tools"])
 
 
 # Prompters.
@@ -193,7 +193,7 @@ def test_whatever_is_a_prompter_is_one(
 ) -> None:
     model = module(server, source).prompt(prompter)
     assert model(call) == "pong"
-    sent = written(server.seen[0].payload)
+    sent = to_json(server.seen[0].payload)
     assert all(word in sent for word in words)
     assert "lazyllm" not in sent.lower() or prompter is not None
 
@@ -228,7 +228,7 @@ def test_a_history_of_the_module_begins_each_conversation(server: ModelServer, s
     model(ASKED, said_before)
     model(ASKED)
     model.prompt(PROMPTER)(ASKED)
-    sent = [written(seen.payload) for seen in server.seen]
+    sent = [to_json(seen.payload) for seen in server.seen]
     assert ["first" in each for each in sent] == [True, True, False]
     assert ["second" in each for each in sent] == [True, False, False]
     assert (begun, len(said_before)) == ([["first", "one"]], 2)

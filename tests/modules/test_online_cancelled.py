@@ -11,7 +11,7 @@ import pytest
 
 from lazyprompt import ModuleError
 from lazyprompt.modules.clients._base import OfficialClient
-from modules.online_scenes import ASKED, FEW, Counted, close_all, looped, module
+from modules.online_scenes import ASKED, FEW, Counted, close_all, module, run_in_loop
 from support.client_scenes import TIMEOUT, opened_sockets, until
 from support.model_server.server import Answer, Slow, Status
 
@@ -51,7 +51,7 @@ def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
                 await task
             await asyncio.to_thread(server.wait_for, number, TIMEOUT)
 
-    looped(model, given_up())
+    run_in_loop(model, given_up())
     assert [seen.client_left for seen in server.seen] == [True, True]
 
 
@@ -66,7 +66,7 @@ def test_a_time_limit_of_the_caller_closes_the_connection(server: Counted, sourc
                 await model.acall(ASKED)
         await asyncio.to_thread(until, lambda: not server.seen or server.over() == len(server.seen))
 
-    looped(model, limited())
+    run_in_loop(model, limited())
     assert all(seen.client_left for seen in server.seen)
 
 
@@ -83,7 +83,7 @@ def test_cancelled_between_two_attempts_it_is_not_tried_again(server: Counted, s
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    looped(model, given_up())
+    run_in_loop(model, given_up())
     assert len(server.seen) == 1
 
 
@@ -102,7 +102,7 @@ def test_closing_leaves_no_socket(server: Counted, source: str) -> None:
     with model.stream(ASKED) as stream:
         next(iter(stream))
     model(ASKED)
-    looped(model, asked())
+    run_in_loop(model, asked())
     assert opened_sockets() > before
     model.close()
     model.close()

@@ -294,7 +294,7 @@ def test_a_safety_stop_is_an_error(server: ModelServer, source: str, text: str) 
 # Tried again.
 
 
-def failing(times: int, fault: Misbehaviour, at: list[float]) -> Any:
+def fail_times(times: int, fault: Misbehaviour, at: list[float]) -> Any:
     """Misbehaves so many times; notes when it was asked."""
 
     def behave(_: Seen) -> Misbehaviour | None:
@@ -315,7 +315,7 @@ def test_what_may_pass_is_tried_again_with_the_same_bytes(server: ModelServer, s
     server.answer = WHOLE
     model = module(server, source, retries=1)
     for way in ways(model, ASKED):
-        server.faults = failing(1, Status(status, retry_after=SHORT), [])
+        server.faults = fail_times(1, Status(status, retry_after=SHORT), [])
         assert str(way()) == WHOLE.text
         assert len(server.seen) == 2
         assert len(bodies(server)) == 1
@@ -329,7 +329,7 @@ def at_once(server: ModelServer, fault: Misbehaviour, way: int) -> dict[str, lis
     assert [str(model(ASKED)) for model in models] == [WHOLE.text] * len(models)  # what is loaded once is loaded here
     server.seen.clear()
     at: dict[str, list[float]] = {source: [] for source in FEW}
-    faults = {source: failing(1, fault, at[source]) for source in FEW}
+    faults = {source: fail_times(1, fault, at[source]) for source in FEW}
     server.faults = lambda seen: faults[seen.provider](seen)
     with ThreadPoolExecutor(len(models)) as pool:
         answers = pool.map(lambda model: str(list(ways(model, ASKED))[way]()), models)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
-from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, close_all, looped, marked, module
+from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, close_all, echo_marks, module, run_in_loop
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
 from support.paths import TESTS
@@ -53,7 +53,7 @@ class Flaky:
         self.answered: Counter[str] = Counter()
 
     def faults(self, seen: Seen) -> Misbehaviour | None:
-        mark = marked(seen).text
+        mark = echo_marks(seen).text
         number = int(mark.strip("<m->"))
         with self._lock:
             self.asked[mark] += 1
@@ -61,7 +61,7 @@ class Flaky:
             return FAULTS[number // 5 % 3] if self.asked[mark] <= failures else None
 
     def answer(self, seen: Seen) -> Answer:
-        answer = marked(seen)
+        answer = echo_marks(seen)
         with self._lock:
             self.answered[answer.text] += 1
         return answer
@@ -159,7 +159,7 @@ class Stall(NamedTuple):
     waited: float
 
 
-async def stall_of(model: OnlineChatModule) -> Stall:
+async def measure_stall(model: OnlineChatModule) -> Stall:
     """How long the loop stands still while many calls are under way."""
     busy, waited = [0.0], [0.0]
 
@@ -199,7 +199,7 @@ def test_five_hundred_calls_at_once_do_not_hold_up_their_loop(source: str, concu
         while not stalls or (min(stalls).busy > STALLS[concurrency] and len(stalls) < 3):
             settings: dict[str, Any] = {"timeout": TIMEOUT, "retries": 0, "options": options}
             model = OnlineChatModule(source, model="m", base_url=url, api_key=KEY, concurrency=concurrency, **settings)
-            stalls.append(asyncio.run(stall_of(model)))
+            stalls.append(asyncio.run(measure_stall(model)))
     print(f"{source}, {concurrency} at once: {min(stalls).busy:.0f} ms busy, {min(stalls).waited:.0f} ms late at most")  # noqa: T201 - the figures
     assert min(stalls).busy <= STALLS[concurrency]
 
@@ -242,7 +242,7 @@ asyncio.run(main())
 def test_no_more_than_so_many_are_under_way_in_threads(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=3)
     model(ASKED)
-    highest = watched(server)
+    highest = count_waiting(server)
 
     def ask(number: int) -> str:
         return str(model(ASKED)) if number % 2 else "".join(model.stream(ASKED))
@@ -268,15 +268,15 @@ def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: s
         return set(await asyncio.gather(*map(ask, range(24))))
 
     for _ in range(2):  # each loop has places of its own
-        highest = watched(server)
-        assert looped(model, all_at_once()) == {"pong"}
+        highest = count_waiting(server)
+        assert run_in_loop(model, all_at_once()) == {"pong"}
         assert highest() == 3
 
 
 @SOME
 def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, source: str) -> None:
     model = module(server, source, concurrency=2)
-    server.answer = marked
+    server.answer = echo_marks
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def asked(number: int) -> list[str]:
@@ -285,14 +285,14 @@ def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, sour
         return [str(reply) for reply in await asyncio.gather(*map(model.acall, calls))]
 
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda number: looped(model, asked(number)), range(8)))
+        answers = list(pool.map(lambda number: run_in_loop(model, asked(number)), range(8)))
     assert answers == [[f"<m-{number}-{each}>" for each in range(6)] for number in range(8)]
-    looped(model, asked(8))
+    run_in_loop(model, asked(8))
     gc.collect()
     assert sum(loop() is not None for loop in loops) <= 1
 
 
-def watched(server: Counted) -> Any:
+def count_waiting(server: Counted) -> Any:
     """Counts how many requests wait for their answer at the server at once; each takes a while.
 
     The end of an answer is no measure: its client may send the next request before the server has noted it.
@@ -344,5 +344,5 @@ def test_failures_and_what_is_given_up_leave_their_places(server: Counted, sourc
         await astream.aclose()
         return str(await model.acall(ASKED))
 
-    assert looped(model, given_up()) == "pong"
+    assert run_in_loop(model, given_up()) == "pong"
     model.close()

@@ -26,7 +26,7 @@ from lazyprompt import (
     ThinkingBlock,
 )
 from lazyprompt.modules.sources import SOURCES, Source
-from modules.clients.helpers import raised
+from modules.clients.helpers import raised_error
 from modules.online_scenes import (
     ASKED,
     COMMON,
@@ -37,8 +37,8 @@ from modules.online_scenes import (
     common_for,
     module,
     settings_in,
+    to_json,
     ways,
-    written,
 )
 from support.client_scenes import KEY
 
@@ -146,7 +146,7 @@ def test_a_budget_makes_it_fit(server: ModelServer, source: str) -> None:
     history = [[f"question {number}", "answer"] for number in range(50)]
     held = copy.deepcopy(history)
     assert model(ASKED, history) == "pong"
-    sent = written(server.seen[0].payload)
+    sent = to_json(server.seen[0].payload)
     assert "question 49" in sent
     assert "question 0" not in sent
     assert history == held
@@ -166,7 +166,7 @@ def test_copies_are_modules_of_their_own(server: ModelServer, source: str) -> No
     assert model.prompter is PROMPTER
     assert model(ASKED) == "pong"
     model.close()
-    assert ["Other words." in written(seen.payload) for seen in server.seen] == [False, True, True, False]
+    assert ["Other words." in to_json(seen.payload) for seen in server.seen] == [False, True, True, False]
 
 
 def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     base_url = None if SOURCES[source].base_url != "" else "http://127.0.0.1:9"
     model = OnlineChatModule(source, model="some-model", base_url=base_url).prompt("Answer in one word.")
-    assert "Is it raining?" in written(model.payload("Is it raining?", max_tokens=5))
+    assert "Is it raining?" in to_json(model.payload("Is it raining?", max_tokens=5))
     if SOURCES[source].needs_key:
         with pytest.raises(ModuleError, match=f"{source} requires an API key.*set {SOURCES[source].keys[0]}") as caught:
             model("Is it raining?")
@@ -210,7 +210,7 @@ def test_a_shared_module_has_its_own_prompter_on_the_same_client(server: ModelSe
     assert model.prompter is not first.prompter
     for each in (model.share(ChatPrompter()), first, second, first.share()):
         each("ping")
-    told = [written(seen.body) for seen in server.seen]
+    told = [to_json(seen.body) for seen in server.seen]
     assert ["French" in each for each in told] == [False, True, False, True]
     assert ["Bonjour" in each for each in told] == [False, True, False, True]
     assert len({id(each._sender()) for each in (model, first, second)}) == 1  # noqa: SLF001 - the same connections
@@ -299,7 +299,7 @@ def test_a_client_that_is_missing_is_named(
     model = module(server, source)
     parameters: tuple[dict[str, Any], ...] = ({},) if package == "tenacity" else ({}, {"stop": "x"}, {"not_common": 1})
     for way in chain.from_iterable(ways(model, ASKED, **each) for each in parameters):
-        error = raised(way)
+        error = raised_error(way)
         assert isinstance(error, MissingExtraError)
         assert re.search(rf"pip install .+\[{extra}\]", str(error))
 

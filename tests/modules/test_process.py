@@ -32,12 +32,12 @@ from support.engines import (
     SILENT,
     cycles,
     eventually,
+    find_processes,
     is_free,
     next_line,
     python,
-    running,
     script_engine,
-    spawned,
+    spawn,
 )
 from support.paths import TESTS
 from support.serving import Serving
@@ -68,7 +68,7 @@ def port_of(engine: EngineProcess) -> int:
 
 def server_of(model: Path) -> int:
     """The process that serves a model: the one that its guard has started."""
-    return max(running(model))
+    return max(find_processes(model))
 
 
 def answer(engine: EngineProcess) -> str:
@@ -100,7 +100,7 @@ def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
     port = port_of(engine)
     engine.stop()
     assert (engine.status(), engine.why()) == ("stopped", "")
-    assert (running(model), is_free(port), list(temporary.iterdir())) == ([], True, [])
+    assert (find_processes(model), is_free(port), list(temporary.iterdir())) == ([], True, [])
     engine.stop()
     assert engine.status() == "stopped"
 
@@ -116,15 +116,15 @@ def test_an_exception_stops_it(model: Path) -> None:
     engine = llama(model)
     with pytest.raises(ZeroDivisionError):
         use(engine)
-    assert (seen, engine.status(), running(model)) == (["running"], "stopped", [])
+    assert (seen, engine.status(), find_processes(model)) == (["running"], "stopped", [])
 
 
 def test_it_stops_when_nothing_refers_to_it(model: Path, temporary: Path) -> None:
     engine = llama(model).start()
-    assert running(model)
+    assert find_processes(model)
     del engine
     gc.collect()
-    assert (running(model), list(temporary.iterdir())) == ([], [])
+    assert (find_processes(model), list(temporary.iterdir())) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["url", "log"])
@@ -286,7 +286,7 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Pa
     with pytest.raises(EngineError, match=r"was not ready within timeout=0.5 seconds") as caught:
         engine.start()
     assert str(caught.value).endswith("    loading")
-    assert (running(model), engine.status()) == ([], "stopped")
+    assert (find_processes(model), engine.status()) == ([], "stopped")
     assert len(list(temporary.iterdir())) == 1
     assert str(next(temporary.iterdir())) in str(caught.value)
 
@@ -330,7 +330,7 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
     with pytest.raises(openai.APIConnectionError):
         answer(engine)
     assert engine.why(wait=SECONDS).startswith(f"llama.cpp with model {model} was terminated by SIGKILL: the system")
-    assert (engine.status(), is_free(port), running(model)) == ("died", True, [])
+    assert (engine.status(), is_free(port), find_processes(model)) == ("died", True, [])
     assert len(list(temporary.iterdir())) == 1
     engine.start()  # another time
     assert answer(engine)
@@ -341,9 +341,9 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
 
 def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
     engine = llama(model).start()
-    os.kill(min(running(model)), signal.SIGKILL)
+    os.kill(min(find_processes(model)), signal.SIGKILL)
     assert eventually(lambda: engine.status() == "died")
-    assert running(model) == []
+    assert find_processes(model) == []
     assert "was terminated by SIGKILL" in engine.why()
     engine.stop()
 
@@ -359,11 +359,11 @@ def test_it_can_be_stopped_while_it_starts(model: Path, temporary: Path) -> None
     engine = EngineProcess(script_engine(SILENT), model)
     with ThreadPoolExecutor() as threads:
         started = threads.submit(engine.start)
-        assert eventually(lambda: engine.status() == "starting" and len(running(model)) == 2)
+        assert eventually(lambda: engine.status() == "starting" and len(find_processes(model)) == 2)
         engine.stop()
         with pytest.raises(EngineError, match="script was stopped before it was ready"):
             started.result(SECONDS)
-    assert (engine.status(), running(model), list(temporary.iterdir())) == ("stopped", [], [])
+    assert (engine.status(), find_processes(model), list(temporary.iterdir())) == ("stopped", [], [])
 
 
 def test_threads_start_one_and_stop_one(model: Path) -> None:
@@ -377,7 +377,7 @@ def test_threads_start_one_and_stop_one(model: Path) -> None:
         together.wait()
         if number % 2:
             engine.stop()
-            assert running(model) == []
+            assert find_processes(model) == []
         return url
 
     with ThreadPoolExecutor(8) as threads:
@@ -399,7 +399,7 @@ def test_threads_start_and_stop_as_they_like(model: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(use, range(4)))
     engine.stop()
-    assert (engine.status(), running(model)) == ("stopped", [])
+    assert (engine.status(), find_processes(model)) == ("stopped", [])
 
 
 def test_five_cycles_leave_nothing(model: Path) -> None:
@@ -428,11 +428,11 @@ print(engine.url, flush=True)
     ],
 )
 def test_it_ends_with_the_program(model: Path, temporary: Path, then: str, code: int) -> None:
-    with spawned(python("-c", PROGRAM + then, str(model))) as program:
+    with spawn(python("-c", PROGRAM + then, str(model))) as program:
         port = int(next_line(program).rpartition(":")[2])
         output, _ = program.communicate(timeout=SECONDS)
     assert program.returncode == code
-    assert eventually(lambda: not running(model) and is_free(port))
+    assert eventually(lambda: not find_processes(model) and is_free(port))
     if "fork" in then:
         assert output.endswith(b"running\n")  # a fork that ends, or stops it, leaves it alone
     assert eventually(lambda: list(temporary.iterdir()) == [])  # it stayed where the program was killed
@@ -454,12 +454,12 @@ def test_it_ends_where_the_program_is_interrupted_while_it_starts_and_a_log_of_o
 ) -> None:
     text = STARTING.replace("sys.argv[1])", "sys.argv[1], log=sys.argv[3])") if own else STARTING
     folder = tmp_path if own else temporary
-    with spawned(python("-c", text, str(model), str(TESTS), str(tmp_path / "engine.log"))) as program:
+    with spawn(python("-c", text, str(model), str(TESTS), str(tmp_path / "engine.log"))) as program:
         assert eventually(lambda: any(log.read_text() == "loading\n" for log in folder.glob("*.log")))
         program.send_signal(number)
         _, errors = program.communicate(timeout=SECONDS)
     assert program.returncode == -number
-    assert eventually(lambda: not running(model))
+    assert eventually(lambda: not find_processes(model))
     assert eventually(lambda: list(temporary.iterdir()) == [])
     assert [log.read_text() for log in tmp_path.glob("*.log")] == ["loading\n"] * own
     if number == signal.SIGINT:
@@ -473,7 +473,7 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         with closing(os.fdopen(theirs, "wb")) as other:
             ends = dict.fromkeys(("stdin", "stdout", "stderr"), other)
-            program = spawned(
+            program = spawn(
                 python(
                     "-c",
                     f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{STARTING}",
@@ -497,7 +497,7 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
             assert program.wait(SECONDS) == -signal.SIGINT
     assert f"script is loading {model}; log file: {temporary}/lazyprompt-script-".encode() in shown
     assert b"KeyboardInterrupt" in shown
-    assert (running(model), list(temporary.iterdir())) == ([], [])
+    assert (find_processes(model), list(temporary.iterdir())) == ([], [])
 
 
 class Terminal(StringIO):

@@ -9,7 +9,7 @@ import pytest
 
 from lazyprompt import Msg, TemplateError, ToolResultBlock, ToolUseBlock
 from lazyprompt.files.prompty import Prompty
-from modules.talks import KINDS, module_of, sent
+from modules.talks import KINDS, module_of, sent_text
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def test_a_file_is_attached_and_its_outputs_are_asked_for(kind: str, server: Mod
     server.answer = Answer('{"city": "Leiden"}')
     module = module_of(kind, server).prompt(prompt)
     assert module(GIVEN).parsed == {"city": "Leiden"}
-    assert "Speak Dutch." in sent(server)
-    assert "Where?" in sent(server)
+    assert "Speak Dutch." in sent_text(server)
+    assert "Where?" in sent_text(server)
     assert "city" in json.dumps(server.seen[-1].body)
     chat = module.chat()
     chat(GIVEN)

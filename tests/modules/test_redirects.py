@@ -22,7 +22,7 @@ STATUSES = (301, 302, 303, 307, 308)
 ENGINES = ("vllm", "ollama")
 
 
-def refused(make: Callable[[str], Any], status: int) -> None:
+def assert_refused(make: Callable[[str], Any], status: int) -> None:
     """Ask a server that redirects to another; nothing may come there."""
     seen: list[str] = []
 
@@ -51,13 +51,15 @@ def refused(make: Callable[[str], Any], status: int) -> None:
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_client_follows_a_redirect(source: str, status: int) -> None:
-    refused(lambda url: OnlineChatModule(source, model="m", base_url=url, api_key=KEY, retries=0, timeout=10), status)
+    assert_refused(
+        lambda url: OnlineChatModule(source, model="m", base_url=url, api_key=KEY, retries=0, timeout=10), status
+    )
 
 
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_engines_client_follows_a_redirect(engine: str, status: int) -> None:
-    refused(
+    assert_refused(
         lambda url: TrainableModule("m", engine=engine, url=url, markers="chatml", api_key=KEY, retries=0, timeout=10),
         status,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import AsyncReplyStream, Delta, ModuleError, Reply, ReplyStream
-from modules.online_scenes import ASKED, FEW, close_all, looped, module
+from modules.online_scenes import ASKED, FEW, close_all, module, run_in_loop
 from support.client_scenes import TIMEOUT, said_by, said_in, until
 from support.model_server.server import Answer, Ends, ModelServer, Slow
 
@@ -44,7 +44,7 @@ def test_pieces_add_up_to_the_reply(server: ModelServer, source: str) -> None:
         assert said_in(deltas) == said_by(whole.reply.message)
         return stream, pieces, deltas
 
-    astream, apieces, adeltas = looped(model, asked())
+    astream, apieces, adeltas = run_in_loop(model, asked())
     assert pieces == apieces == [delta.text for delta in deltas if delta.kind == "text"]
     assert len(pieces) > 1
     assert "".join(pieces) == stream.reply == astream.reply == FULL.text
@@ -67,7 +67,7 @@ def test_one_that_nobody_iterates_over_sends_nothing_and_leaves_nothing(server: 
             pass
         await stream.aclose()
 
-    looped(model, asked())
+    run_in_loop(model, asked())
     gc.collect()
     assert list(stream) == []
     with pytest.raises(ModuleError, match="not complete yet"):
@@ -89,7 +89,7 @@ def test_closing_one_early_closes_its_connection(server: ModelServer, source: st
             assert await anext(aiter(stream))
         await asyncio.to_thread(server.wait_for, 2, TIMEOUT)
 
-    looped(model, asked())
+    run_in_loop(model, asked())
     assert [seen.client_left for seen in server.seen] == [True, True]
     model.close()
 
@@ -118,7 +118,7 @@ def test_one_that_is_dropped_closes_its_connection(server: ModelServer, source: 
             break
         assert await asyncio.to_thread(until, lambda: len(server.seen) == 3 and server.seen[2].client_left)
 
-    looped(model, asked())
+    run_in_loop(model, asked())
     assert [seen.client_left for seen in server.seen] == [True, True, True]
     model.close()
 

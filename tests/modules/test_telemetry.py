@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from lazyprompt.modules.clients._base import Request
-from modules.online_scenes import ASKED, FEW, close_all, give_up, looped, module, ways
+from modules.online_scenes import ASKED, FEW, close_all, give_up, module, run_in_loop, ways
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
@@ -122,7 +122,7 @@ def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> N
             async for _ in astream.deltas():
                 break
 
-    looped(model, given_up())
+    run_in_loop(model, given_up())
     assert [type(record.error) for record in records] == [GeneratorExit, asyncio.CancelledError, GeneratorExit]
     assert [record.streamed for record in records] == [True, False, True]
     assert records[1].reply is None
@@ -320,7 +320,7 @@ def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans
     with model.stream(ASKED) as stream:
         next(stream.deltas())
     server.faults = [Slow(first=TIMEOUT)]
-    looped(model, give_up(model, server))
+    run_in_loop(model, give_up(model, server))
     server.answer = Answer("", prompt_tokens=3, completion_tokens=0)
     with pytest.raises(ModuleError):
         model(ASKED)
@@ -342,7 +342,7 @@ def test_spans_lie_in_the_callers_and_do_not_stay(server: ModelServer, spans: In
         next(stream)
         assert trace.get_current_span() is parent
         list(stream)
-        looped(model, model.acall(ASKED))
+        run_in_loop(model, model.acall(ASKED))
     parents = [span.parent.span_id for span in spans.get_finished_spans() if span.parent]
     assert parents == [parent.get_span_context().span_id] * 3
     provider.shutdown()

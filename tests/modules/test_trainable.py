@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, TrainableModule
-from modules.local_models import MAKES, WORDS, posted, received, served
+from modules.local_models import MAKES, WORDS, posted, received_prompt, served
 from support.tiny_model import LlamaCpp
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_what_is_sent_is_what_payload_says(model: Served) -> None:
     module = model.module()
     payload = module.payload(CALL, HISTORY)
     assert payload["prompt"] == module.render(CALL, HISTORY).text
-    assert received(model.url, payload["prompt"]) == payload["prompt"]
+    assert received_prompt(model.url, payload["prompt"]) == payload["prompt"]
     assert payload["stop"] == [model.make.eos]
 
 
@@ -167,7 +167,7 @@ def test_there_is_one_bos_where_template_and_engine_both_have_one(adding: Served
     assert text.count(make.bos) == 1
     assert reply.usage["prompt_tokens"] == len(make.tokenizer().encode(text).ids)
     sent = module.payload(CALL)["prompt"]
-    assert received(adding.url, sent) == text
+    assert received_prompt(adding.url, sent) == text
     assert isinstance(sent, list) == ids
 
 
@@ -177,12 +177,12 @@ def test_there_is_one_bos_where_only_the_engine_has_one(adding: Served, ids: boo
     module = adding.module(markers="chatml", safe_tokens=ids, tokenizer=make.tokenizer())
     text = module.render(CALL).text
     assert make.bos not in text
-    assert received(adding.url, module.payload(CALL)["prompt"]) == make.bos + text
+    assert received_prompt(adding.url, module.payload(CALL)["prompt"]) == make.bos + text
 
 
 def test_there_is_one_bos_where_only_the_template_has_one(model: Served) -> None:
     for module in (model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())):
-        sent = received(model.url, module.payload(CALL)["prompt"])
+        sent = received_prompt(model.url, module.payload(CALL)["prompt"])
         assert sent == module.render(CALL).text
         assert sent.count(model.make.bos) == (model.make.bos != "<|endoftext|>")
 

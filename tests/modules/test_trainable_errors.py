@@ -8,7 +8,7 @@ import pytest
 
 from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
-from modules.local_models import ask_by, failing
+from modules.local_models import ask_by, call_error
 from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.model_server.server import Misbehaviour
 
 
-def asked(server: ModelServer, **more: Any) -> TrainableModule:
+def make_module(server: ModelServer, **more: Any) -> TrainableModule:
     given: dict[str, Any] = {"retries": 0, **more}
     return TrainableModule("m", url=server.url("completions"), markers="chatml", **given)
 
@@ -38,10 +38,10 @@ def asked(server: ModelServer, **more: Any) -> TrainableModule:
 )
 def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed: FaultKind) -> None:
     with ModelServer(Answer("so far so good")) as server:
-        module = asked(server)
+        module = make_module(server)
         for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
             server.faults = [fault]
-            error = failing(lambda way=way: ask_by(module, way))  # type: ignore[misc]  # bound now
+            error = call_error(lambda way=way: ask_by(module, way))  # type: ignore[misc]  # bound now
             assert (error.kind, way) == (expected, way)
             assert str(error).startswith("other: ")
             if isinstance(fault, Cut | Ends) and "stream" in way:
@@ -56,7 +56,7 @@ def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed:
 def test_an_engine_that_is_overloaded_is_asked_again() -> None:
     with ModelServer() as server:
         server.faults = [Status(503, retry_after=0), Drop()]
-        module = asked(server, retries=2)
+        module = make_module(server, retries=2)
         assert module("hi") == "pong"
         module.close()
         assert len({str(seen.body) for seen in server.seen}) == 1
@@ -66,15 +66,15 @@ def test_an_engine_that_is_overloaded_is_asked_again() -> None:
 def test_an_engine_that_says_nothing_for_long_is_given_up() -> None:
     with ModelServer() as server:
         server.faults = [Slow(first=30.0)]
-        module = asked(server, timeout=0.2)
-        assert failing(lambda: module("hi")).kind == "timeout"
+        module = make_module(server, timeout=0.2)
+        assert call_error(lambda: module("hi")).kind == "timeout"
         module.close()
 
 
 @pytest.mark.parametrize("text", ["", " \n", "<think>hm", "<|im_end|>pong"])
 def test_an_answer_that_says_nothing_is_an_error(text: str) -> None:
     with ModelServer(Answer(text, finish="length" if "think" in text else "stop")) as server:
-        module = asked(server)
+        module = make_module(server)
         for way in ("call", "stream"):
             with pytest.raises((EngineError, ModuleError)) as told:
                 ask_by(module, way)

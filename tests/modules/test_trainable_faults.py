@@ -16,9 +16,9 @@ import pytest
 from lazyprompt import CallRecord, ChatPrompter, Secret, TrainableModule
 from lazyprompt.errors import EngineError, ModuleError, TokenizerError
 from lazyprompt.modules.process import EngineProcess
-from modules.local_models import WORDS, ask_by, failing
+from modules.local_models import WORDS, ask_by, call_error
 from support.engines import QUICK as LITTLE
-from support.engines import eventually, is_free, running, script_engine
+from support.engines import eventually, find_processes, is_free, script_engine
 
 pytestmark = pytest.mark.slow  # engines
 
@@ -56,7 +56,7 @@ def test_it_runs_as_long_as_the_block(model: Path) -> None:
     assert is_free(port)
     module.stop()
     module.close()
-    assert not running(model)
+    assert not find_processes(model)
 
 
 def test_it_can_be_started_again_at_another_port(model: Path) -> None:
@@ -68,7 +68,7 @@ def test_it_can_be_started_again_at_another_port(model: Path) -> None:
         assert port_of(module) != first
         assert module("hi") == answer
         assert list(module.stream("hi"))
-    assert failing(lambda: module("hi")).kind == ""
+    assert call_error(lambda: module("hi")).kind == ""
 
 
 def _another(port: int) -> int:
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
     path = tmp_path / "nobody.gguf"
     path.write_bytes(b"<!doctype html>")
     module = TrainableModule(path)
-    assert "is not a GGUF file" in str(failing(module.start))
+    assert "is not a GGUF file" in str(call_error(module.start))
     with pytest.raises(TokenizerError, match="is not a valid GGUF file"):
         module.render("hi")
 
@@ -101,7 +101,7 @@ def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
         lambda: module.url,
         lambda: module.chat()("hi"),
     ):
-        assert "call start() or pass the url=" in str(failing(call))
+        assert "call start() or pass the url=" in str(call_error(call))
     module.stop()
     assert module.payload("hi")["prompt"] == module.render("hi").text
 
@@ -116,8 +116,8 @@ def test_what_runs_already_is_not_started(model: Path, caplog: pytest.LogCapture
     with module as same:
         assert same is module
     module.stop()
-    assert "starting an engine requires a model" in str(failing(TrainableModule(engine="vllm").start))
-    assert "start it manually and pass its url=" in str(failing(TrainableModule(model, engine="other").start))
+    assert "starting an engine requires a model" in str(call_error(TrainableModule(engine="vllm").start))
+    assert "start it manually and pass its url=" in str(call_error(TrainableModule(model, engine="other").start))
 
 
 def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_key_is_in_no_pickle() -> None:
 
 def engine_pid(model: Path) -> int:
     """The process of llama.cpp, not that of its guard."""
-    return max(running(model))
+    return max(find_processes(model))
 
 
 @pytest.mark.parametrize("way", ["call", "stream", "acall", "astream"])
@@ -160,8 +160,8 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
     with module.start(**QUICK), ThreadPoolExecutor(1) as pool:
         pid = engine_pid(model)
         os.kill(pid, signal.SIGSTOP)
-        asked = pool.submit(failing, lambda: ask_by(module, way))
-        assert eventually(lambda: _connected(port_of(module)))
+        asked = pool.submit(call_error, lambda: ask_by(module, way))
+        assert eventually(lambda: _is_connected(port_of(module)))
         os.kill(pid, signal.SIGKILL)
         error = asked.result()
         assert error.kind in ("connection", "cut")
@@ -170,13 +170,13 @@ def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: P
         assert [record.error for record in records] == [error]
         assert module.status() == "died"
         # And from now on.
-        error = failing(lambda: ask_by(module, way))
+        error = call_error(lambda: ask_by(module, way))
         assert (error.kind, "was terminated by SIGKILL" in str(error)) == ("connection", True)
         assert module.start(**QUICK).status() == "running"
         assert ask_by(module, way).startswith("so ")
 
 
-def _connected(port: int) -> bool:
+def _is_connected(port: int) -> bool:
     """Whether somebody is connected to a port: proc_net(5), where 01 is an established connection."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
     return any(one[3] == "01" and int(one[2].partition(":")[2], 16) == port for one in lines)
@@ -206,7 +206,7 @@ def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
     with module.start():
         stream = module.stream("hi")
         pieces: list[str] = []
-        error = failing(lambda: pieces.extend(stream))
+        error = call_error(lambda: pieces.extend(stream))
         assert error.kind == "cut"
         assert str(error.partial) == "so far"
         assert "was terminated by SIGKILL: the model needs more memory than is available" in str(error)
@@ -221,7 +221,7 @@ def test_stopping_it_ends_the_calls_that_are_under_way(model: Path) -> None:
     stream = module.start().stream("hi")
     assert next(iter(stream)) == "so"
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(failing, lambda: list(stream))
+        asked = pool.submit(call_error, lambda: list(stream))
         module.stop()
         assert asked.result().kind == "cut"
     assert str(asked.result().partial) == "so far"
@@ -235,7 +235,7 @@ def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.Monk
         # It lives, so nobody waits to see it die.
         monkeypatch.setattr(EngineProcess, "why", None)
         for call in (lambda: module("long " * 400), lambda: list(module.stream("long " * 400))):
-            error = failing(call)
+            error = call_error(call)
             assert (error.kind, error.status) == ("overflow", 400)
             assert "set a budget" in str(error)
         assert module("hi").startswith("so ")

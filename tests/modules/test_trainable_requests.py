@@ -62,7 +62,7 @@ SENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def asking(engine: str, url: str = NOWHERE) -> TrainableModule:
+def make_module(engine: str, url: str = NOWHERE) -> TrainableModule:
     given = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": "X"}
     return module("org/m", engine=engine, url=url, markers="llama-3", **given)
 
@@ -70,7 +70,7 @@ def asking(engine: str, url: str = NOWHERE) -> TrainableModule:
 @pytest.mark.parametrize("engine", SENT)
 def test_each_engine_is_sent_what_it_knows(engine: str) -> None:
     prompt, params, structured = SENT[engine]
-    made = asking(engine)
+    made = make_module(engine)
     assert made.payload("hi") == {"model": "org/m", "prompt": prompt, **params}
     formed = made.payload("hi", response_format=SCHEMA)
     if structured:
@@ -91,7 +91,7 @@ def test_all_engines_have_a_row() -> None:
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "lmdeploy", "other"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: str, streamed: bool) -> None:  # noqa: FBT001 - two ways
-    made = asking(engine, server.url("completions"))
+    made = make_module(engine, server.url("completions"))
     before = len(server.seen)
     if streamed:
         assert "".join(made.stream("hi", n=1)) == "pong"
@@ -112,7 +112,7 @@ def test_what_an_engine_sees_is_what_payload_says(server: ModelServer, engine: s
 @pytest.mark.parametrize(("engine", "voice"), [("vllm", "completions"), ("ollama", "ollama-generate")])
 def test_the_tokens_that_an_engine_counts_are_the_usage(server: ModelServer, engine: str, voice: str) -> None:
     server.answer = Answer("pong", prompt_tokens=7, completion_tokens=5)
-    with asking(engine, server.url(voice).removesuffix("/v1")) as made:
+    with make_module(engine, server.url(voice).removesuffix("/v1")) as made:
         assert made("hi").usage == {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
     server.answer = Answer()
 

@@ -50,7 +50,7 @@ PROMPTERS: dict[str, Callable[[], Prompter]] = {
 }
 
 
-def shown(prompt: Any, word: str) -> list[int]:
+def shown_numbers(prompt: Any, word: str) -> list[int]:
     return [int(found) for found in re.findall(rf"{word}-(\d+)", str(prompt))]
 
 
@@ -77,10 +77,10 @@ def test_the_oldest_history_goes_and_then_whole_items_from_the_end(name: str) ->
             assert report.lists["passages"].kept == (0,)
             break
         assert report.after <= limit
-        items, turns = report.lists["passages"], shown(made, "question")
+        items, turns = report.lists["passages"], shown_numbers(made, "question")
         assert items.kept == tuple(range(len(items.kept)))
         assert items.dropped == tuple(range(len(items.kept), COUNT))
-        assert shown(made, "passage") == [*items.kept]
+        assert shown_numbers(made, "passage") == [*items.kept]
         assert turns == [*range(4 - len(turns), 4)]
         assert not turns or not items.dropped
         assert all(PASSAGES[at]["text"].strip() in str(made) for at in items.kept)
@@ -103,7 +103,7 @@ def test_the_order_of_the_caller_decides_which_items_go() -> None:
     assert len(kept) in range(2, COUNT)
     assert {PASSAGES[at]["score"] for at in kept} == {*range(COUNT - len(kept), COUNT)}
     # The prompt has them in its own order.
-    assert shown(made, "passage") == [*kept] == sorted(kept)
+    assert shown_numbers(made, "passage") == [*kept] == sorted(kept)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,13 @@ def test_the_priority_decides_item_by_item() -> None:
     def shrink() -> None:
         for limit in range(1100, 0, -5):
             made, _ = fit(prompter, Budget(limit, CHARS, "priority", priority=numbers), examples=examples)
-            seen.append((len(shown(made, "example")), len(shown(made, "passage")), len(shown(made, "question"))))
+            seen.append(
+                (
+                    len(shown_numbers(made, "example")),
+                    len(shown_numbers(made, "passage")),
+                    len(shown_numbers(made, "question")),
+                )
+            )
 
     with pytest.raises(BudgetError, match="or the list 'examples', 'passages' would be empty"):
         shrink()
@@ -147,7 +153,7 @@ def test_the_limit_of_a_slot_drops_whole_items() -> None:
     made, report = fit(PROMPTERS["slots"](), Budget(None, CHARS, slots={"passages": 200}))
     kept = report.lists["passages"].kept
     assert sum(line.after for line in report.messages if line.slot == "passages") <= 200
-    assert shown(made, "passage") == [*kept] == [0, 1]
+    assert shown_numbers(made, "passage") == [*kept] == [0, 1]
     assert str(report).endswith("7 of 9 items of passages dropped (the slot has at most 200 tokens)")
     with pytest.raises(
         BudgetError, match=r"is limited to 20 tokens, but its most important item has 61 tokens \(41 too many\), so the"
@@ -169,7 +175,7 @@ def test_no_more_items_go_than_must_under_any_policy(policy: Any, start_on: Any)
         made, report = fit(PROMPTERS["loop"](), Budget(limit, CHARS, policy, start_on=start_on, summary_tokens=70))
         assert report.after <= limit
         assert report.lists == least.lists
-        assert shown(made, "passage") == [*report.lists["passages"].kept]
+        assert shown_numbers(made, "passage") == [*report.lists["passages"].kept]
 
 
 @pytest.mark.parametrize("name", ["slots", "loop", "file"])

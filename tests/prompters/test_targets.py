@@ -43,7 +43,7 @@ def conversation(seed: int) -> list[Msg]:
     return [each for each in Maker(Random(seed)).conversation() if each.role in ("user", "assistant", "tool")]  # noqa: S311 - no secret
 
 
-def made(form: str, history: Sequence[Any], prompter: ChatPrompter = PROMPTER) -> object:
+def render_form(form: str, history: Sequence[Any], prompter: ChatPrompter = PROMPTER) -> object:
     """The prompt in a form; None where the form cannot show the history."""
     try:
         return prompter.generate_prompt(VALUES, list(history), format=form)
@@ -56,7 +56,7 @@ def made(form: str, history: Sequence[Any], prompter: ChatPrompter = PROMPTER) -
 def test_generate_prompt_is_filling_and_rendering(form: str, seed: int) -> None:
     history = conversation(seed)
     prompt, target = PROMPTER.fill(VALUES, history), PROMPTER.target(form)
-    whole = made(form, history)
+    whole = render_form(form, history)
     if whole is not None:
         assert target.render(prompt) == whole
         assert target.render(pickle.loads(pickle.dumps(prompt))) == whole  # noqa: S301 - made right here
@@ -69,8 +69,8 @@ def test_generate_prompt_is_filling_and_rendering(form: str, seed: int) -> None:
 @given(seed=SEEDS)
 def test_an_ample_budget_changes_no_prompt(form: str, seed: int) -> None:
     history = conversation(seed)
-    whole = made(form, history)
-    assert made(form, history, PROMPTER.with_budget(AMPLE)) == whole
+    whole = render_form(form, history)
+    assert render_form(form, history, PROMPTER.with_budget(AMPLE)) == whole
 
 
 @given(seed=SEEDS)
@@ -92,7 +92,7 @@ def test_a_history_of_openai_dicts_gives_what_its_messages_give(form: str, seed:
     except FormatError:
         return
     history = messages_from(dicts)
-    assert made(form, dicts) == made(form, history)
+    assert render_form(form, dicts) == render_form(form, history)
 
 
 @given(seed=SEEDS)
@@ -119,7 +119,7 @@ def test_each_form_has_the_texts_of_the_history(seed: int) -> None:
         for part in marks(getattr(block, "text", "") if not isinstance(block, ToolResultBlock) else block.text)
     }
     for form in ("flat", "openai", "anthropic"):
-        whole = made(form, history)
+        whole = render_form(form, history)
         if whole is not None:
             assert said <= marks(str(whole)), form
 

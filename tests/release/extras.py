@@ -146,13 +146,13 @@ def main() -> None:
         work = Path(folder)
         write_model(work / "model.gguf", {"default": CHATML})
         if not options.only:
-            _tried(work, sdist, "", "the sdist")
-            _tried(work, wheel, "", "the wheel")
+            _try_extra(work, sdist, "", "the sdist")
+            _try_extra(work, wheel, "", "the wheel")
         for extra in sorted(options.only or extras - _LEFT_OUT - {*options.but}):
-            _tried(work, wheel, extra, f"[{extra}]")
+            _try_extra(work, wheel, extra, f"[{extra}]")
 
 
-def _tried(work: Path, artifact: Path, extra: str, name: str) -> None:
+def _try_extra(work: Path, artifact: Path, extra: str, name: str) -> None:
     """Install one in an environment of its own, and use it."""
     begun = time.monotonic()
     python = work / "venv" / "bin" / "python"

@@ -245,7 +245,7 @@ def call(tool: str, id: str, **arguments: Any) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": tool, "arguments": text}}
 
 
-def called(text: str | None, *calls: dict[str, Any]) -> dict[str, Any]:
+def call_message(text: str | None, *calls: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": text, "tool_calls": [*calls]}
 
 
@@ -334,10 +334,10 @@ def test_calls_and_results_are_written_as_in_the_models_template(real: Real, tex
     first, second = call("weather", "aaaaaaaaa", city="北京"), call("time", "bbbbbbbbb", city='"x"')
     results = [result("aaaaaaaaa", '{"sky": "clear"}'), result("bbbbbbbbb", "noon\n")]
     if real.family in LLAMA_3:  # their templates refuse two calls in one message
-        rounds = [called(text, first), results[0], called(text, second), results[1]]
+        rounds = [call_message(text, first), results[0], call_message(text, second), results[1]]
     else:
-        rounds = [called(text, first, second), *results]
-    third = called(text and "Clear, noon.", call("time", "ccccccccc", **VALUES))
+        rounds = [call_message(text, first, second), *results]
+    third = call_message(text and "Clear, noon.", call("time", "ccccccccc", **VALUES))
     history = [{"role": "user", "content": "Weather and time in 北京?"}, *rounds, third, result("ccccccccc", "6")]
     if said:
         history.append({"role": "assistant", "content": "Clear, noon; 6 in Paris."})
@@ -352,7 +352,7 @@ def test_calls_and_results_are_written_as_in_the_models_template(real: Real, tex
 @pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
 def test_deepseek_writes_calls_and_results_as_its_template_does(real: Real, said: str | None) -> None:
     """The templates describe no tools, take arguments as text, and know one round of calls."""
-    calls = called(None, call("weather", "a", city="北京"), call("time", "b"))
+    calls = call_message(None, call("weather", "a", city="北京"), call("time", "b"))
     history = [{"role": "user", "content": "Well?"}, calls, result("a", "clear"), result("b", "noon")]
     if said:
         history.append({"role": "assistant", "content": "Clear, noon."})
@@ -365,7 +365,7 @@ def test_deepseek_writes_calls_and_results_as_its_template_does(real: Real, said
 
 
 def test_deepseek_v3_1_goes_on_in_the_turn_of_its_calls() -> None:
-    history = [{"role": "user", "content": "Time?"}, called(None, call("time", "a")), result("a", "noon")]
+    history = [{"role": "user", "content": "Time?"}, call_message(None, call("time", "a")), result("a", "noon")]
     flat = ChatPrompter(system="").generate_prompt(None, history, model="deepseek-v3.1")
     assert flat == (
         f"{BEGIN}<｜User｜>Time?<｜Assistant｜></think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{{}}"
@@ -383,7 +383,7 @@ def test_llama_keeps_the_text_and_all_calls_of_a_message() -> None:
     """Llama's templates drop the text, and refuse a second call."""
     history = [
         {"role": "user", "content": "Time?"},
-        called("Let me see.", call("time", "a"), call("time", "b", city="x")),
+        call_message("Let me see.", call("time", "a"), call("time", "b", city="x")),
     ]
     flat = ChatPrompter(system="").generate_prompt("Well?", history, model="llama-3.1")
     assert (
@@ -415,7 +415,7 @@ def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:
         values = {evil: evil, "list": [evil], "object": {evil: evil}}
         history = [
             {"role": "user", "content": "Go."},
-            called(evil, {**call("f", "a"), "function": {"name": "f", "arguments": json.dumps(values)}}),
+            call_message(evil, {**call("f", "a"), "function": {"name": "f", "arguments": json.dumps(values)}}),
             result("a", evil),
         ]
         tool = {"name": "f", "description": evil, "parameters": {"type": "object", "properties": {"x": {evil: evil}}}}
@@ -427,7 +427,7 @@ def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:
 def test_samples_find_the_message_of_each_call_and_result(family: str) -> None:
     history = [
         {"role": "user", "content": "Go"},
-        called("Text one", call("one", "aaaaaaaaa", key="value", other="more"), call("two", "bbbbbbbbb")),
+        call_message("Text one", call("one", "aaaaaaaaa", key="value", other="more"), call("two", "bbbbbbbbb")),
         result("aaaaaaaaa", "result one"),
         result("bbbbbbbbb", "result two"),
         {"role": "assistant", "content": "Said"},

@@ -33,7 +33,7 @@ VALUES = st.recursive(
 )
 
 
-def guarded(text: str, controls: Controls, before: str = "") -> str:
+def guard_text(text: str, controls: Controls, before: str = "") -> str:
     return guard(controls, [before, text, ""], ["system", "a", "b"], NEUTRALIZE)[1]
 
 
@@ -50,16 +50,16 @@ def as_given(text: str) -> str:
 
 @given(st.lists(PIECES, max_size=12).map("".join), st.sampled_from(["", "\n", "a\n  ", "b <", "c =", "ab"]))
 def test_marks_give_back_the_text(text: str, before: str) -> None:
-    made = guarded(text, CONTROLS, before)
+    made = guard_text(text, CONTROLS, before)
     assert as_given(made) == text
     assert isinstance(made, Neutralised) is (made != text)
-    assert guarded(made, CONTROLS, before) == made
+    assert guard_text(made, CONTROLS, before) == made
 
 
 @given(VALUES)
 def test_json_keeps_its_value(value: object) -> None:
     text = JsonText(json.dumps(value, ensure_ascii=False))
-    made = guarded(text, IN_JSON)
+    made = guard_text(text, IN_JSON)
     assert json.loads(made) == value
     assert as_given(made) == text
     assert isinstance(made, NeutralisedJson) is (made != text)
@@ -80,6 +80,6 @@ def test_json_keeps_its_value(value: object) -> None:
 def test_marks_of_one_pass_and_of_several(
     before: str, text: str, made: str, marks: Sequence[tuple[int, int, str]]
 ) -> None:
-    found = guarded(text, CONTROLS, before)
+    found = guard_text(text, CONTROLS, before)
     assert isinstance(found, Neutralised)
     assert (found, found.marks) == (made, tuple(marks))

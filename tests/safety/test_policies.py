@@ -26,15 +26,15 @@ TEMPLATE = ChatTemplate.load(
 )
 
 
-def of_family(prompter: Prompter, values: dict[str, str]) -> str:
+def render_family(prompter: Prompter, values: dict[str, str]) -> str:
     return prompter.generate_prompt(values, model="chatml")
 
 
-def of_template(prompter: Prompter, values: dict[str, str]) -> str:
+def render_template(prompter: Prompter, values: dict[str, str]) -> str:
     return prompter.generate_prompt(values, chat_template=TEMPLATE)
 
 
-WAYS = pytest.mark.parametrize("way", [of_family, of_template])
+WAYS = pytest.mark.parametrize("way", [render_family, render_template])
 PROMPTER = ChatPrompter("Use {code} and {q}.", system="")
 
 

@@ -225,7 +225,7 @@ def test_json_is_broken_with_its_own_escape() -> None:
 def test_any_json_keeps_its_value_and_has_no_sequence_left(value: object) -> None:
     text = forged_json(value)
     assert json.loads(text) == value
-    assert forged(["", text, ""]) == []
+    assert find_forged(["", text, ""]) == []
 
 
 # An independent look: every place at which a sequence lies in the text as a normalising tokenizer would see it.
@@ -242,7 +242,7 @@ def naive_fold(parts: Sequence[str]) -> list[tuple[str, int]]:
     ]
 
 
-def forged(parts: Sequence[str]) -> list[str]:
+def find_forged(parts: Sequence[str]) -> list[str]:
     """The sequences in the text that have a character in an odd part."""
     characters = naive_fold(parts)
     text = "".join(character for character, _ in characters)
@@ -278,7 +278,7 @@ PARTS = st.integers(0, 3).flatmap(lambda count: st.lists(HOSTILE, min_size=2 * c
 @given(PARTS)
 def test_after_the_guard_no_sequence_reaches_into_a_value(parts: list[str]) -> None:
     guarded = guard(*parts)
-    assert forged(guarded) == []
+    assert find_forged(guarded) == []
     assert len(guarded) == len(parts)
     assert guarded[0::2] == parts[0::2]
     assert [part.replace("\\", "") for part in guarded] == [part.replace("\\", "") for part in parts]
@@ -287,7 +287,7 @@ def test_after_the_guard_no_sequence_reaches_into_a_value(parts: list[str]) -> N
 @given(PARTS)
 def test_the_guard_finds_what_the_naive_look_finds_and_nothing_else(parts: list[str]) -> None:
     changed = guard(*parts) != parts
-    assert changed == bool(forged(parts))
+    assert changed == bool(find_forged(parts))
     if changed:
         with pytest.raises(SafetyError):
             apply_policy(CONTROLS, parts, ["x"] * len(parts), REFUSE)

@@ -15,7 +15,7 @@ import pytest
 
 from lazyprompt import ChatFormatter, ImageBlock, MediaResolver, Msg, URLSource
 from lazyprompt.errors import LazyPromptError, MediaError
-from support.media import PNG, WHERE, Site, fault, load, served
+from support.media import PNG, WHERE, Site, fault, load, serve_site
 from support.memory import peak_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    yield from served(Site())
+    yield from serve_site(Site())
 
 
 def naive_look(url: str) -> bool:

@@ -66,7 +66,7 @@ def module(client: tuple[Any, str], url: str, **settings: Any) -> Any:
 
 
 @contextmanager
-def serving(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str, str]]]]:
+def serve_answer(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str, str]]]]:
     """A server with one answer; its address, and the headers of the requests that came."""
     seen: list[dict[str, str]] = []
 
@@ -84,7 +84,7 @@ def serving(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str,
 def failures(client: tuple[Any, str], script: Callable[[], Script], **settings: Any) -> list[ModuleError]:
     """The errors of the four ways to ask; each asks once."""
     found: list[ModuleError] = []
-    with serving(script) as (url, seen):
+    with serve_answer(script) as (url, seen):
         model = module(client, url, **settings)
         for way in ways(model, "hi"):
             with pytest.raises(ModuleError) as caught:
@@ -145,7 +145,7 @@ def test_a_bomb_takes_no_memory(client: tuple[Any, str]) -> None:
     """The naive version lets the HTTP client decompress: 300 KB became 300 MB."""
     bomb = gzip.compress(b'{"a": "' + b"x" * 300_000_000 + b'"}', 6)
     script = Script(200, "application/json", (bomb,), headers={"content-encoding": "gzip"})
-    with serving(lambda: script) as (url, _):
+    with serve_answer(lambda: script) as (url, _):
         model = module(client, url, max_answer_bytes=1_000_000)
         for way in ways(model, "hi"):
             with pytest.raises(ModuleError, match="max_answer_bytes=1000000"):
@@ -242,7 +242,7 @@ def test_hooks_of_ones_own_client_stay() -> None:
         "ollama": {"event_hooks": hooks},
         "gemini": {"http_options": {"client_args": {"event_hooks": hooks}}},
     }
-    with serving(lambda: script) as (url, _):
+    with serve_answer(lambda: script) as (url, _):
         for source, given in options.items():
             with pytest.raises(ModuleError, match="max_answer_bytes"):
                 module((OnlineChatModule, source), url, options=given)("hi")

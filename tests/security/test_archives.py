@@ -32,7 +32,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def packed(tmp_path: Path, *members: tuple[str | zipfile.ZipInfo, str | bytes]) -> Path:
+def pack(tmp_path: Path, *members: tuple[str | zipfile.ZipInfo, str | bytes]) -> Path:
     path = tmp_path / "a.zip"
     with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         warnings.simplefilter("ignore")  # of names that are there twice
@@ -64,7 +64,7 @@ def files_in(place: Path) -> set[str]:
 )
 def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str) -> None:
     """The naive version writes ``evil.prompty`` beside its directory. Ours left an OSError to the caller."""
-    archive = packed(tmp_path, (name.format(tmp=tmp_path), "evil"))
+    archive = pack(tmp_path, (name.format(tmp=tmp_path), "evil"))
     if name != "pkg/..":
         (tmp_path / "by_hand").mkdir()
         naive(archive, tmp_path / "by_hand")
@@ -81,7 +81,7 @@ def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str
 
 @pytest.mark.parametrize("name", ["pkg//etc/evil.prompty", "pkg/C:\\evil.prompty", "pkg/..\\evil.prompty"])
 def test_an_absolute_name_is_one_within(tmp_path: Path, temporary: Path, name: str) -> None:
-    made = library(packed(tmp_path, (name, PROMPT)))
+    made = library(pack(tmp_path, (name, PROMPT)))
     keys = made.keys()
     assert "ok" in keys
     (copy,) = temporary.iterdir()
@@ -98,7 +98,7 @@ def test_a_member_that_is_a_link_is_the_text_of_its_path(tmp_path: Path, tempora
     assert (tmp_path / "link.prompty").read_text() == "the secret"
     link = zipfile.ZipInfo("pkg/link.prompty")
     link.external_attr = (kind | 0o777) << 16
-    made = library(packed(tmp_path, (link, str(secret))))
+    made = library(pack(tmp_path, (link, str(secret))))
     (found,) = temporary.rglob("link.prompty")
     assert found.is_file()
     assert not found.is_symlink()
@@ -117,7 +117,7 @@ def test_what_no_directory_can_hold_is_refused(
     tmp_path: Path, temporary: Path, members: list[tuple[str, str]], says: str
 ) -> None:
     """The naive version fails with an OSError, or makes directories as deep as it is told; and leaves them there."""
-    archive = packed(tmp_path, *members)
+    archive = pack(tmp_path, *members)
     if "at most" in says:
         naive(archive, temporary)
         assert len(max(temporary.rglob("x.prompty")).parts) > 30
@@ -132,7 +132,7 @@ def test_what_no_directory_can_hold_is_refused(
 
 
 def test_a_broken_archive_is_an_error_of_ours(tmp_path: Path, temporary: Path) -> None:
-    archive = packed(tmp_path, ("pkg/a.txt", "x" * 1000))
+    archive = pack(tmp_path, ("pkg/a.txt", "x" * 1000))
     data = bytearray(archive.read_bytes())
     at = data.index(b"pkg/a.txt") + len("pkg/a.txt")
     data[at : at + 4] = b"\xff\xff\xff\xff"
@@ -149,7 +149,7 @@ def test_a_bomb_fills_neither_the_memory_nor_the_disk(
 ) -> None:
     """The naive version writes 36 MB for a file of 40 KB. Ours had no bound for all members together: 50 GB of them."""
     monkeypatch.setattr(layers, "MAX_TOTAL", 11_000_000)
-    archive = packed(
+    archive = pack(
         tmp_path, ("pkg/large.txt", bytes(20_000_000)), *((f"pkg/{n}.txt", bytes(4_000_000)) for n in range(4))
     )
     assert archive.stat().st_size < 50_000
@@ -165,7 +165,7 @@ def test_a_bomb_fills_neither_the_memory_nor_the_disk(
 
 
 def test_a_member_that_is_too_large_for_a_prompt_is_not_copied(tmp_path: Path, temporary: Path) -> None:
-    made = library(packed(tmp_path, ("pkg/large.prompty", bytes(5_000_001))))
+    made = library(pack(tmp_path, ("pkg/large.prompty", bytes(5_000_001))))
     assert made.keys() == ("ok",)
     assert {Path(each).name for each in files_in(temporary)} == {"ok.prompty"}
 
@@ -175,7 +175,7 @@ def test_there_are_not_more_members_than_a_library_has(
 ) -> None:
     """The naive version writes as many files as there are names. The bound, 10,000, is set lower to be quick."""
     monkeypatch.setattr(layers, "MAX_FILES", 50)
-    archive = packed(tmp_path, *((f"pkg/{number}.txt", "") for number in range(60)))
+    archive = pack(tmp_path, *((f"pkg/{number}.txt", "") for number in range(60)))
     naive(archive, tmp_path / "by_hand")
     assert len(files_in(tmp_path / "by_hand")) == 61
     with pytest.raises(PromptFileError, match="can contain at most 50 files") as held:

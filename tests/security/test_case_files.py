@@ -85,7 +85,7 @@ NAMES = [
 ]
 
 
-def messages_of(base: Path, text: str) -> str:
+def case_file_messages(base: Path, text: str) -> str:
     """All that the command and pytest write about a test file."""
     (base / "a.test.yaml").write_text(text)
     said: list[str] = []
@@ -100,14 +100,14 @@ def messages_of(base: Path, text: str) -> str:
 def test_a_test_file_names_no_prompt_elsewhere(base: Path, name: str) -> None:
     """The naive version, which joined the paths, read each of these, and printed its first line as wrong."""
     name = name.format(tmp=base.parent)
-    said = messages_of(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
+    said = case_file_messages(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
     assert "a.test.yaml:1:7: " in said
     assert HIDDEN not in said
 
 
 @pytest.mark.parametrize("name", ["../secret.jsonl", "{tmp}/secret.jsonl", "rows.jsonl", "door/secret.jsonl"])
 def test_a_test_file_names_no_rows_elsewhere(base: Path, name: str) -> None:
-    said = messages_of(base, f"file: own.prompty\nrows: {name.format(tmp=base.parent)}\n")
+    said = case_file_messages(base, f"file: own.prompty\nrows: {name.format(tmp=base.parent)}\n")
     assert "a.test.yaml:2:7: " in said
     assert "outside allowed roots" in said
     assert HIDDEN not in said

@@ -44,7 +44,7 @@ COUNT = 10_000
 TEMPLATE = ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}")
 
 
-def seconds_of(do: Callable[[], object]) -> float:
+def measure_seconds(do: Callable[[], object]) -> float:
     # The collector would look through all that other tests have left.
     gc.disable()
     try:
@@ -60,8 +60,8 @@ def grows(make: Callable[[int], object], do: Callable[[Any], object], size: int)
     small, large = make(size // 8), make(size)
     do(small)
     # The least of some times: other work of the machine takes its caches, too.
-    longer = min(seconds_of(lambda: do(large)) for _ in range(2))
-    return longer / max(min(seconds_of(lambda: do(small)) for _ in range(3)), 0.002)
+    longer = min(measure_seconds(lambda: do(large)) for _ in range(2))
+    return longer / max(min(measure_seconds(lambda: do(small)) for _ in range(3)), 0.002)
 
 
 def naive_guard(text: str) -> str:
@@ -179,7 +179,7 @@ def with_tokens(tokens: list[str]) -> ChatTemplate:
     return ChatTemplate(ChatSource({"default": template}, whole_tokens=tuple(tokens)))
 
 
-def encoded(tokens: list[str]) -> list[int]:
+def encode_tokens(tokens: list[str]) -> list[int]:
     tokenizer: Any = Tokenizer(models.BPE({chr(code): code for code in range(256)}, []))
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
     return Rendered([tokens[0], tokens[-1], tokens[1]], ["a", "b", "a"]).encode(tokenizer)
@@ -193,11 +193,11 @@ TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
     "prompter": lambda tokens: ChatPrompter("<{q}>").generate_prompt(
         {"q": tokens[-1], "input": "x"}, chat_template=with_tokens(tokens)
     ),
-    "encoded": encoded,
+    "encoded": encode_tokens,
 }
 
 
-def uncached(way: Callable[[list[str]], object], tokens: list[str]) -> None:
+def run_uncached(way: Callable[[list[str]], object], tokens: list[str]) -> None:
     """Give tokens to a way as if they had not been seen before."""
     controls_of.cache_clear()
     controls_for.cache_clear()
@@ -225,7 +225,7 @@ GROWTHS: dict[str, Growth] = {
     "slots": (lambda count: [f"a{n}" for n in range(count)], fill_slots, COUNT // 2),
     # Each was cut into all of its pieces, and a pattern of all was compiled: two minutes for 20,000 long ones.
     **{
-        f"{kind}, {name}": (make, partial(uncached, way), 16_000)
+        f"{kind}, {name}": (make, partial(run_uncached, way), 16_000)
         for kind, make in TOKENS.items()
         for name, way in TOKEN_WAYS.items()
     },

@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "x"}]
 
 
-def of_instruction(text: str, messages: list[dict[str, Any]] | None = None) -> str:
+def render_instruction(text: str, messages: list[dict[str, Any]] | None = None) -> str:
     values = {"messages": messages or MESSAGES} if "messages" in text else {}
     made = InstructionTemplate(f"{text}{{{{ q }}}}", syntax="jinja2").fill({"q": "x", **values})
     return made.system + made.user
 
 
-def of_prompt_file(text: str, messages: list[dict[str, Any]] | None = None) -> str:
+def render_prompt_file(text: str, messages: list[dict[str, Any]] | None = None) -> str:
     return Prompty.loads(f"{text}{{{{ q }}}}").render({"q": "x", "messages": messages or MESSAGES})
 
 
-def of_chat_template(text: str, messages: list[dict[str, Any]] | None = None) -> str:
+def render_chat_template(text: str, messages: list[dict[str, Any]] | None = None) -> str:
     made = ChatTemplate.load(f"{text}{{{{ messages[0].content }}}}", q="<|q|>")
     return made.render(messages or MESSAGES).text
 
 
-WAYS = pytest.mark.parametrize("way", [of_instruction, of_prompt_file, of_chat_template], ids=lambda way: way.__name__)
+WAYS = pytest.mark.parametrize(
+    "way", [render_instruction, render_prompt_file, render_chat_template], ids=lambda way: way.__name__
+)
 
 
 def naive(text: str, messages: list[dict[str, Any]] | None = None) -> str:
@@ -172,7 +174,7 @@ COSTS = [
 def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
     """The naive version of these is not run: the first one goes round 10 to the 15 times."""
     with pytest.raises(LazyPromptError, match="Jinja"):
-        of_prompt_file(text)
+        render_prompt_file(text)
 
 
 def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
@@ -182,7 +184,7 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
 
     def render() -> None:
         with pytest.raises(LazyPromptError, match="a value would become longer than 20000000"):
-            of_prompt_file("{% set a %}{% for i in range(999) %}{{ q * 99999 }}{% endfor %}{% endset %}")
+            render_prompt_file("{% set a %}{% for i in range(999) %}{{ q * 99999 }}{% endfor %}{% endset %}")
 
     assert peak_of(render) < 40_000_000
 
@@ -192,13 +194,13 @@ def test_what_a_template_does_not_keep_costs_nothing() -> None:
     """A naive bound adds up all that is made: a text that grows, or that comes back from a filter as it was."""
     loop = "{% for i in range(3000) %}"
     growing = f"{{% set n = namespace(s='') %}}{loop}{{% set n.s = n.s ~ 'x' * 99 %}}{{% endfor %}}{{{{ n.s|length }}}}"
-    assert of_prompt_file(growing) == "297000x"
+    assert render_prompt_file(growing) == "297000x"
     same = f"{{% set t = 'x' * 99999 %}}{loop}{{% set u = [t|trim, '%s'|format(t)] %}}{{% endfor %}}{{{{ t|length }}}}"
-    assert of_prompt_file(same) == "99999x"
+    assert render_prompt_file(same) == "99999x"
     lists = (
         "{% set t = ('x' * 2999 ~ 'y') * 300 %}{% for i in range(400) %}{% set u = (t ~ i).split('y') %}{% endfor %}"
     )
-    assert of_prompt_file(lists) == "x"
+    assert render_prompt_file(lists) == "x"
 
 
 @WAYS

@@ -35,15 +35,15 @@ def naive(base: Path, name: str) -> str:
     return (base / name).read_text()
 
 
-def referred(base: Path, name: str) -> str:
+def load_reference(base: Path, name: str) -> str:
     return str(Prompty.loads(f"---\nmetadata: {{a: '${{file:{name}}}'}}\n---\n", base).metadata["a"])
 
 
-def included(base: Path, name: str) -> str:
+def load_include(base: Path, name: str) -> str:
     return Prompty.loads(f'{{% include "{name}" %}}', base).render()
 
 
-def partial_of(base: Path, name: str) -> str:
+def load_partial(base: Path, name: str) -> str:
     return Prompty.loads(f"---\ntemplate: {{format: mustache}}\n---\n{{{{> {name} }}}}", base).render()
 
 
@@ -58,9 +58,9 @@ def as_medium(base: Path, name: str) -> str:
 
 # Each with the place that its errors begin with.
 WAYS: dict[Callable[[Path, str], str], str] = {
-    referred: "<string>:2:",
-    included: "<string>:1:1: ",
-    partial_of: "<string>:4:1: ",
+    load_reference: "<string>:2:",
+    load_include: "<string>:1:1: ",
+    load_partial: "<string>:4:1: ",
     by_library: "",
     as_medium: "messages[0].content[0]: ",
 }
@@ -117,7 +117,7 @@ def test_what_lies_within_is_read(base: Path, way: Callable[[Path, str], str]) -
     assert way(base, "in/deep/a.txt") in {"fine", "ZmluZQ=="}
 
 
-def checked_then_read(base: Path, name: str, between: Callable[[], None]) -> str:
+def check_then_read(base: Path, name: str, between: Callable[[], None]) -> str:
     """The naive version that looks where the path leads, and then reads it by its name."""
     path = base / name
     if not path.resolve().is_relative_to(base.resolve()):
@@ -126,7 +126,7 @@ def checked_then_read(base: Path, name: str, between: Callable[[], None]) -> str
     return path.read_text()
 
 
-@pytest.mark.parametrize("way", [referred, included, as_medium], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [load_reference, load_include, as_medium], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("swapped", ["in", "in/deep", "in/deep/secret.txt"])
 @pytest.mark.parametrize("in_steps", [True, False])
 def test_a_link_that_is_made_between_look_and_read_is_not_followed(
@@ -149,7 +149,7 @@ def test_a_link_that_is_made_between_look_and_read_is_not_followed(
         (base / swapped).unlink()
         (base / "gone").rename(base / swapped)
 
-    assert checked_then_read(base, "in/deep/secret.txt", swap) == HIDDEN
+    assert check_then_read(base, "in/deep/secret.txt", swap) == HIDDEN
     back()
     opened = files.open_nofollow
 
@@ -333,7 +333,7 @@ def test_files_that_refer_to_one_another_end(base: Path, text: str) -> None:
     with pytest.raises(RecursionError):
         follow(base, "0.yaml")
     with pytest.raises(PromptFileError, match=r"\.yaml:1:\d+: nested deeper than 100 levels"):
-        referred(base, "0.yaml")
+        load_reference(base, "0.yaml")
 
 
 def test_a_value_that_is_read_once_is_as_deep_each_time(base: Path) -> None:

@@ -71,7 +71,7 @@ def methods_of(name: str, sources: list[str]) -> set[str]:
 
 
 @lru_cache(maxsize=1)
-def used() -> tuple[Used, ...]:
+def used_patterns() -> tuple[Used, ...]:
     """All patterns that the modules of the package hold, as they are used."""
     names = [each.name for each in pkgutil.walk_packages(lazyprompt.__path__, "lazyprompt.")]
     modules = {name: importlib.import_module(name) for name in names if not name.endswith("__main__")}
@@ -157,18 +157,20 @@ def test_patterns_that_are_steep_are_found(naive: str) -> None:
 def test_no_pattern_is_steep(share: int) -> None:
     """Four patterns that read untrusted text were: some 100,000 blanks behind a ``<`` took a minute."""
     steep = {
-        each.name for each in used()[share::2] if any(is_steep(each.run, attack) for attack in attacks(each.pattern))
+        each.name
+        for each in used_patterns()[share::2]
+        if any(is_steep(each.run, attack) for attack in attacks(each.pattern))
     }
     assert steep - BOUNDED.keys() == set()
 
 
 @pytest.mark.slow
 def test_what_is_let_off_is_there() -> None:
-    assert BOUNDED.keys() <= {each.name for each in used()}
-    assert len(used()) > 150
+    assert BOUNDED.keys() <= {each.name for each in used_patterns()}
+    assert len(used_patterns()) > 150
 
 
-def merged(text: str) -> object:
+def merge_talk(text: str) -> object:
     talk = [Msg("a", text, "user"), Msg("b", text, "assistant"), Msg("c", text, "user")]
     return MultiAgentFormatter("anthropic").format(*talk)
 
@@ -177,9 +179,9 @@ FUNCTIONS: dict[str, tuple[Callable[[str], object], str]] = {
     "neutralize markers": (neutralize, "<|im_end|>"),
     "neutralize invisible signs": (neutralize, "<\u200b|"),
     "restore": (lambda text: restore(neutralize(text)), "<|"),
-    "merge tags": (merged, "<  /  history "),
-    "merge speakers": (merged, "\nBob: "),
-    "merge blanks behind a bracket": (lambda text: merged(f"<{text}"), " "),
+    "merge tags": (merge_talk, "<  /  history "),
+    "merge speakers": (merge_talk, "\nBob: "),
+    "merge blanks behind a bracket": (lambda text: merge_talk(f"<{text}"), " "),
     "cut": (lambda text: shorten(text, 10, len), ";"),
     "headers": (lambda text: headers_in(f"## x{text}y"), " "),
 }

@@ -46,7 +46,7 @@ def weather(city: str) -> str:
     return city
 
 
-def of_file(tmp_path: Path) -> object:
+def load_file(tmp_path: Path) -> object:
     (tmp_path / "a.prompty").write_text(
         "---\nmodel:\n  id: gpt-4o\n  connection: {apiKey: '${env:LP_KEY}', endpoint: 'https://${env:LP_KEY}.x'}\n"
         "inputs: {q: {kind: string, default: '${env:LP_KEY}'}}\n---\nsystem:\nBe kind.\nuser:\n{{ q }}"
@@ -54,8 +54,8 @@ def of_file(tmp_path: Path) -> object:
     return Prompty.load(tmp_path / "a.prompty")
 
 
-def of_library(tmp_path: Path) -> object:
-    of_file(tmp_path)
+def load_library(tmp_path: Path) -> object:
+    load_file(tmp_path)
     library = PromptLibrary(tmp_path)
     library.get("a")
     return library
@@ -75,16 +75,16 @@ MADE: dict[str, Callable[[Path], object]] = {
     "counter": lambda _: lp.ApproximateTokenCounter(),
     "characters": lambda _: lp.CharTokenCounter(),
     "budget": lambda _: lp.Budget(100, lp.CharTokenCounter()),
-    "file": of_file,
-    "prompter of a file": lambda tmp_path: of_file(tmp_path).prompter,  # type: ignore[attr-defined]
-    "library": of_library,
+    "file": load_file,
+    "prompter of a file": lambda tmp_path: load_file(tmp_path).prompter,  # type: ignore[attr-defined]
+    "library": load_library,
     "trusted": lambda _: lp.Trusted("x"),
     "error": lambda _: lp.SafetyError("'q' holds"),
 }
 EVERY = pytest.mark.parametrize("name", MADE)
 
 
-def named_in(data: bytes) -> set[tuple[str, str]]:
+def pickled_names(data: bytes) -> set[tuple[str, str]]:
     """The names that a pickle looks up when it is loaded."""
     found: set[tuple[str, str]] = set()
     texts: list[str] = []
@@ -109,7 +109,7 @@ class Hostile:
 def test_a_pickle_may_run_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     """The naive version: what anybody can put into a pickle is run by whoever loads it."""
     data = pickle.dumps(Hostile())
-    assert named_in(data) == {("builtins", "print")}
+    assert pickled_names(data) == {("builtins", "print")}
     pickle.loads(data)  # noqa: S301 - that is the naive version
     assert capsys.readouterr().out == "run\n"
 
@@ -126,7 +126,7 @@ def test_a_pickle_names_nothing_but_our_own(name: str, tmp_path: Path) -> None:
     """The naive version, ``pickle.dumps(vars(made))`` of what holds a compiled template, names what it likes."""
     # By name, as protocol 0 has it; later ones refer to texts that were there before.
     data = pickle.dumps(MADE[name](tmp_path), protocol=2)
-    foreign = {each for each in named_in(data) - PLAIN if each[0].split(".")[0] != "lazyprompt"}
+    foreign = {each for each in pickled_names(data) - PLAIN if each[0].split(".")[0] != "lazyprompt"}
     assert foreign == set()
 
 

@@ -128,7 +128,7 @@ def victim(tmp_path: Path) -> Path:
     return made
 
 
-def put(base: Path, name: str, plant: Callable[[Path, Path], object], victim: Path) -> Path:
+def plant_file(base: Path, name: str, plant: Callable[[Path, Path], object], victim: Path) -> Path:
     place = base / (lock_of_studio(base) if name == "lock of the studio" else name)
     plant(place, victim)
     return place
@@ -168,7 +168,7 @@ def test_nothing_is_written_through_a_planted_link(
     if system != "posix":
         for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC"):
             monkeypatch.delattr(os, flag, raising=False)
-    put(base, name, PLANTS[plant], victim)
+    plant_file(base, name, PLANTS[plant], victim)
     mode = victim.stat().st_mode
     error = end(way, base)
     assert victim.read_bytes() == PRECIOUS
@@ -188,7 +188,7 @@ def click_error() -> type[Exception]:
 )
 def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], object], name: str) -> None:
     """The naive version waits for somebody at the other end."""
-    place = put(base, name, lambda place, _: os.mkfifo(place), base)
+    place = plant_file(base, name, lambda place, _: os.mkfifo(place), base)
     error = end(way, base)
     # What is of no use is removed by its name.
     assert place.is_fifo() is (error is not None)

@@ -20,21 +20,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def of_front_matter(text: str, tmp_path: Path) -> object:
+def load_front_matter(text: str, tmp_path: Path) -> object:
     return Prompty.loads(f"---\n{text}\n---\nuser:\nhi", tmp_path).metadata
 
 
-def of_prompt_file(text: str, tmp_path: Path) -> object:
+def load_prompt_file(text: str, tmp_path: Path) -> object:
     (tmp_path / "f.yaml").write_text(text)
     return PromptFile.load(tmp_path / "f.yaml")
 
 
-def of_reference(text: str, tmp_path: Path) -> object:
+def load_reference(text: str, tmp_path: Path) -> object:
     (tmp_path / "f.yaml").write_text(text)
     return Prompty.loads("---\nmetadata: ${file:f.yaml}\n---\nhi", tmp_path).metadata
 
 
-WAYS = pytest.mark.parametrize("way", [of_front_matter, of_prompt_file, of_reference], ids=lambda way: way.__name__)
+WAYS = pytest.mark.parametrize(
+    "way", [load_front_matter, load_prompt_file, load_reference], ids=lambda way: way.__name__
+)
 
 
 def laughs(levels: int) -> str:
@@ -42,18 +44,18 @@ def laughs(levels: int) -> str:
     return "metadata:\n  " + "\n  ".join(rows)
 
 
-def counted(value: object) -> int:
+def count_values(value: object) -> int:
     """How many values there are when all is written out."""
     if not isinstance(value, dict | list):
         return 1
     held = cast("dict[str, object] | list[object]", value)
-    return 1 + sum(map(counted, held.values() if isinstance(held, dict) else held))
+    return 1 + sum(map(count_values, held.values() if isinstance(held, dict) else held))
 
 
 @WAYS
 def test_aliases_of_aliases_are_counted(way: Callable[[str, Path], object], tmp_path: Path) -> None:
     """The naive version loads a bomb of 9 rows at once, and what it holds is written out as 10 to the 9 values."""
-    assert counted(yaml.safe_load(laughs(5))) > 20_000
+    assert count_values(yaml.safe_load(laughs(5))) > 20_000
 
     def load() -> None:
         with pytest.raises(PromptFileError, match=r":\d+:\d+: .*more than 100000 values, with aliases expanded"):
@@ -77,7 +79,7 @@ def test_an_alias_of_a_long_text_is_counted_by_its_characters(
 @pytest.mark.parametrize("opens", ["[", "{a: ", "- "])
 def test_nesting_ends(way: Callable[[str, Path], object], tmp_path: Path, opens: str) -> None:
     """The naive version ends with a RecursionError."""
-    if way is of_front_matter:
+    if way is load_front_matter:
         with pytest.raises(RecursionError):
             yaml.safe_load(opens * 500)
     with pytest.raises(PromptFileError, match=r":\d+:\d+: .*nested deeper than 100 levels"):
@@ -130,8 +132,8 @@ def test_what_readers_take_in_several_ways_is_refused_or_text(
         with pytest.raises(naive):
             yaml.safe_load(whole)
     if says is None:
-        if way is of_front_matter:
-            assert isinstance(dict(of_front_matter(whole, tmp_path))["a"], str)  # type: ignore[call-overload]
+        if way is load_front_matter:
+            assert isinstance(dict(load_front_matter(whole, tmp_path))["a"], str)  # type: ignore[call-overload]
         return
     with pytest.raises(PromptFileError, match=rf":\d+:\d+: .*{says}"):
         way(whole, tmp_path)
@@ -142,4 +144,4 @@ def test_a_second_document_is_refused(tmp_path: Path) -> None:
     text = "instruction: fine\n---\ninstruction: another"
     assert len(list(yaml.safe_load_all(text))) == 2
     with pytest.raises(PromptFileError, match="f.yaml:2:1: a prompt file must contain exactly one YAML document"):
-        of_prompt_file(text, tmp_path)
+        load_prompt_file(text, tmp_path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from studio.helpers import Screen, library, served
+from studio.helpers import Screen, library, serve_studio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(place: Path) -> Iterator[str]:
-    with served(place) as found:
+    with serve_studio(place) as found:
         yield found
 
 

@@ -35,7 +35,7 @@ _IDLE = """() => document.querySelector("#seen").getAttribute("aria-busy") === "
 
 
 @contextmanager
-def served(place: Path) -> Iterator[str]:
+def serve_studio(place: Path) -> Iterator[str]:
     """Serve the studio over a directory or a file, and yield the address of its page."""
     params = [part for name, value in PARAMS.items() for part in ("--param", f"{name}={value}")]
     command = [sys.executable, "-m", "lazyprompt", "studio", str(place), "--no-browser", "--port", "0", *params]

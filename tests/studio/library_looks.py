@@ -50,13 +50,13 @@ def cases() -> Iterator[Case]:
 
 
 @lru_cache(maxsize=1)
-def looking() -> Looking:
+def make_looking() -> Looking:
     return Looking(Workspace.of(LIBRARY), PARAMS)
 
 
 @lru_cache(maxsize=1)
 def text_of(path: str) -> str:
-    text = looking().file(path)["text"]
+    text = make_looking().file(path)["text"]
     assert isinstance(text, str)
     return text
 
@@ -80,17 +80,17 @@ def alone(path: str) -> str:
     return (*prompter_of(path).slots, "input")[0]
 
 
-def shown(case: Case) -> object:
+def shown_text(case: Case) -> object:
     """What the page is told, sent as JSON and read again."""
     given = {"path": case.path, "text": text_of(case.path), "inputs": inputs_of(case.path)}
     request = parse_request(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
-    answer = json.loads(json.dumps(looking().look(request)))
+    answer = json.loads(json.dumps(make_looking().look(request)))
     if "error" in answer:
         return {key: answer["error"][key] for key in ("message", "line", "column")}
     return answer["look"]["text"]
 
 
-def expected(case: Case) -> object:
+def expected_text(case: Case) -> object:
     """What generate_prompt gives."""
     try:
         made = prompter_of(case.path).generate_prompt(INPUTS[case.path], format=case.form, model=case.model)

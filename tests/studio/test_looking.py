@@ -13,7 +13,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import ATTACKS, CheckRequest, DiffRequest, LookRequest, WrongRequestError, parse_request
 from lazyprompt.studio.workspace import Workspace
-from studio.library_looks import cases, expected, shown, text_of
+from studio.library_looks import cases, expected_text, shown_text, text_of
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ user:
 """
 
 
-def made(path: Path, text: str = FILE, name: str = "refund.prompty", **more: Any) -> Looking:
+def make_looking(path: Path, text: str = FILE, name: str = "refund.prompty", **more: Any) -> Looking:
     (path / name).parent.mkdir(parents=True, exist_ok=True)
     (path / name).write_text(text, encoding="utf-8")
     return Looking(Workspace.of(path), **more)
@@ -56,11 +56,11 @@ VALUES = {"order": "#1", "tone": "stern", "items": ["lamp"], "count": 2, "extra"
 def test_a_share_of_all_looks_is_what_generate_prompt_gives() -> None:
     share = [case for case in cases() if case.is_of_share(SHARE)]
     assert len(share) > 80
-    assert [case for case in share if shown(case) != expected(case)] == []
+    assert [case for case in share if shown_text(case) != expected_text(case)] == []
 
 
 def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> None:
-    looking = made(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
+    looking = make_looking(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     begun: Any = looking.file("talk.yaml")
     assert [each["name"] for each in begun["inputs"]] == ["language", "input"]
     seen = look(looking, "instruction: Speak {tongue}.\n", "talk.yaml", inputs={"tongue": "Thai", "language": "gone"})
@@ -72,14 +72,14 @@ def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> Non
     [("a\nb\n", "\n"), ("a\r\nb", "\r\n"), ("a\rb", "\r"), ("a\r\nb\n", "mixed"), ("a\r\r\n", "mixed"), ("a", "\n")],
 )
 def test_newlines_are_told_and_kept(tmp_path: Path, text: str, newline: str) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     (tmp_path / "refund.prompty").write_bytes(text.encode())
     begun = looking.file("refund.prompty")
     assert (begun["text"], begun["newline"]) == (text, newline)
 
 
 def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> None:
-    looking = made(tmp_path, "---\nname: [\n---\nHi\n")
+    looking = make_looking(tmp_path, "---\nname: [\n---\nHi\n")
     error: Any = looking.file("refund.prompty")["error"]
     assert (error["line"], error["column"]) == (3, 1)  # where what it opens is closed by something else
     assert not error["message"].startswith("refund.prompty")
@@ -89,13 +89,13 @@ def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> No
 
 
 def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
-    seen = look(made(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
+    seen = look(make_looking(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
     assert seen["error"]["message"].startswith("count is 'two', but must be of kind integer")
     assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
 
 
 def test_the_text_counts_and_not_the_file(tmp_path: Path) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     text = FILE.replace("about", "concerning")
     seen = look(looking, text, inputs=VALUES, model="qwen2.5")
     assert seen["look"]["text"] == Prompty.loads(text).generate_prompt(VALUES, model="qwen2.5")
@@ -104,12 +104,12 @@ def test_the_text_counts_and_not_the_file(tmp_path: Path) -> None:
 
 
 def test_a_payload_is_written_out(tmp_path: Path) -> None:
-    seen = look(made(tmp_path), inputs=VALUES, form="anthropic", model="claude-sonnet-4-5")
+    seen = look(make_looking(tmp_path), inputs=VALUES, form="anthropic", model="claude-sonnet-4-5")
     payload = Prompty.loads(FILE).generate_prompt(VALUES, format="anthropic", model="claude-sonnet-4-5")
     assert seen["look"]["payload"] is True
     assert seen["look"]["text"] == json.dumps(payload, ensure_ascii=False, indent=2)
     assert seen["look"]["window"] == 200_000
-    assert look(made(tmp_path), inputs=VALUES, form="anthropic", window=10)["look"]["window"] == 10
+    assert look(make_looking(tmp_path), inputs=VALUES, form="anthropic", window=10)["look"]["window"] == 10
 
 
 @pytest.mark.parametrize("form", ["anthropic", "openai-responses", "ollama-generate"])
@@ -128,16 +128,16 @@ def test_a_history_is_trimmed(tmp_path: Path) -> None:
         {"role": "user", "content": "And?"},
         {"role": "assistant", "content": "No."},
     ]
-    seen = look(made(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=5, counter="chars")
+    seen = look(make_looking(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=5, counter="chars")
     assert "5" in seen["error"]["message"]
-    seen = look(made(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=120)
+    seen = look(make_looking(tmp_path), inputs=VALUES, history=history, form="openai", max_tokens=120)
     assert seen["look"]["trim"]["after"] <= 120 < seen["look"]["trim"]["before"]
     assert "dropped" in {each["fate"] for each in seen["look"]["trim"]["messages"]}
 
 
 def test_files_are_read_as_in_a_library_and_from_there_alone(tmp_path: Path) -> None:
     root = tmp_path / "prompts"
-    looking = made(root, "---\nname: x\n---\nsystem:\n{% include 'shared/tone.md' %}\n", "a/x.prompty")
+    looking = make_looking(root, "---\nname: x\n---\nsystem:\n{% include 'shared/tone.md' %}\n", "a/x.prompty")
     (root / "shared").mkdir()
     (root / "shared" / "tone.md").write_text("Be kind.")
     (tmp_path / "secret.md").write_text("secret")
@@ -152,7 +152,7 @@ def test_files_are_read_as_in_a_library_and_from_there_alone(tmp_path: Path) -> 
 
 
 def test_an_included_file_that_changed_is_read_again(tmp_path: Path) -> None:
-    looking = made(tmp_path, "{% include '_tone.md' %}\n")
+    looking = make_looking(tmp_path, "{% include '_tone.md' %}\n")
     tone, text = tmp_path / "_tone.md", "system:\n{% include '_tone.md' %}\n"
     for said in ("kind", "stern", "brief now"):
         tone.write_text(said)
@@ -162,7 +162,7 @@ def test_an_included_file_that_changed_is_read_again(tmp_path: Path) -> None:
 
 def test_params_are_given(tmp_path: Path) -> None:
     text = "---\nname: x\ninputs:\n  who: {kind: string, default: '${params:who}'}\n---\nsystem:\n{{who}}\n"
-    assert "nobody" in look(made(tmp_path, text, params={"who": "nobody"}), text)["look"]["text"]
+    assert "nobody" in look(make_looking(tmp_path, text, params={"who": "nobody"}), text)["look"]["text"]
 
 
 def test_what_comes_from_the_environment_is_shown_as_it_is_written(
@@ -170,14 +170,14 @@ def test_what_comes_from_the_environment_is_shown_as_it_is_written(
 ) -> None:
     monkeypatch.setenv("STUDIO_KEY", "sk-hidden")
     text = "---\nname: x\ninputs:\n  key: {kind: string, default: '${env:STUDIO_KEY}'}\n---\nsystem:\n{{key}}\n"
-    begun: Any = made(tmp_path, text).file("refund.prompty")
+    begun: Any = make_looking(tmp_path, text).file("refund.prompty")
     assert begun["inputs"][0]["default"] == "${env:STUDIO_KEY}"
     assert begun["values"] == {}
     assert "sk-hidden" not in json.dumps(begun)
 
 
 def test_versions_are_those_of_the_key(tmp_path: Path) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     for name in ("refund@1.0.0.prompty", "refund.zh@1.0.0.prompty", "other.prompty"):
         (tmp_path / name).write_text(FILE)
     assert looking.versions("refund.prompty") == {
@@ -196,7 +196,7 @@ def diff(looking: Looking, text: str, **more: Any) -> dict[str, Any]:
 def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
     (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
     text = FILE.replace("Be {{tone}}", "Stay {{tone}}").replace("default: kind", "default: fair")
-    found = diff(made(tmp_path), text, inputs=VALUES)
+    found = diff(make_looking(tmp_path), text, inputs=VALUES)
     assert {(each["kind"], each["name"], each["what"]) for each in found["changes"]} == {
         ("inputs", "tone", "changed"),
         ("sections", "system", "changed"),
@@ -210,14 +210,14 @@ def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
 
 def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
     (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
-    found = diff(made(tmp_path), FILE.replace("## Rules", "## Laws"))
+    found = diff(make_looking(tmp_path), FILE.replace("## Rules", "## Laws"))
     assert found["slots"] is None
     assert [each["name"] for each in found["changes"]] == ["system"]
-    assert diff(made(tmp_path), "---\nname: [\n---\n")["error"]["line"] == 3
+    assert diff(make_looking(tmp_path), "---\nname: [\n---\n")["error"]["line"] == 3
 
 
 def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> None:
-    looking = made(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
+    looking = make_looking(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     (tmp_path / "talk@1.0.0.yaml").write_text("instruction: Speak {language}.\n")
     body = {"path": "talk.yaml", "text": "instruction: Say it in {language}.\n", "other": "talk@1.0.0.yaml"}
     found = looking.diff(parse_request(DiffRequest, json.dumps(body | {"inputs": {"language": "Thai"}}).encode()))
@@ -226,7 +226,7 @@ def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_an_attack_is_put_in_and_comes_to_nothing(tmp_path: Path, attack: Any) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     plain = look(looking, inputs=VALUES, model="qwen2.5")["look"]
     for slot, kind in (("order", "string"), ("items", "array")):
         seen = look(looking, inputs=VALUES, model="qwen2.5", attack={"id": attack.id, "slot": slot})
@@ -247,28 +247,28 @@ SEEN = {
 @pytest.mark.parametrize("family", ["qwen2.5", "llama-3", "gemma-3", "deepseek-v3", None])
 def test_what_was_done_to_an_attack_is_said(tmp_path: Path, attack: str, family: str | None) -> None:
     # An attack that is text to the family shows nothing: so each is made of the family's own markers.
-    seen = look(made(tmp_path), inputs=VALUES, model=family, attack={"id": attack, "slot": "order"})
+    seen = look(make_looking(tmp_path), inputs=VALUES, model=family, attack={"id": attack, "slot": "order"})
     assert SEEN[attack] in {each["kind"] for each in seen["look"]["cautions"] if each["values"]["slot"] == "order"}
 
 
 def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) -> None:
-    seen = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "count"})
+    seen = look(make_looking(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "count"})
     assert "must be of kind integer" in seen["error"]["message"]
-    gone = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
+    gone = look(make_looking(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
     assert gone["attacked"] is None
     with pytest.raises(WrongRequestError, match=r"unknown attack 'tunr' \(did you mean 'turn'\?\)"):
-        look(made(tmp_path), inputs=VALUES, attack={"id": "tunr", "slot": "order"})
+        look(make_looking(tmp_path), inputs=VALUES, attack={"id": "tunr", "slot": "order"})
 
 
 def test_what_is_unknown_is_told(tmp_path: Path) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     assert "unknown counter" in look(looking, inputs=VALUES, counter="aproximate")["error"]["message"]
     assert "flast" in look(looking, inputs=VALUES, form="flast")["error"]["message"]
     assert "nobody-knows" in look(looking, inputs=VALUES, model="nobody-knows")["error"]["message"]
 
 
 def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
-    about: Any = made(tmp_path / "prompts").about()
+    about: Any = make_looking(tmp_path / "prompts").about()
     counters = about.pop("counters")
     assert counters == ["approximate", "chars", *(name for name in counters if name.startswith("tiktoken:"))]
     assert about == {
@@ -284,7 +284,7 @@ def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
 
 
 def test_findings_are_those_of_check(tmp_path: Path) -> None:
-    looking = made(tmp_path)
+    looking = make_looking(tmp_path)
     asked = parse_request(CheckRequest, json.dumps({"path": "refund.prompty", "text": FILE}).encode())
     keys = ("code", "severity", "message", "advice", "line", "column")
     found = [{key: getattr(each, key) for key in keys} for each in check(FILE, name="refund.prompty")]

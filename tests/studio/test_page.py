@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt import Prompty
 from lazyprompt.files.check.check import check
-from studio.helpers import Screen, served
+from studio.helpers import Screen, serve_studio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,31 +51,31 @@ def screen(screen: Screen, small: Path) -> Screen:
     return screen
 
 
-def generated(text: str, inputs: dict[str, object], form: str = "flat", model: str | None = None) -> object:
+def generate(text: str, inputs: dict[str, object], form: str = "flat", model: str | None = None) -> object:
     return Prompty.loads(text).generate_prompt(inputs, format=form, model=model)
 
 
 def test_what_is_typed_shows_at_once_as_every_family_and_provider_gets_it(screen: Screen) -> None:
     values: dict[str, object] = {"city": "Leeds", "count": 3, "tags": ["a"], "loud": False}
-    assert screen.made == generated(SMALL, values)
+    assert screen.made == generate(SMALL, values)
     screen.page.focus("#template")
     screen.page.keyboard.press("Control+End")
     screen.page.keyboard.type("More.")
     screen.idle()
     text = screen.template
     assert text == f"{SMALL}More."
-    assert screen.made == generated(text, values)
+    assert screen.made == generate(text, values)
     screen.page.fill("#inputs [name=city]", "Graz")
     screen.idle()
     screen.choose("#family", "llama-3")
     values["city"] = "Graz"
-    assert screen.made == generated(text, values, model="llama-3")
+    assert screen.made == generate(text, values, model="llama-3")
     screen.choose("#form", "anthropic")
     assert screen.page.is_hidden("#family")
-    assert json.loads(screen.made) == generated(text, values, "anthropic")
+    assert json.loads(screen.made) == generate(text, values, "anthropic")
     screen.page.fill("#model", "claude-sonnet-4-5")
     screen.idle()
-    assert json.loads(screen.made) == generated(text, values, "anthropic", "claude-sonnet-4-5")
+    assert json.loads(screen.made) == generate(text, values, "anthropic", "claude-sonnet-4-5")
     assert "200,000" in screen.text("#bar")
     screen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     screen.page.click("#copy")
@@ -290,7 +290,7 @@ def test_a_key_in_a_prompt_of_100_kb_touches_little_of_the_view(screen: Screen, 
     screen.page.keyboard.type("\n")
     screen.idle()
     assert "\n\nLine 800:" in screen.made
-    assert screen.made == generated(screen.template, {"city": "Leeds"})
+    assert screen.made == generate(screen.template, {"city": "Leeds"})
     assert screen.page.evaluate("touched") <= 2
     assert screen.page.locator("#made .chunk").count() > 30
 
@@ -309,7 +309,7 @@ def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watc
     watch.allow("ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET")
     (tmp_path / "one.prompty").write_text(SMALL, encoding="utf-8")
     screen = Screen(page, "")
-    with served(tmp_path / "one.prompty") as address:
+    with serve_studio(tmp_path / "one.prompty") as address:
         page.goto(address)
         screen.idle()
         assert NEUTRAL in screen.made
@@ -417,7 +417,7 @@ def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Pat
     for name in (*names, "desk/refund.zh.prompty", "desk/refund.prompty", "desk/other-key-with-a-long-name.prompty"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("user:\nHi.\n", encoding="utf-8")
-    with served(tmp_path) as address:
+    with serve_studio(tmp_path) as address:
         screen = Screen(page, address)
         page.goto(address)
         screen.idle()
@@ -441,7 +441,7 @@ def test_badges_are_on_the_line_of_their_file_and_the_list_has_no_horizontal_scr
     long = "a-name-that-is-much-longer-than-the-pane-is-wide"
     for name in ("order@1.0.0", "order.zh@1.0.0", "order@1.1.0", long, f"{long}.zh"):
         (tmp_path / f"{name}.prompty").write_text("user:\nHi.\n", encoding="utf-8")
-    with served(tmp_path) as address:
+    with serve_studio(tmp_path) as address:
         screen = Screen(page, address)
         page.goto(address)
         screen.idle()

@@ -19,8 +19,8 @@ from lazyprompt._base.characters import split_hidden
 from lazyprompt.files.check.check import RULES
 from lazyprompt.inspect.cautions import TEMPLATES
 from lazyprompt.studio.reading import ATTACKS
-from studio.helpers import Screen, served
-from studio.library_looks import Case, cases, expected, inputs_of
+from studio.helpers import Screen, serve_studio
+from studio.library_looks import Case, cases, expected_text, inputs_of
 from support.paths import ROOT
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ EDITS = """async (rounds) => {
 }"""
 
 
-def shown(screen: Screen, case: Case) -> object:
+def shown_text(screen: Screen, case: Case) -> object:
     """Return what the page shows of a case, whose file is open, in the form of what is expected."""
     # Two choices, and one look for both.
     screen.page.evaluate("family => { document.querySelector('#family').value = family; }", case.model or "")
@@ -107,7 +107,7 @@ def test_a_share_of_the_library_is_shown_as_generate_prompt_gives_it(screen: Scr
         screen.open(path)
         for name, value in inputs_of(path).items():
             screen.give(name, value)
-        assert [case for case in same if shown(screen, case) != expected(case)] == []
+        assert [case for case in same if shown_text(screen, case) != expected_text(case)] == []
 
 
 def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
         f"---\ninputs: [{{name: a, kind: {yaml.safe_dump(HOSTILE, width=9999).strip()}}}]\n---\n", encoding="utf-8"
     )
     (tmp_path / "<img src=x onerror=alert(1)>@2.0.0.prompty").write_text(text.replace("system:", f"system:\n{HOSTILE}"))
-    with served(tmp_path) as address:
+    with serve_studio(tmp_path) as address:
         screen = Screen(page, address)
         screen.open(name)
         for form in ("flat", "openai", "anthropic"):

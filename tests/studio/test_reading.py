@@ -67,13 +67,13 @@ INPUTS = """inputs:
 """
 
 
-def opened(path: Path, head: str, body: str = "") -> dict[str, Any]:
+def open_file(path: Path, head: str, body: str = "") -> dict[str, Any]:
     (path / "x.prompty").write_text(f"---\nname: x\n{head}---\nsystem:\n{body}\n")
     return Looking(Workspace.of(path)).file("x.prompty")
 
 
 def test_each_input_is_described_and_has_a_first_value(tmp_path: Path) -> None:
-    found = opened(tmp_path, INPUTS, "{{order}} {{extra}}")
+    found = open_file(tmp_path, INPUTS, "{{order}} {{extra}}")
     names = ("name", "kind", "required", "default", "sample", "description", "enum")
     rows: list[tuple[object, ...]] = [
         ("order", "string", True, None, None, "The order.", []),
@@ -104,7 +104,7 @@ def test_each_input_is_described_and_has_a_first_value(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_chooses_its_format_and_model(tmp_path: Path, model: str, form: tuple[str | None, str | None]) -> None:
-    found = opened(tmp_path, f"model: {model}\n", "Hi")
+    found = open_file(tmp_path, f"model: {model}\n", "Hi")
     assert (found["form"], found["model"], found["error"]) == (*form, None)
 
 

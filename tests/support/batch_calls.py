@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from support.model_server.server import Misbehaviour
 
 
-def asked(seen: Seen) -> str:
+def asked_text(seen: Seen) -> str:
     """What the user said in a request, in the form of OpenAI, Anthropic or Ollama."""
     content = seen.body["messages"][-1]["content"]
     return content if isinstance(content, str) else content[0]["text"]
@@ -31,7 +31,7 @@ def asked(seen: Seen) -> str:
 
 def echo(seen: Seen) -> Answer:
     """An answer that tells rows apart."""
-    return Answer(f"re: {asked(seen)}", prompt_tokens=20, completion_tokens=5)
+    return Answer(f"re: {asked_text(seen)}", prompt_tokens=20, completion_tokens=5)
 
 
 class Clocked(ModelServer):
@@ -44,7 +44,7 @@ class Clocked(ModelServer):
         self.faults = self._note
 
     def _note(self, seen: Seen) -> Misbehaviour | None:
-        said = asked(seen)
+        said = asked_text(seen)
         self.came.append((time.monotonic(), said))
         return self.misbehaves(said)
 

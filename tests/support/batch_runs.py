@@ -113,12 +113,12 @@ def job_of(
     return made if choice is None else BatchJob(rows, plan, made.output, made.rejects, choice, workers)
 
 
-def left(directory: Path) -> dict[str, bytes]:
+def files_left(directory: Path) -> dict[str, bytes]:
     """The files of a directory, but for the rows."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name != "data.jsonl"}
 
 
-def saved(output: Path) -> dict[str, Any]:
+def saved_state(output: Path) -> dict[str, Any]:
     """The state that a run which is killed now would continue with; nothing if it has not begun.
 
     It is read from a copy: to open the database of a run takes its lock.
@@ -127,7 +127,7 @@ def saved(output: Path) -> dict[str, Any]:
     return dict(json.loads(found[0][0])) if found else {}
 
 
-def answered(output: Path) -> set[int]:
+def answered_rows(output: Path) -> set[int]:
     """The rows of a run that have a line in its database."""
     return {row for (row,) in _read(output, "SELECT row FROM lines")}
 

@@ -88,7 +88,7 @@ class Kept(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def kept() -> tuple[Kept, ...]:
+def all_caches() -> tuple[Kept, ...]:
     """All that the package keeps, by place."""
     found: list[Kept] = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -98,11 +98,11 @@ def kept() -> tuple[Kept, ...]:
     return tuple(found)
 
 
-def lasting() -> list[Kept]:
+def lasting_caches() -> list[Kept]:
     """All that is kept longer than one call."""
     return [
         each
-        for each in kept()
+        for each in all_caches()
         if each.place not in CONSTANTS and not (each.kind == "object" and owner(each) in ONE_CALL)
     ]
 

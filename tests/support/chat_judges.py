@@ -112,7 +112,7 @@ def deepseek() -> Path:
     return Path(spec.origin).parent
 
 
-def judged(text: str, messages: list[dict[str, Any]], **options: Any) -> tuple[str | None, str]:
+def render_by_transformers(text: str, messages: list[dict[str, Any]], **options: Any) -> tuple[str | None, str]:
     """What transformers renders, or None and the reason."""
     judge: Any = import_module("transformers.utils.chat_template_utils")
     try:

@@ -54,7 +54,7 @@ def script_engine(script: str) -> Engine:
 SILENT = "import time\nprint('loading', flush=True)\ntime.sleep(1000)"
 
 
-def running(needle: object) -> list[int]:
+def find_processes(needle: object) -> list[int]:
     """The processes that have a text on their command line, this one aside, and those that wait to be reaped."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -110,7 +110,7 @@ def cycles(model: Path, number: int) -> int:
                 asked = client.completions.create(model="m", prompt="hi", max_tokens=2, temperature=0)
             if asked.usage is None or asked.usage.prompt_tokens != 2:
                 raise RuntimeError(f"cycle {cycle}: {asked}")
-        left += len(running(model)) + (not is_free(port)) + log.exists()
+        left += len(find_processes(model)) + (not is_free(port)) + log.exists()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # of others
         gc.collect()
@@ -122,7 +122,7 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]
 
 
-def spawned(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+def spawn(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
     """A process of ours, with pipes for what it reads and writes; nothing of it waits in a buffer."""
     more = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"bufsize": 0} | more
     return cast("subprocess.Popen[bytes]", subprocess.Popen(command, **more))  # noqa: S603 - the test's own

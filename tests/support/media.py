@@ -91,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def served(site: Site) -> Iterator[Site]:
+def serve_site(site: Site) -> Iterator[Site]:
     with Serving(site):
         yield site
 

@@ -62,7 +62,7 @@ POSIX_NAMES = {
 _NO_LINKS = 1314  # Windows lets only some users make them
 
 
-def missing(error: BaseException | None) -> str:
+def missing_dependency(error: BaseException | None) -> str:
     """Return the package or ability for want of which an error was raised; empty if it has another cause."""
     while error is not None:
         if isinstance(error, MissingExtraError):
@@ -100,7 +100,7 @@ class SkippedModule(pytest.Module):
         try:
             return super().collect()
         except (self.CollectError, AttributeError) as error:
-            if reason := missing(error):
+            if reason := missing_dependency(error):
                 pytest.skip(reason, allow_module_level=True)
             raise
 
@@ -124,6 +124,6 @@ def _skipped() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if reason := missing(error):
+        if reason := missing_dependency(error):
             pytest.skip(reason)
         raise

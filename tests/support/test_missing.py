@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support.missing import missing
+from support.missing import missing_dependency
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_posix_names_are_missing(monkeypatch: pytest.MonkeyPatch, name: str, pla
     monkeypatch.delattr(os, name, raising=False)
     with pytest.raises(AttributeError) as caught:
         exec(compile(f"os.{name}('pipe')", place, "exec"), {"os": os})  # noqa: S102 - our own
-    assert missing(caught.value) == reason
+    assert missing_dependency(caught.value) == reason
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_posix_names_are_missing(monkeypatch: pytest.MonkeyPatch, name: str, pla
 def test_modules_that_are_missing_are_named(module: str, reason: str) -> None:
     error = ImportError("cannot be imported")
     error.__cause__ = ModuleNotFoundError(name=module)
-    assert missing(error) == reason
+    assert missing_dependency(error) == reason
 
 
 def test_a_module_of_the_package_is_never_missing() -> None:
     """A module that was renamed skipped the tests that import it."""
-    assert missing(ModuleNotFoundError(name="lazyprompt.nothing")) == ""
+    assert missing_dependency(ModuleNotFoundError(name="lazyprompt.nothing")) == ""

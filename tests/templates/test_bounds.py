@@ -22,7 +22,7 @@ HALF = "x" * 10_000_000
 SIZES = "{} accepts only numbers up to 10000"
 
 
-def refused(error: str) -> Any:
+def raises_security_error(error: str) -> Any:
     return pytest.raises(SecurityError, match=f"^{re.escape(error)}$")
 
 
@@ -53,7 +53,7 @@ def test_an_operator_is_refused_beyond_its_limit(
 ) -> None:
     check_operator(operator, left, accepted)
     if error:
-        with refused(error):
+        with raises_security_error(error):
             check_operator(operator, left, too_much)
 
 
@@ -68,10 +68,10 @@ def test_an_operator_is_refused_beyond_its_limit(
     ],
 )
 def test_a_format_string_is_refused(left: object, error: str) -> None:
-    with refused(error):
+    with raises_security_error(error):
         check_operator("%", left, 1)
     if isinstance(left, str):
-        with refused(error.replace("% accepts", "format accepts")):
+        with raises_security_error(error.replace("% accepts", "format accepts")):
             check_filter("format", left, (1,))
 
 
@@ -99,7 +99,7 @@ def test_a_method_is_refused_beyond_its_limit(
     for given, named in ((too_much, ()), ((), too_much)):
         # The items of a join have no name.
         if given is not None and named is not None and (given or name != "join"):
-            with refused(error):
+            with raises_security_error(error):
                 check_method(name, subject, given, named)
 
 
@@ -120,7 +120,7 @@ def test_a_method_is_refused_beyond_its_limit(
     ],
 )
 def test_a_method_or_format_is_not_available(name: str, subject: Any, args: tuple[object, ...], error: str) -> None:
-    with refused(error):
+    with raises_security_error(error):
         check_method(name, subject, args, ())
 
 
@@ -153,7 +153,7 @@ def test_a_filter_is_refused_beyond_its_limit(
     expected = str(subject) if name in ("format", "replace") else subject
     assert check_filter(name, subject, accepted) == expected
     if too_much is not None:
-        with refused(error):
+        with raises_security_error(error):
             check_filter(name, subject, too_much)
 
 
@@ -162,7 +162,7 @@ def test_an_iterator_is_made_a_list_that_can_be_measured_and_then_used() -> None
     assert check_filter("join", iter("ab"), ()) == ["a", "b"]
     assert check_filter("sum", iter([1, 2]), ()) == [1, 2]
     for name in ("join", "sum", "upper"):
-        with refused(TEXT):
+        with raises_security_error(TEXT):
             check_filter(name, [HALF, HALF, ""], ())
     unbounded = count()
     assert check_filter("upper", unbounded, ()) is unbounded
@@ -180,7 +180,7 @@ def test_an_iterator_is_made_a_list_that_can_be_measured_and_then_used() -> None
 def test_the_size_of_a_value_counts_its_texts_and_three_characters_for_each_item(value: object, size: int) -> None:
     assert size_of(value, size) == size
     if size:
-        with refused(f"a value would become longer than {size - 1} characters or items"):
+        with raises_security_error(f"a value would become longer than {size - 1} characters or items"):
             size_of(value, size - 1)
 
 
@@ -188,7 +188,7 @@ def test_the_text_of_a_value_is_measured_before_it_is_made() -> None:
     text = "x" * 20_000_001
     assert as_text(text) is text
     assert [as_text(each) for each in (1.5, None, Undefined(), ["a", 1])] == ["1.5", "None", "", "['a', 1]"]
-    with refused(TEXT):
+    with raises_security_error(TEXT):
         as_text([text])
 
 
@@ -197,7 +197,7 @@ def test_steps_are_checked_at_the_first_step_and_then_at_every_33rd(most: int, s
     meter = Meter(most, 0)
     for at in range(steps):
         assert meter.stepped(at) == at
-    with refused(f"the loops and calls took more than {most} steps in one rendering"):
+    with raises_security_error(f"the loops and calls took more than {most} steps in one rendering"):
         list(meter.counted(["a"]))
     assert list(Meter(most, 0).counted("ab")) == ["a", "b"]
 
@@ -213,18 +213,18 @@ def test_the_cpu_time_is_read_only_when_it_can_have_run_out(monkeypatch: pytest.
         meter.look()
         assert not cpu
     wall[0], cpu[:] = 7.06, [105.1]
-    with refused("rendering took more than 5 seconds of CPU time"):
+    with raises_security_error("rendering took more than 5 seconds of CPU time"):
         meter.look()
 
 
 def test_buffered_texts_and_numbers_of_ranges_add_up() -> None:
     meter = Meter(1, 250_000)
     assert [meter.kept(text) for text in (HALF, HALF[:-32])] == [HALF, HALF[:-32]]
-    with refused(TEXT):
+    with raises_security_error(TEXT):
         meter.kept("")
     assert [meter.numbers(*each) for each in ((100_000,), (0, 200_000, 2))] == [range(100_000), range(0, 200_000, 2)]
-    with refused("range() returned more than 100000 numbers at once"):
+    with raises_security_error("range() returned more than 100000 numbers at once"):
         meter.numbers(100_001)
     assert len(meter.numbers(50_000)) == 50_000
-    with refused("range() returned more than 250000 numbers in one rendering"):
+    with raises_security_error("range() returned more than 250000 numbers in one rendering"):
         meter.numbers(1)

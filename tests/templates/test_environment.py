@@ -17,7 +17,7 @@ from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value
 HELD = Opaque()
 
 
-def rendered(text: str, *, lenient: bool = False, is_portable: bool = False, **values: Any) -> str:
+def render(text: str, *, lenient: bool = False, is_portable: bool = False, **values: Any) -> str:
     environment_of.cache_clear()
     return "".join(JinjaTemplate(text, lenient=lenient, is_portable=is_portable).fill(values))
 
@@ -87,9 +87,9 @@ def test_the_size_of_a_list_is_checked_before_its_text_is_made(monkeypatch: pyte
 def test_a_nested_container_is_limited(text: str) -> None:
     """Comparing containers that share their items takes a time that grows exponentially with the depth."""
     template = f"{{% if {text} == 1 %}}a{{% else %}}b{{% endif %}}"
-    assert rendered(template, x="x" * 1_900_000) == "b"
+    assert render(template, x="x" * 1_900_000) == "b"
     with pytest.raises(TemplateError, match="longer than 6000000 characters"):
-        rendered(template, x="x" * 6_000_000)
+        render(template, x="x" * 6_000_000)
 
 
 @pytest.mark.parametrize("value", [["x" * 3_000_000] * 3, ("x" * 3_000_000,) * 3, {"a": "x" * 7_000_000}, [[]], {}])
@@ -110,10 +110,10 @@ def test_a_flat_container_is_not(value: Any) -> None:
     ],
 )
 def test_a_portable_environment_converts_scalars(text: str, plain: str, converted: str) -> None:
-    assert [rendered(text, is_portable=each) for each in (False, True)] == [plain, converted]
+    assert [render(text, is_portable=each) for each in (False, True)] == [plain, converted]
 
 
 def test_a_name_that_is_undefined_is_empty_or_an_error() -> None:
-    assert rendered("<{{ a.b }}{{ b ~ '' }}>", lenient=True) == "<>"
+    assert render("<{{ a.b }}{{ b ~ '' }}>", lenient=True) == "<>"
     with pytest.raises(SlotError, match="no value for 'a'"):
-        rendered("{{ a }}{{ 1 ~ a }}")
+        render("{{ a }}{{ 1 ~ a }}")

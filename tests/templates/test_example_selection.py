@@ -19,7 +19,7 @@ from lazyprompt.templates.few_shot import Best, ExampleOffer, ExampleSelector, F
 LETTERS = [{"q": letter} for letter in "abcde"]
 
 
-def offered(texts: Sequence[str], before: str = "", after: str = "", separator: str = "\n") -> ExampleOffer:
+def make_offer(texts: Sequence[str], before: str = "", after: str = "", separator: str = "\n") -> ExampleOffer:
     return ExampleOffer({}, tuple({"q": text} for text in texts), tuple(texts), before, after, separator)
 
 
@@ -180,7 +180,7 @@ def test_as_many_fit_as_can(
     texts: list[str], before: str, after: str, separator: str, limit: int, count: Callable[[str], int]
 ) -> None:
     """Whether tokens of pieces add up to those of the whole or not: they seldom do."""
-    offer = offered(texts, before, after, separator)
+    offer = make_offer(texts, before, after, separator)
     costs = [count(offer.whole(range(number))) for number in range(len(texts) + 1)]
     select = LengthBudget(limit, count)
     if costs[0] > limit:
@@ -194,7 +194,7 @@ def test_as_many_fit_as_can(
 
 
 def test_no_later_example_takes_the_place_of_one_that_is_too_long() -> None:
-    offer = offered(["a", "b" * 50, "c"])
+    offer = make_offer(["a", "b" * 50, "c"])
     assert list(LengthBudget(20, len).select(offer)) == [0]
 
 

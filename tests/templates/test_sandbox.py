@@ -55,18 +55,18 @@ def plain(text: str, undefined: type[Undefined] = Undefined) -> str:
         environment = ImmutableSandboxedEnvironment(undefined=undefined, optimized=False, **OPTIONS)
         return environment.from_string(text).render(DATA)
     except Exception as error:  # noqa: BLE001 - whatever Jinja and Python raise
-        return failed(error)
+        return error_text(error)
 
 
-def bounded(text: str, undefined: type[Undefined] = Undefined) -> str:
+def render_bounded(text: str, undefined: type[Undefined] = Undefined) -> str:
     """What ours makes of it."""
     try:
         return rendered(text, undefined=undefined, **DATA)
     except Exception as error:  # noqa: BLE001 - whatever Jinja and Python raise
-        return failed(error)
+        return error_text(error)
 
 
-def failed(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     # Where the code is wrong that is made of a template, is nobody's business.
     return type(error).__name__ + ("" if isinstance(error, SyntaxError) else f": {error}")
 
@@ -137,7 +137,7 @@ def test_expressions_give_what_they_give_in_jinja(values: tuple[str, ...], undef
     for text in ("[{{ %s }}]", "{%% set x %%}[{{ %s }}]{%% endset %%}{{ x }}", "{%% if %s %%}yes{%% endif %%}"):
         for value in values:
             # Methods and iterators show where they lie in the memory.
-            ours, theirs = (f(text % value, undefined).split(" at 0x")[0] for f in (bounded, plain))
+            ours, theirs = (f(text % value, undefined).split(" at 0x")[0] for f in (render_bounded, plain))
             assert ours == theirs, text % value
 
 
@@ -181,7 +181,7 @@ def test_expressions_give_what_they_give_in_jinja(values: tuple[str, ...], undef
 )
 @pytest.mark.parametrize("undefined", BOTH)
 def test_a_template_gives_what_it_gives_in_jinja(text: str, undefined: type[Undefined]) -> None:
-    assert bounded(text, undefined).split(" at 0x")[0] == plain(text, undefined).split(" at 0x")[0]
+    assert render_bounded(text, undefined).split(" at 0x")[0] == plain(text, undefined).split(" at 0x")[0]
 
 
 NAMES = st.sampled_from(["a", "b", "c", "items", "get", "strip", "x", "format", "_p", "__class__", "keys", "upper"])
@@ -204,7 +204,7 @@ EXPRESSIONS = st.recursive(ATOMS, lambda inner: st.builds(str.format, FORMS, inn
 @settings(max_examples=200, deadline=None)
 def test_any_expression_gives_what_it_gives_in_jinja(value: str, undefined: type[Undefined]) -> None:
     text = "{% set ns = namespace(a=s, items=d) %}{{ " + value + " }}{% for i in " + value + " %}{{ i.a }}{% endfor %}"
-    ours, theirs = bounded(text, undefined).split(" at 0x")[0], plain(text, undefined).split(" at 0x")[0]
+    ours, theirs = render_bounded(text, undefined).split(" at 0x")[0], plain(text, undefined).split(" at 0x")[0]
     assert ours == theirs
 
 

@@ -87,7 +87,7 @@ def test_a_wrong_value_of_a_check_is_an_error() -> None:
         assert_prompt("greet.prompty", {"name": "Ann"}, valid="opnai")
 
 
-def collected(*arguments: str) -> str:
+def collect_tests(*arguments: str) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-q", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     return ran.stdout
@@ -95,7 +95,7 @@ def collected(*arguments: str) -> str:
 
 @pytest.mark.slow
 def test_pytest_collects_cases() -> None:
-    out = collected()
+    out = collect_tests()
     assert "1 failed, 1 passed" in out
     assert "greet.test.yaml:3: Bob\n  contains: the text does not contain 'Ann'\n" in out
     assert "FAILED greet.test.yaml::Bob" in out
@@ -108,7 +108,7 @@ def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_
     Path("greet.test.yaml").write_text("cases: [{inputs: {name: Ann}, prompt: [{contain: x}]}]\n", encoding="utf-8")
     # A misspelt name of a file hid all of its cases.
     Path("gret.test.yml").write_text("cases:\n- name: a\n  prompt: [{contains: Ann}]\n", encoding="utf-8")
-    out = collected()
+    out = collect_tests()
     assert "2 errors" in out
     assert "gret.test.yml:1:1: the prompt file gret.prompty doesn't exist (nor gret.yaml or" in out.replace("\n", "")
     assert "unknown prompt check 'contain' (did you mean 'contains'?)" in out
@@ -123,7 +123,7 @@ def test_starting_pytest_imports_little_of_the_package() -> None:
         "    assert len([name for name in sys.modules if name.partition('.')[0] == 'lazyprompt']) <= 4\n",
         encoding="utf-8",
     )
-    assert "1 passed" in collected()
+    assert "1 passed" in collect_tests()
 
 
 def test_a_value_for_an_undeclared_input_is_an_error(tmp_path: Path) -> None:

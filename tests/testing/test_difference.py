@@ -127,7 +127,7 @@ def requests(path: Path, inputs: Any) -> list[str]:
     return found
 
 
-def changed(library: Path, file: Path) -> list[bool]:
+def changed_rows(library: Path, file: Path) -> list[bool]:
     """Whether the report has each row of a file as changed."""
     runner = Runner(older=lambda path: LIBRARY / path.relative_to(library))
     return [result.change is not None for result in runner.run([CaseFile.read(file)])]
@@ -149,7 +149,7 @@ def test_the_rows_reported_are_those_whose_requests_differ(seed: int, library: P
             requests(LIBRARY / cases.prompt.relative_to(library), case.inputs) != requests(cases.prompt, case.inputs)
             for case in cases.listed
         ]
-        assert changed(library, file) == expected
+        assert changed_rows(library, file) == expected
     finally:
         cases.prompt.write_text(before, encoding="utf-8")
 

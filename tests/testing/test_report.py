@@ -21,7 +21,7 @@ def result(file: str, name: str, failures: tuple[Failure, ...] = (), change: Cas
     return Result(cast("Any", case), failures, None, change)
 
 
-def changed(kinds: tuple[str, ...], tokens: int, size: int) -> CaseChange:
+def make_change(kinds: tuple[str, ...], tokens: int, size: int) -> CaseChange:
     return CaseChange(kinds, tokens, size, "a\n", "b\n")
 
 
@@ -29,9 +29,9 @@ def report() -> Report:
     made = Report(compares=True, keeps_names=True)
     made.add(result("a.test.yaml", "one"))
     made.add(result("a.test.yaml", "two", (FAILURE, Failure("safe", "no"))))
-    made.add(result("b.test.yaml", "three", (), changed(("text",), 5, 2)))
-    made.add(result("b.test.yaml", "four", (), changed(("text", "tools"), -1_000, 9)))
-    made.add(result("b.test.yaml", "five", (), changed(("text",), 1, 1)))
+    made.add(result("b.test.yaml", "three", (), make_change(("text",), 5, 2)))
+    made.add(result("b.test.yaml", "four", (), make_change(("text", "tools"), -1_000, 9)))
+    made.add(result("b.test.yaml", "five", (), make_change(("text",), 1, 1)))
     made.counters["chars"] += 2
     return made
 
@@ -100,7 +100,7 @@ def test_a_report_shows_thirty_lines_of_a_text(lines: int, shown: int) -> None:
 def test_the_ten_largest_changes_are_kept_the_first_of_equals_first() -> None:
     made = Report(compares=True)
     for at, size in enumerate([1, *[5] * 9, 0, 7, 5, 5]):
-        made.add(result("a", str(at), (), changed(("text",), 0, size)))
+        made.add(result("a", str(at), (), make_change(("text",), 0, size)))
     assert [row.name for row, _ in made.largest()] == ["11", *map(str, range(1, 10))]
 
 

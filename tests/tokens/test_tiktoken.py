@@ -83,11 +83,11 @@ def _vocabularies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder(*names)))
 
 
-def encoded(text: str, name: str = "o200k_base") -> int:
+def count_encoded(text: str, name: str = "o200k_base") -> int:
     return len(vocabulary.encoding_for(name).encode_ordinary(text))
 
 
-def added(model: str, *messages: Any) -> int:
+def added_count(model: str, *messages: Any) -> int:
     """What messages add to the count of none."""
     counter = TiktokenCounter(model)
     return counter.count(messages) - counter.count([])
@@ -97,9 +97,9 @@ def picture(url: str, **more: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url, **more}}]}
 
 
-def pictured(model: str, url: str = SQUARE, **more: str) -> int:
+def picture_count(model: str, url: str = SQUARE, **more: str) -> int:
     """What a picture counts, beside its message."""
-    return added(model, picture(url, **more)) - added(model, {"role": "user", "content": ""})
+    return added_count(model, picture(url, **more)) - added_count(model, {"role": "user", "content": ""})
 
 
 @pytest.mark.slow
@@ -163,8 +163,8 @@ def test_nothing_is_three_tokens_and_no_text_none() -> None:
 )
 def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[str], more: int) -> None:
     before = copy.deepcopy(message)
-    assert added("gpt-4o", message) == sum(map(encoded, texts)) + more
-    assert added("gpt-4o", message, message) == 2 * added("gpt-4o", message)
+    assert added_count("gpt-4o", message) == sum(map(count_encoded, texts)) + more
+    assert added_count("gpt-4o", message, message) == 2 * added_count("gpt-4o", message)
     assert message == before
 
 
@@ -172,7 +172,7 @@ def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[st
 @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(max_size=30)), max_size=8))
 def test_plain_messages_count_by_the_formula(pairs: list[tuple[str, str]]) -> None:
     messages = [{"role": role, "content": content} for role, content in pairs]
-    expected = 3 + sum(3 + encoded(role) + encoded(content) for role, content in pairs)
+    expected = 3 + sum(3 + count_encoded(role) + count_encoded(content) for role, content in pairs)
     counter = TiktokenCounter("gpt-4o")
     assert counter.count(messages) == expected
     # The same, but not by the quick path.
@@ -219,21 +219,21 @@ def test_every_providers_form_counts_about_the_same(provider: str) -> None:
 )
 def test_pictures_count_as_the_guide_has_them(model: str, auto: int, low: int, unknown: int) -> None:
     """A picture of 1024 x 1024 px, and one at an address."""
-    assert pictured(model) == pictured(model, detail="auto") == pictured(model, detail="high") == auto
-    assert pictured(model, detail="low") == low
-    assert pictured(model, "https://example.com/a.png") == unknown
+    assert picture_count(model) == picture_count(model, detail="auto") == picture_count(model, detail="high") == auto
+    assert picture_count(model, detail="low") == low
+    assert picture_count(model, "https://example.com/a.png") == unknown
 
 
 @pytest.mark.slow
 def test_for_a_model_that_is_not_known_pictures_count_the_most() -> None:
     known = ("gpt-4o", "gpt-4.1-mini", "gpt-4.1-nano", "o4-mini", "gpt-5", "gpt-5.5")
     for url in (SQUARE, "https://example.com/a.png"):
-        assert pictured("o200k_base", url) == max(pictured(model, url) for model in known)
+        assert picture_count("o200k_base", url) == max(picture_count(model, url) for model in known)
 
 
 @pytest.mark.slow
 def test_media_of_other_forms_count_too() -> None:
-    plain = added("gpt-4o", {"role": "user", "content": ""})
+    plain = added_count("gpt-4o", {"role": "user", "content": ""})
     for message, expected in (
         ({"role": "user", "content": "", "images": [b64encode(PNG).decode()]}, 765),
         ({"role": "user", "content": [{"type": "input_image", "image_url": SQUARE, "detail": "low"}]}, 85),
@@ -242,7 +242,7 @@ def test_media_of_other_forms_count_too() -> None:
         ({"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a b c"}}]}, 3),
         ({"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}, 30_000),
     ):
-        assert added("gpt-4o", message) == plain + expected
+        assert added_count("gpt-4o", message) == plain + expected
 
 
 @pytest.mark.slow
@@ -285,7 +285,7 @@ def test_tools_of_every_form_count_the_same(tools: Any) -> None:
 )
 def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: list[str]) -> None:
     counted = TiktokenCounter("gpt-4o").count([], [{"name": "f", "parameters": parameters}])
-    assert counted == 3 + 12 + 7 + encoded("f:") + frames + sum(map(encoded, texts))
+    assert counted == 3 + 12 + 7 + count_encoded("f:") + frames + sum(map(count_encoded, texts))
 
 
 @pytest.mark.slow
@@ -293,7 +293,7 @@ def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: li
     "tool", [{"google_search": {}}, {"type": "web_search"}, {"name": 3}, {"name": "f", "parameters": [1]}]
 )
 def test_tools_that_are_no_functions_count_as_json(tool: dict[str, Any]) -> None:
-    assert TiktokenCounter("gpt-4o").count([], [tool]) == 3 + 12 + 7 + encoded(json.dumps(tool))
+    assert TiktokenCounter("gpt-4o").count([], [tool]) == 3 + 12 + 7 + count_encoded(json.dumps(tool))
 
 
 @pytest.mark.slow
@@ -391,10 +391,10 @@ def test_long_texts_of_one_sign_count() -> None:
 def test_long_texts_count_as_whole_ones_do() -> None:
     text = "".join(f"Line {at}: some words, 你好 and <tags>  \n\n\t" for at in range(20_000))
     assert len(text) > 600_000
-    assert TiktokenCounter("gpt-4o").count_text(text) == encoded(text)
-    assert TiktokenCounter("gpt-4").count_text(text[1:]) == encoded(text[1:], "cl100k_base")
+    assert TiktokenCounter("gpt-4o").count_text(text) == count_encoded(text)
+    assert TiktokenCounter("gpt-4").count_text(text[1:]) == count_encoded(text[1:], "cl100k_base")
     unbroken = "x1" * 300_000
-    assert 0 <= TiktokenCounter("gpt-4o").count_text(unbroken) - encoded(unbroken) <= 4
+    assert 0 <= TiktokenCounter("gpt-4o").count_text(unbroken) - count_encoded(unbroken) <= 4
 
 
 @pytest.mark.timing

@@ -28,7 +28,7 @@ from lazyprompt.errors import TokenizerError
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.download import download_vocabulary
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, vocabularies_here
-from support.media import Site, served
+from support.media import Site, serve_site
 from support.serving import Serving
 from support.vocabularies import O200K, vocabulary_folder
 
@@ -329,13 +329,13 @@ class Tunnel(StreamRequestHandler):
         self.server.asked.append(b"".join(lines).decode())
         self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
         with closing(socket.create_connection(("127.0.0.1", self.server.port))) as inner:
-            back = threading.Thread(target=pumped, args=(inner, self.connection), daemon=True)
+            back = threading.Thread(target=pump, args=(inner, self.connection), daemon=True)
             back.start()
-            pumped(self.connection, inner)
+            pump(self.connection, inner)
             back.join()
 
 
-def pumped(here: socket.socket, there: socket.socket) -> None:
+def pump(here: socket.socket, there: socket.socket) -> None:
     try:
         while data := here.recv(65_536):
             there.sendall(data)
@@ -360,7 +360,7 @@ def site(authority: trustme.CA, folder: Path, tmp_path: Path, monkeypatch: pytes
     made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
     assert folder.exists()
-    yield from served(made)
+    yield from serve_site(made)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from lazyprompt import (
 )
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.training.samples import TrainingSample
-from support.chat_judges import judged, templates
+from support.chat_judges import render_by_transformers, templates
 from training.helpers import trained_texts
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-def rest_of(sample: TrainingSample) -> str:
+def untrained_text(sample: TrainingSample) -> str:
     """The text that is not trained."""
     ends = [0, *(place for span in sample.spans for place in span), len(sample.text)]
     return "|".join(sample.text[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True))
@@ -107,7 +107,7 @@ def test_trained_are_the_calls_too_but_no_result(family: str) -> None:
     assert first.startswith(opening)
     assert second.startswith(opening if markers.tool_form.opens_turn else "")
     assert all(text.endswith(end) for text in (first, second))
-    rest = rest_of(every)
+    rest = untrained_text(every)
     assert not any(said in rest for said in ("A one", "A two", "Koln", "Rome", "Oslo"))
     assert all(said in rest for said in ("Q one?", "R rain", "R sun", "R snow", "Says it."))
     last = prompter.training_sample(None, None, CALLS, TOOLS)
@@ -151,7 +151,7 @@ TRL_HAS_MORE = {"qwen2.5": ("\n", ""), "deepseek-r1-distill": ("<｜Assistant｜
 def test_a_sample_is_the_chat_as_the_models_own_template_has_it(family: str, name: str, bos: str) -> None:
     sample = ChatPrompter(system="S").training_sample("Q three?", "A three.", PAIRS, train="all", model=family)
     tokens = {"bos_token": bos, "eos_token": ""}
-    whole, _ = judged(templates()[name], [*sample.messages], **tokens)
+    whole, _ = render_by_transformers(templates()[name], [*sample.messages], **tokens)
     assert sample.text.replace("<think>\n", "") == whole if family in BEGINS_A_THOUGHT else sample.text == whole
     masked = templates()[f"{name}_training"]
     chat: Any = [[{**message} for message in sample.messages]]
@@ -204,7 +204,7 @@ PROMPTERS: list[Prompter] = [
 TRAIN: Any = st.sampled_from(["last", "all", lambda index, _: index % 2 == 0])
 
 
-def filled(prompter: Prompter, text: str) -> dict[str, object]:
+def fill_slots(prompter: Prompter, text: str) -> dict[str, object]:
     return {**dict.fromkeys(prompter.slots, text), "input": text}
 
 
@@ -214,7 +214,7 @@ def filled(prompter: Prompter, text: str) -> dict[str, object]:
 @given(data=st.data())
 def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObject) -> None:
     prompter = data.draw(st.sampled_from(PROMPTERS))
-    given_, history = filled(prompter, data.draw(TEXT)), data.draw(HISTORIES)
+    given_, history = fill_slots(prompter, data.draw(TEXT)), data.draw(HISTORIES)
     label, tools, train = data.draw(LABEL), data.draw(st.sampled_from([None, TOOLS])), data.draw(TRAIN)
     prompt = prompter.generate_prompt(given_, history, tools, model=family)
     try:

@@ -13,5 +13,5 @@ def front(fields: str, body: str = "user:\nHi.\n") -> str:
     return f"---\n{fields}\n---\n{body}"
 
 
-def found(text: str, name: str = "p.prompty", **more: Any) -> list[tuple[str, int, int]]:
+def find_issues(text: str, name: str = "p.prompty", **more: Any) -> list[tuple[str, int, int]]:
     return [(each.code, each.line, each.column) for each in check(text, name=name, **more)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from files.check.helpers import KEY, found, front
+from files.check.helpers import KEY, find_issues, front
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.check.check import Finding, check
 from lazyprompt.files.prompty import Prompty
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def test_one_finding_for_each_error() -> None:
     text = front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}")
-    assert found(text) == [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)]
+    assert find_issues(text) == [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)]
 
 
 def test_a_misspelt_role_is_one_finding() -> None:
-    assert found("sytem:\nBe kind.\nuser:\nHi.\n") == [("LP030", 1, 1)]
+    assert find_issues("sytem:\nBe kind.\nuser:\nHi.\n") == [("LP030", 1, 1)]
 
 
 def test_what_tells_more_takes_the_place_of_the_error() -> None:
-    assert found("user:\n{{ x | lowr }}\n") == [("LP052", 2, 8)]
+    assert find_issues("user:\n{{ x | lowr }}\n") == [("LP052", 2, 8)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_no_finding_shows_a_secret(text: str) -> None:
 
 
 def test_a_text_in_quotes_that_ends_with_a_secret_stays_in_quotes() -> None:
-    assert found(front('description: "a\n  password: abcdefgh"')) == [("LP061", 3, 13)]
+    assert find_issues(front('description: "a\n  password: abcdefgh"')) == [("LP061", 3, 13)]
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,17 @@ def test_known_forms_of_secrets(secret: str) -> None:
 
 def test_ignored_in_the_whole_file_and_in_a_line() -> None:
     body = "user:\n<think> a\n<think> {# lazyprompt: ignore=LP040 #} [INST]\n"
-    assert [each for each in found(body) if each[0] == "LP040"] == [("LP040", 2, 1)]
-    assert "LP040" not in str(found("{# lazyprompt: ignore=lp040 #}\n" + body))
-    assert "LP040" not in str(found(front("# lazyprompt: ignore=LP020,LP040\nname: a", body)))
-    assert "LP014" not in str(found(front("tags: [a]  # lazyprompt: ignore=LP014")))
+    assert [each for each in find_issues(body) if each[0] == "LP040"] == [("LP040", 2, 1)]
+    assert "LP040" not in str(find_issues("{# lazyprompt: ignore=lp040 #}\n" + body))
+    assert "LP040" not in str(find_issues(front("# lazyprompt: ignore=LP020,LP040\nname: a", body)))
+    assert "LP014" not in str(find_issues(front("tags: [a]  # lazyprompt: ignore=LP014")))
     mustache = front("template: {format: mustache}", "{{! lazyprompt: ignore=LP040 }}\nuser:\n<think>\n")
-    assert found(mustache) == []
+    assert find_issues(mustache) == []
 
 
 def test_what_nothing_lets_off() -> None:
     text = f"{{# lazyprompt: ignore=LP060, LP001 #}}\nuser:\n{KEY}\n{{% if %}}\n"
-    assert {code for code, *_ in found(text)} == {"LP001", "LP060", "LP090"}
+    assert {code for code, *_ in find_issues(text)} == {"LP001", "LP060", "LP090"}
 
 
 def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
@@ -92,19 +92,19 @@ def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
 
 def test_yaml_prompt_files() -> None:
     # A tab that keeps it from loading is one fault.
-    assert found("instruction:\n\tsystem: x\n", "p.yaml") == [("LP001", 2, 1)]
-    assert ("LP004", 1, 18) in found('instruction: "a b\tc"\n', "p.yaml")
-    assert found("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
-    assert found(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
-    assert found("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
+    assert find_issues("instruction:\n\tsystem: x\n", "p.yaml") == [("LP001", 2, 1)]
+    assert ("LP004", 1, 18) in find_issues('instruction: "a b\tc"\n', "p.yaml")
+    assert find_issues("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
+    assert find_issues(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
+    assert find_issues("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
 
 
 def test_a_template_of_no_known_syntax_is_not_read() -> None:
-    assert found(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
+    assert find_issues(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
 
 
 def test_the_dialect_can_be_given() -> None:
-    assert found("tool:\nx\n", dialect="v2") == []
+    assert find_issues("tool:\nx\n", dialect="v2") == []
     with pytest.raises(TemplateError, match="unknown dialect 'v3'"):
         check("user:\nx\n", dialect="v3")
 
@@ -119,7 +119,7 @@ def test_the_dialect_can_be_given() -> None:
     ],
 )
 def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) -> None:
-    assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
+    assert [code for code, *_ in find_issues(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
 
 
 def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
@@ -145,9 +145,9 @@ def test_what_is_in_another_file_is_found_where_that_is_referred_to(tmp_path: Pa
     inputs = "# of all prompts\n- name: a\n  kind: integer\n  default: x\n- name: b\n"
     (tmp_path / "inputs.yaml").write_text("#\n" * 99 + inputs, encoding="utf-8")
     text = front("name: a\ninputs: ${file:inputs.yaml}", "{{a}}")
-    assert found(text, base_dir=tmp_path) == [("LP020", 3, 9), ("LP023", 3, 9)]
+    assert find_issues(text, base_dir=tmp_path) == [("LP020", 3, 9), ("LP023", 3, 9)]
     text = front("tools:\n  - {name: a, description: A, parameters: '${file:no.json}'}", "x")
-    assert found(text, base_dir=tmp_path) == [("LP001", 3, 43)]
+    assert find_issues(text, base_dir=tmp_path) == [("LP001", 3, 43)]
 
 
 INCLUDES: list[tuple[str, list[tuple[str, int, int]]]] = [
@@ -171,7 +171,7 @@ def test_included_files(tmp_path: Path, body: str, expected: list[tuple[str, int
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
     text = front("inputs: [name: name]", f"{body}\n")
-    assert found(text, base_dir=tmp_path) == expected
+    assert find_issues(text, base_dir=tmp_path) == expected
     (tmp_path / "p.prompty").write_text(text, encoding="utf-8")
     assert [(each.code, each.line, each.column) for each in check(tmp_path / "p.prompty")] == expected
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from files.check.helpers import KEY, found, front
+from files.check.helpers import KEY, find_issues, front
 from lazyprompt.files.check.check import RULES, SEVERITIES, Finding, check, github, sarif
 from lazyprompt.files.spec import OPTIONS
 from support.paths import DOCS
@@ -197,14 +197,14 @@ NO_FINDINGS = [
 
 @pytest.mark.parametrize(("code", "text", "line", "column"), FINDINGS)
 def test_findings(code: str, text: str, line: int, column: int) -> None:
-    assert (code, line, column) in found(text)
+    assert (code, line, column) in find_issues(text)
 
 
 @pytest.mark.parametrize(("code", "text"), NO_FINDINGS)
 def test_what_is_left_alone(code: str, text: str) -> None:
-    assert code not in [each for each, _, _ in found(text)]
+    assert code not in [each for each, _, _ in find_issues(text)]
     if code != "LP001":
-        assert "LP001" not in [each for each, _, _ in found(text)]
+        assert "LP001" not in [each for each, _, _ in find_issues(text)]
 
 
 def test_each_rule_is_tried_both_ways() -> None:
@@ -294,7 +294,9 @@ def test_annotations_for_github_have_the_severity_and_no_special_characters() ->
 def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
     told = "yes no on off YES Off 12:30 -1:59:59 017 +00 1_000 -1_0"
     left = "true null y n 12:60 1:2:60 08 18 1000 _1 'no' 'yes'"
-    codes = {word: [code for code, *_ in found(front(f"metadata:\n  a: {word}"))] for word in f"{told} {left}".split()}
+    codes = {
+        word: [code for code, *_ in find_issues(front(f"metadata:\n  a: {word}"))] for word in f"{told} {left}".split()
+    }
     assert [word for word, each in codes.items() if "LP013" in each] == told.split()
     hits = {word: check(front(f"metadata:\n  a: {word}"))[0] for word in ("off", "12:30", "017", "1_000")}
     kinds = {"off": "true or false", "12:30": "a base-60 number", "017": "an octal number", "1_000": "a number"}
@@ -310,4 +312,4 @@ def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
 def test_a_slot_that_may_be_missing_is_not_unknown() -> None:
     tests = ("b is defined", "b is undefined", "b | default('x')", "b | d('x')", "b is none", "b | upper")
     texts = {test: front("inputs:\n  - name: a", f"{{{{ a }}}}{{{{ {test} }}}}") for test in tests}
-    assert [test for test, text in texts.items() if "LP021" in [code for code, *_ in found(text)]] == [*tests[4:]]
+    assert [test for test, text in texts.items() if "LP021" in [code for code, *_ in find_issues(text)]] == [*tests[4:]]

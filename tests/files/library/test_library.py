@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LONG_AGO = 1_000_000_000
 
 
-def put(root: Path, *names: str, **texts: str) -> Path:
+def write_library(root: Path, *names: str, **texts: str) -> Path:
     """Files in a library, written long ago; each says its own name, or the text that is given."""
     for name in names:
         path = root / name
@@ -45,7 +45,7 @@ def rendered_text(library: PromptLibrary, key: str, lang: str | None = None, ver
 
 @pytest.fixture
 def lib(tmp_path: Path) -> Path:
-    return put(
+    return write_library(
         tmp_path / "lib",
         "refund.prompty",
         "refund@1.0.0.prompty",
@@ -61,7 +61,7 @@ def lib(tmp_path: Path) -> Path:
 
 
 def test_keys_versions_and_languages(lib: Path) -> None:
-    put(lib, ".hidden/a.prompty", "_part.prompty", "shared/tone.md", "__pycache__/x.prompty")
+    write_library(lib, ".hidden/a.prompty", "_part.prompty", "shared/tone.md", "__pycache__/x.prompty")
     library = PromptLibrary(lib)
     assert library.keys() == ("refund", "refund.v2", "support/bill", "support/deep/er")
     assert library.versions("refund") == ("1.0.0", "1.2.0", "2.0.0-rc.1")
@@ -123,7 +123,7 @@ def test_what_there_is_not_is_named_with_what_there_is(
 
 
 def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
-    library = PromptLibrary(put(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
+    library = PromptLibrary(write_library(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
     for key, lang, says in (
         ("a", None, "no prompt 'a' in the default language; pass lang=, one of fr, zh"),
         (
@@ -148,7 +148,7 @@ def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
     ],
 )
 def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: str, both: str) -> None:
-    library = PromptLibrary(put(tmp_path, one, other, "b.prompty"))
+    library = PromptLibrary(write_library(tmp_path, one, other, "b.prompty"))
     with pytest.raises(PromptFileError) as error:
         library.get("a", "zh-CN")
     what = f"are both {both}; rename one of them or change its version"
@@ -192,18 +192,18 @@ def test_a_pickled_record_of_what_was_read_has_no_values_of_the_environment() ->
 @pytest.mark.parametrize("name", ["a@latest.prompty", "a@.prompty", "@1.0.0.prompty"])
 def test_a_name_that_says_nothing_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(PromptFileError, match=r"key\[.language\]\[@version\]") as error:
-        PromptLibrary(put(tmp_path, name)).keys()
+        PromptLibrary(write_library(tmp_path, name)).keys()
     assert str(error.value).startswith(f"{tmp_path / name}:1:1: ")
 
 
 def test_a_short_word_is_no_language(tmp_path: Path) -> None:
     # "old" is the code of a language that few people speak: such a file was one of "refund" in that language.
     words = ("old", "new", "v2", "qa", "dev", "tmp", "min")
-    library = PromptLibrary(put(tmp_path, *(f"refund.{each}.prompty" for each in words)))
+    library = PromptLibrary(write_library(tmp_path, *(f"refund.{each}.prompty" for each in words)))
     assert library.keys() == tuple(sorted(f"refund.{each}" for each in words))
     assert library.languages("refund.old") == ()
     # A library without prompts is one too.
-    empty = PromptLibrary(put(tmp_path / "empty", "notes.txt"))
+    empty = PromptLibrary(write_library(tmp_path / "empty", "notes.txt"))
     assert (len(empty), bool(empty)) == (0, True)
 
 
@@ -211,14 +211,16 @@ def test_languages_of_names(tmp_path: Path) -> None:
     forms = {"ZH_cn": "zh-CN", "zh_hant_TW": "zh-Hant-TW", "es-419": "es-419", "PT-br": "pt-BR"}
     assert [language(each) for each in forms] == [*forms.values()]
     tags = ("de", "FR", "fil", "yue", "es-419", "sr_Latn", "tlh-Latn")
-    library = PromptLibrary(put(tmp_path, *(f"a.{each}.prompty" for each in tags)))
+    library = PromptLibrary(write_library(tmp_path, *(f"a.{each}.prompty" for each in tags)))
     assert library.keys() == ("a",)
     assert set(library.languages("a")) == {"de", "fr", "fil", "yue", "es-419", "sr-Latn", "tlh-Latn"}
 
 
 def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
-    team = put(tmp_path / "team", "a.prompty", "b.zh.prompty", "c@1.0.0.prompty")
-    base = put(tmp_path / "base", "a@3.0.0.prompty", "a.zh.prompty", "b.zh.prompty", "c@1.1.0.prompty", "d.prompty")
+    team = write_library(tmp_path / "team", "a.prompty", "b.zh.prompty", "c@1.0.0.prompty")
+    base = write_library(
+        tmp_path / "base", "a@3.0.0.prompty", "a.zh.prompty", "b.zh.prompty", "c@1.1.0.prompty", "d.prompty"
+    )
     library = PromptLibrary(base, layers=[team])
     assert library.keys() == ("a", "b", "c", "d")
     # A team's file stands in the place of the package's, whatever version that has.
@@ -233,21 +235,21 @@ def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
 
 
 def test_a_team_overrides_what_a_package_includes(tmp_path: Path) -> None:
-    base = put(tmp_path / "base", "s/a.prompty", text='{% include "shared/tone.md" %}{% include "b.md" %}')
-    put(base, "shared/tone.md", text="package")
-    put(base, "s/b.md", text="b")
-    team = put(tmp_path / "team", "shared/tone.md", text="team")
+    base = write_library(tmp_path / "base", "s/a.prompty", text='{% include "shared/tone.md" %}{% include "b.md" %}')
+    write_library(base, "shared/tone.md", text="package")
+    write_library(base, "s/b.md", text="b")
+    team = write_library(tmp_path / "team", "shared/tone.md", text="team")
     assert PromptLibrary(base).get("s/a").render() == "packageb"
     assert PromptLibrary(base, layers=[team]).get("s/a").render() == "teamb"
-    put(team, "s/b.md", text="B")
+    write_library(team, "s/b.md", text="B")
     assert PromptLibrary(base, layers=[team]).get("s/a").render() == "teamB"
 
 
 def test_nothing_outside_is_read(tmp_path: Path) -> None:
-    put(tmp_path, "out.md", "out.prompty", text="out")
-    base = put(tmp_path / "base", "s/a.prompty", text='{% include "../../out.md" %}')
-    put(base, "s/in.prompty", text='{% include "../top.md" %}')
-    put(base, "top.md", text="top")
+    write_library(tmp_path, "out.md", "out.prompty", text="out")
+    base = write_library(tmp_path / "base", "s/a.prompty", text='{% include "../../out.md" %}')
+    write_library(base, "s/in.prompty", text='{% include "../top.md" %}')
+    write_library(base, "top.md", text="top")
     (base / "link.prompty").symlink_to(tmp_path / "out.prompty")
     (base / "door").symlink_to(tmp_path)
     library = PromptLibrary(base)
@@ -259,8 +261,8 @@ def test_nothing_outside_is_read(tmp_path: Path) -> None:
 
 
 def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
-    put(tmp_path, "a.yaml", text="instruction: Answer {question}.")
-    put(tmp_path, "b.prompty")
+    write_library(tmp_path, "a.yaml", text="instruction: Answer {question}.")
+    write_library(tmp_path, "b.prompty")
     library = PromptLibrary(tmp_path)
     assert library.prompter("a").slots == ("question",)
     assert "b.prompty" in str(library.prompter("b").generate_prompt())
@@ -270,7 +272,7 @@ def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
 
 
 def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
-    put(tmp_path, "a.prompty", text="---\nmodel: ${params:model}\n---\n{{ nobody }}!")
+    write_library(tmp_path, "a.prompty", text="---\nmodel: ${params:model}\n---\n{{ nobody }}!")
     prompt = PromptLibrary(tmp_path, params={"model": "m"}, undefined="empty").get("a")
     assert (prompt.model, prompt.render()) == ({"id": "m"}, "!")
     with pytest.raises(PromptFileError, match=r"^params\['model'\] is a set, which is not a JSON value$"):
@@ -279,9 +281,9 @@ def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    put(tmp_path / "acme_prompts", "__init__.py", text="")
-    put(tmp_path / "acme_prompts", "s/a.prompty", text='user:\n{% include "tone.md" %}')
-    put(tmp_path / "acme_prompts", "tone.md", text="Kind.")
+    write_library(tmp_path / "acme_prompts", "__init__.py", text="")
+    write_library(tmp_path / "acme_prompts", "s/a.prompty", text='user:\n{% include "tone.md" %}')
+    write_library(tmp_path / "acme_prompts", "tone.md", text="Kind.")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop("acme_prompts", None)
@@ -316,8 +318,8 @@ def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch)
 def test_no_code_of_a_package_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, zipped: bool) -> None:
     # What is above a package, and a package in an archive, was imported to find out where it is.
     for name in ("loud/__init__.py", "loud/prompts/__init__.py"):
-        put(tmp_path, name, text="raise SystemExit")
-    put(tmp_path, "loud/prompts/a.prompty", text="user:\nHi")
+        write_library(tmp_path, name, text="raise SystemExit")
+    write_library(tmp_path, "loud/prompts/a.prompty", text="user:\nHi")
     place = tmp_path
     if zipped:
         place = tmp_path / "loud.zip"
@@ -330,17 +332,17 @@ def test_no_code_of_a_package_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_an_unchanged_file_is_the_same_prompt_and_a_changed_one_another(tmp_path: Path) -> None:
-    put(tmp_path, "a.prompty", text='---\nmodel: ${file:model.txt}\n---\n{% include "tone.md" %}')
-    put(tmp_path, "tone.md", text="one")
-    put(tmp_path, "model.txt", text="m")
+    write_library(tmp_path, "a.prompty", text='---\nmodel: ${file:model.txt}\n---\n{% include "tone.md" %}')
+    write_library(tmp_path, "tone.md", text="one")
+    write_library(tmp_path, "model.txt", text="m")
     library = PromptLibrary(tmp_path)
     first = library.get("a")
     assert library.get("a") is first
-    put(tmp_path, "tone.md", text="three")
+    write_library(tmp_path, "tone.md", text="three")
     second = library.get("a")
     assert second.render() == "three"
     assert library.get("a") is second
-    put(tmp_path, "model.txt", text="other")
+    write_library(tmp_path, "model.txt", text="other")
     assert library.get("a").model == {"id": "other"}
     (tmp_path / "a.prompty").write_text("new")
     assert library.get("a").render() == "new"
@@ -348,7 +350,7 @@ def test_an_unchanged_file_is_the_same_prompt_and_a_changed_one_another(tmp_path
 
 def test_a_change_is_seen_by_time_or_by_size(tmp_path: Path) -> None:
     path = tmp_path / "a.prompty"
-    library = PromptLibrary(put(tmp_path, "a.prompty", text="one"))
+    library = PromptLibrary(write_library(tmp_path, "a.prompty", text="one"))
     assert library.get("a").render() == "one"
     for text, later in (("two", 1), ("three", 1)):  # another time and the same size, then the other way round
         path.write_text(text)
@@ -357,9 +359,9 @@ def test_a_change_is_seen_by_time_or_by_size(tmp_path: Path) -> None:
 
 
 def test_new_files_are_seen(tmp_path: Path) -> None:
-    put(tmp_path / "base", "s/a@1.0.0.prompty", text='{% include "tone.md" %}')
-    put(tmp_path / "base", "tone.md", text="base")
-    team = put(tmp_path / "team", "x.prompty")
+    write_library(tmp_path / "base", "s/a@1.0.0.prompty", text='{% include "tone.md" %}')
+    write_library(tmp_path / "base", "tone.md", text="base")
+    team = write_library(tmp_path / "team", "x.prompty")
     library = PromptLibrary(tmp_path / "base", layers=[team])
     assert rendered_text(library, "s/a") == "base"
     (team / "tone.md").write_text("team")
@@ -384,7 +386,7 @@ def test_a_file_of_this_moment_is_read_again(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, "a.prompty", text="---\nmodel: ${env:LAZY_MODEL:none}\n---\nHi")
+    write_library(tmp_path, "a.prompty", text="---\nmodel: ${env:LAZY_MODEL:none}\n---\nHi")
     library = PromptLibrary(tmp_path)
     assert library.get("a").model == {"id": "none"}
     monkeypatch.setenv("LAZY_MODEL", "m")
@@ -395,7 +397,7 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAZY_UNUSED", "x-secret-x")
-    put(tmp_path, "a.prompty", text="---\nname: n\n---\nHi {{ q }}")
+    write_library(tmp_path, "a.prompty", text="---\nname: n\n---\nHi {{ q }}")
     library = PromptLibrary(tmp_path)
     prompt = library.get("a")
     travelled = pickle.loads(pickle.dumps((prompt, library)))  # noqa: S301 - our own bytes
@@ -406,7 +408,7 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
 
 def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.files.library.library._MOST_PROMPTS", 2)
-    library = PromptLibrary(put(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
+    library = PromptLibrary(write_library(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
     first = library.get("a")
     second = library.get("b")
     assert library.get("a") is first
@@ -437,7 +439,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     def of(text: str) -> str:
         return Prompty.loads(text, tmp_path).hash
 
-    put(tmp_path, "tone.md", text="Hi {{ q }}")
+    write_library(tmp_path, "tone.md", text="Hi {{ q }}")
     same = [HASHED, HASHED.replace("\n", "\r\n"), HASHED.replace("apiKey: k", "apiKey: z"), "\ufeff" + HASHED]
     same.append(HASHED.replace("Hi {{ q }}", '{% include "tone.md" %}'))
     same.append("---\n# a comment\nmodel: {connection: {}, id: m}\nname: n\n---\nuser:\nHi {{ q }}")
@@ -449,7 +451,7 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_hash_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
     for place in ("one", "two"):
-        put(tmp_path / place, "a.prompty", text=HASHED)
+        write_library(tmp_path / place, "a.prompty", text=HASHED)
     code = "import sys; from lazyprompt import PromptLibrary; print(PromptLibrary(sys.argv[1]).hash('a'))"
     found = {
         subprocess.run(  # noqa: S603 - our own code
@@ -488,7 +490,7 @@ def test_a_get_of_an_unchanged_file_reads_none(lib: Path, monkeypatch: pytest.Mo
 def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -> None:
     # Volumes of a cluster are links to a hidden directory, which is replaced as a whole.
     for number in ("1", "2"):
-        put(tmp_path / f"..{number}", "a.prompty", text=number)
+        write_library(tmp_path / f"..{number}", "a.prompty", text=number)
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "a.prompty").symlink_to("..data/a.prompty")
     library = PromptLibrary(tmp_path)

@@ -29,7 +29,7 @@ REFUSED_IN_V2 = {
 # Their messages are others there: what a note has to say of it.
 
 
-def rendered_prompt(prompt: Prompty, path: str, form: str = "neutral") -> Any:
+def render_prompt(prompt: Prompty, path: str, form: str = "neutral") -> Any:
     """What a prompt says, with its threads as the history: that has a name in every form."""
     inputs = INPUTS[path]
     threads = {each.name for each in PROMPTS[path].inputs if each.kind == "thread"}
@@ -50,7 +50,7 @@ def test_files_say_the_same_in_another_dialect(to: str) -> None:
             continue
         there = Prompty.loads(made.text, (LIBRARY / path).parent, PARAMS)
         assert there.dialect == to, path
-        got, wanted = rendered_prompt(there, path), rendered_prompt(prompt, path)
+        got, wanted = render_prompt(there, path), render_prompt(prompt, path)
         # The messages differ where a note says that v2 lacks something.
         has_loss = (path, to) == ("vision/quality-inspection.de.prompty", "v2")
         assert any(re.match("19:1: quality of .* is dropped", note) for note in made.notes) is has_loss, path

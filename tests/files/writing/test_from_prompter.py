@@ -21,7 +21,7 @@ ADD: "JsonObject" = {
 }
 
 
-def _said(messages: list[Any]) -> list[Any]:
+def _without_empty_turns(messages: list[Any]) -> list[Any]:
     """Messages without empty turns of the user."""
     return [message for message in messages if message != {"role": "user", "content": ""}]
 
@@ -31,12 +31,12 @@ def _same(prompter: Prompter, values: object = None, history: list[tuple[str, st
     prompty = Prompty.from_prompter(prompter)
     wanted = prompter.generate_prompt(values, history, format="openai")
     # The empty turn that the documents print for Alpaca alone.
-    wanted["messages"] = _said(wanted["messages"])
+    wanted["messages"] = _without_empty_turns(wanted["messages"])
     assert prompty.generate_prompt(values, history, format="openai") == wanted
     if history is None:
         messages = prompty.messages(values)
         sent = ChatFormatter("openai").format(messages)["messages"] if messages else []
-        assert _said(sent) == wanted["messages"]
+        assert _without_empty_turns(sent) == wanted["messages"]
     again = Prompty.loads(prompty.dumps())
     assert (again.dialect, again.to_dict()) == ("v2", prompty.to_dict())
     return prompty

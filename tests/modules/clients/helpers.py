@@ -74,7 +74,7 @@ class ClientTests:
     def faults(self, client: OfficialClient, request: Request) -> Iterator[Fault]:
         """The fault of a call and of a stream, for threads and in a loop."""
         for way in ways(client, request):
-            error = raised(way)
+            error = raised_error(way)
             fault = client.fault(error)
             assert fault is not None, repr(error)
             shown = "".join(traceback.format_exception(error))
@@ -83,7 +83,7 @@ class ClientTests:
             yield fault
 
 
-def raised(what: Callable[[], object]) -> Exception:
+def raised_error(what: Callable[[], object]) -> Exception:
     """The error of a call."""
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the fault is what is looked at
         what()

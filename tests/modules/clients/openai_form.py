@@ -8,7 +8,7 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.sources import SOURCES
-from modules.clients.helpers import raised
+from modules.clients.helpers import raised_error
 from support.client_scenes import KEY, TIMEOUT
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def ask(content: str = "ping", model: str = "m", **params: object) -> Request:
     return Request(model, {"messages": [{"role": "user", "content": content}]}, params)
 
 
-def read(provider: str, answer: object) -> Msg:
+def parse_answer(provider: str, answer: object) -> Msg:
     """What a module makes of an answer."""
     return ChatFormatter(SOURCES[provider].provider).parse(answer)
 
@@ -55,16 +55,16 @@ class Streamed(NamedTuple):
         return "".join(delta.text for delta in self.deltas if delta.kind != "tool_call")
 
 
-def streamed(client: OfficialClient, request: Request) -> Streamed:
+def collect_stream(client: OfficialClient, request: Request) -> Streamed:
     """A stream, collected."""
     collector = client.collector()
     deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
     return Streamed(collector.answer(), deltas, collector.complete)
 
 
-def failed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
+def call_error(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
     """The error of a call or of a stream, and the fault that the client makes of it."""
-    error = raised(lambda: list(client.stream(request)) if stream else client.send(request))
+    error = raised_error(lambda: list(client.stream(request)) if stream else client.send(request))
     fault = client.fault(error)
     assert fault is not None, repr(error)
     return error, fault

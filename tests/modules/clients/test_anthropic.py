@@ -159,7 +159,7 @@ def test_which_schemas_the_api_can_keep_to(schema: Any, fits: bool) -> None:  # 
     assert expressible(schema) is fits
 
 
-def collected(*events: Any) -> dict[str, Any]:
+def collect(*events: Any) -> dict[str, Any]:
     client = anthropic.connect(ClientSettings(None, None, 1.0, 0, {}))
     collector = client.collector()
     for event in events:
@@ -169,7 +169,7 @@ def collected(*events: Any) -> dict[str, Any]:
 
 def test_blocks_that_are_no_text() -> None:
     block, delta = "content_block_start", "content_block_delta"
-    answer = collected(
+    answer = collect(
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}},
         {"type": block, "index": 0, "content_block": {"type": "redacted_thinking", "data": "x9"}},
         {"type": block, "index": 1, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
@@ -225,4 +225,4 @@ def test_blocks_that_are_no_text() -> None:
 )
 def test_events_that_are_none_say_nothing(event: object) -> None:
     assert not anthropic.connect(ClientSettings(None, None, 1.0, 0, {})).collector().feed(event)
-    assert ChatFormatter("anthropic").parse(collected(event)).text == ""
+    assert ChatFormatter("anthropic").parse(collect(event)).text == ""

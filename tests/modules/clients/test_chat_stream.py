@@ -24,7 +24,7 @@ def piece(arguments: object = "", name: str | None = None, **more: object) -> di
     return {**more, "function": {"arguments": arguments, **({} if name is None else {"name": name})}}
 
 
-def collected(*events: object) -> tuple[ChatCollector, list[Delta]]:
+def collect(*events: object) -> tuple[ChatCollector, list[Delta]]:
     collector = ChatCollector()
     return collector, [delta for event in events for delta in collector.feed(event)]
 
@@ -112,7 +112,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
 def test_calls_are_put_together_however_a_server_tells_them(
     pieces: list[list[dict[str, Any]]], calls: list[tuple[str | None, str, str]]
 ) -> None:
-    collector, deltas = collected(*(chunk(tool_calls=told) for told in pieces), chunk("tool_calls"))
+    collector, deltas = collect(*(chunk(tool_calls=told) for told in pieces), chunk("tool_calls"))
     answer = collector.answer()
     assert [
         (call["id"], call["function"]["name"], call["function"]["arguments"])
@@ -131,7 +131,7 @@ def test_calls_are_put_together_however_a_server_tells_them(
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_thoughts_have_many_names_and_are_told_once(name: str) -> None:
-    collector, deltas = collected(
+    collector, deltas = collect(
         chunk(**{name: "So "}), chunk(**{name: "then", "content": "a"}), chunk("stop", content="b")
     )
     assert deltas == [Delta("thinking", "So "), Delta("thinking", "then"), Delta("text", "a"), Delta("text", "b")]
@@ -143,7 +143,7 @@ def test_thoughts_have_many_names_and_are_told_once(name: str) -> None:
 
 
 def test_a_server_in_a_change_of_names_says_a_thought_twice() -> None:
-    _, deltas = collected(chunk(reasoning="x", reasoning_content="x"))
+    _, deltas = collect(chunk(reasoning="x", reasoning_content="x"))
     assert deltas == [Delta("thinking", "x")]
 
 
@@ -155,7 +155,7 @@ def test_signed_thoughts_are_joined_up_to_their_signatures() -> None:
         [{"type": "redacted_thinking", "data": "d"}],
         [{"type": "thinking", "thinking": "more"}, {"type": "thinking", "thinking": "", "signature": "s2"}],
     ]
-    collector, _ = collected(*(chunk(thinking_blocks=told) for told in blocks))
+    collector, _ = collect(*(chunk(thinking_blocks=told) for told in blocks))
     assert collector.answer()["choices"][0]["message"]["thinking_blocks"] == [
         {"type": "thinking", "thinking": "So then", "signature": "s1"},
         {"type": "redacted_thinking", "data": "d"},
@@ -164,7 +164,7 @@ def test_signed_thoughts_are_joined_up_to_their_signatures() -> None:
 
 
 def test_refusals_and_text_in_parts_are_text() -> None:
-    collector, deltas = collected(
+    collector, deltas = collect(
         chunk(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]),
         chunk(content=[{"type": "thinking", "thinking": [{"text": "h"}, {"text": "m"}]}, {"thinking": "no"}]),
         chunk(content=[{"type": "thinking", "thinking": "!"}]),
@@ -185,7 +185,7 @@ def test_usage_counts_wherever_it_is_and_the_last_one_does() -> None:
     in_choice = [chunk(content="a"), {"choices": [{**chunk("stop")["choices"][0], "usage": late}]}]
     behind = [chunk("stop", content="a"), {"choices": [], "usage": late}]
     for events in (with_each, in_choice, behind):
-        assert collected(*events)[0].answer()["usage"] == late
+        assert collect(*events)[0].answer()["usage"] == late
 
 
 def test_a_stream_is_complete_once_it_said_why_it_ended() -> None:
@@ -198,7 +198,7 @@ def test_a_stream_is_complete_once_it_said_why_it_ended() -> None:
 
 def test_other_choices_are_not_mixed_in() -> None:
     second = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]}
-    collector, deltas = collected(chunk(content="mine"), second)
+    collector, deltas = collect(chunk(content="mine"), second)
     assert deltas == [Delta("text", "mine")]
     assert not collector.complete
 
@@ -251,7 +251,7 @@ def test_however_it_is_cut_it_reads_the_same(kinds: list[str], texts: list[str],
     for index, arguments in enumerate(calls):
         events.append(chunk(tool_calls=[piece("", "f", index=index, id=f"c{index}")]))
         events += [chunk(tool_calls=[piece(part, index=index)]) for part in cut(arguments)]
-    collector, deltas = collected(*events, chunk("stop"))
+    collector, deltas = collect(*events, chunk("stop"))
     whole = {
         "role": "assistant",
         "content": said or None,

@@ -181,7 +181,7 @@ def test_errors_of_our_own_are_of_their_kinds() -> None:
     assert ErrorResponse() == (None, None, None)
 
 
-def raised_in(package: str, error: Exception) -> Exception:
+def raise_in(package: str, error: Exception) -> Exception:
     """The error, raised by the code of a package."""
     try:
         exec("raise error", {"__name__": f"{package}.below", "error": error})  # noqa: S102 - our own
@@ -191,13 +191,13 @@ def raised_in(package: str, error: Exception) -> Exception:
 
 
 def test_an_error_of_python_belongs_to_the_package_that_raised_it() -> None:
-    closed = [kind_of_class(raised_in(name, RuntimeError("x")), {}) for name in ("httpx", "httpx2", "mine")]
+    closed = [kind_of_class(raise_in(name, RuntimeError("x")), {}) for name in ("httpx", "httpx2", "mine")]
     assert closed == ["connection", "connection", None]
     kinds = (TypeError, AttributeError, KeyError, IndexError, ValueError, OSError)
     for package, malformed in (("sdk", "malformed"), ("mine", None)):
-        found = [kind_of_class(raised_in(package, kind("x")), {}, "sdk") for kind in kinds]
+        found = [kind_of_class(raise_in(package, kind("x")), {}, "sdk") for kind in kinds]
         assert found == [malformed] * 5 + [None]
-    assert kind_of_class(raised_in("sdk", TypeError("x")), {}) is None
+    assert kind_of_class(raise_in("sdk", TypeError("x")), {}) is None
 
 
 def test_a_message_is_one_line_of_limited_length() -> None:

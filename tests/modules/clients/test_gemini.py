@@ -11,7 +11,7 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
 from lazyprompt.modules.clients._base import ClientSettings, Request
-from modules.clients.helpers import ClientTests, raised, ways
+from modules.clients.helpers import ClientTests, raised_error, ways
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class TestGeminiClient(ClientTests):
     def test_an_answer_that_the_client_refuses_is_malformed(self, client: OfficialClient) -> None:
         from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
 
-        error = raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
+        error = raised_error(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
         fault = client.fault(error)
         assert fault is not None
         assert fault.kind == "malformed"
@@ -151,7 +151,7 @@ class TestGeminiClient(ClientTests):
             assert sdk._api_client._http_options.base_url == server.url("gemini")  # noqa: SLF001
 
 
-def fed(*parts: Any) -> tuple[list[Any], bool]:
+def feed_parts(*parts: Any) -> tuple[list[Any], bool]:
     """The content and the end of a stream whose chunks have one part each."""
     collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     for part in parts:
@@ -164,12 +164,15 @@ def fed(*parts: Any) -> tuple[list[Any], bool]:
 def test_a_signature_stays_on_its_part() -> None:
     parts = [{"text": "a"}, {"text": "b"}, {"text": "", "thought_signature": "eA=="}, {"text": "c"}, {"text": "d"}]
     blocks = [TextBlock("ab"), TextBlock("", signature="eA=="), TextBlock("cd")]
-    assert fed(*parts) == (blocks, True)
+    assert feed_parts(*parts) == (blocks, True)
 
 
 def test_parts_without_anything_part_nothing() -> None:
-    assert fed({"text": "a"}, {}, {"text": "b"}) == (["ab"], True)
-    assert fed({"text": "a"}, {"executable_code": {"code": "1"}}, {"text": "b"})[0] == [TextBlock("a"), TextBlock("b")]
+    assert feed_parts({"text": "a"}, {}, {"text": "b"}) == (["ab"], True)
+    assert feed_parts({"text": "a"}, {"executable_code": {"code": "1"}}, {"text": "b"})[0] == [
+        TextBlock("a"),
+        TextBlock("b"),
+    ]
 
 
 def test_of_many_candidates_the_first_is_the_answer() -> None:

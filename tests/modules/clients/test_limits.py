@@ -27,7 +27,7 @@ def single(data: bytes) -> tuple[bytes, ...]:
     return tuple(bytes([each]) for each in data)
 
 
-def read(media_type: str, pieces: Iterator[bytes], **headers: str) -> bytes:
+def read_body(media_type: str, pieces: Iterator[bytes], **headers: str) -> bytes:
     """The body of a response that comes in pieces, as a client with the limits reads it."""
     hooks = limit_hooks(httpx, AnswerLimits(SECONDS, MOST), {}, in_loop=False)
     given = {"content-type": media_type, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -61,11 +61,11 @@ def read(media_type: str, pieces: Iterator[bytes], **headers: str) -> bytes:
 def test_a_body_at_the_limit_is_read_and_one_more_byte_is_an_error(
     media_type: str, pieces: tuple[bytes, ...], more: bytes, words: str
 ) -> None:
-    assert read(media_type, iter(pieces)) == b"".join(pieces)
+    assert read_body(media_type, iter(pieces)) == b"".join(pieces)
     packed = gzip.compress(b"".join(pieces))
-    assert read(media_type, iter((packed[:25], packed[25:])), content_encoding=" GZIP") == b"".join(pieces)
+    assert read_body(media_type, iter((packed[:25], packed[25:])), content_encoding=" GZIP") == b"".join(pieces)
     with pytest.raises(OversizeError) as caught:
-        read(media_type, iter((*pieces, more)))
+        read_body(media_type, iter((*pieces, more)))
     assert str(caught.value) == words
 
 
@@ -92,10 +92,10 @@ def test_a_body_has_its_time(
             yield b"\n"
 
     if words is None:
-        read(media_type, pieces())
+        read_body(media_type, pieces())
         return
     with pytest.raises(httpx.ReadTimeout) as caught:
-        read(media_type, pieces())
+        read_body(media_type, pieces())
     assert str(caught.value) == words
     assert caught.value.request.url == "http://127.0.0.1"
 
@@ -109,7 +109,7 @@ def test_a_body_has_its_time(
 )
 def test_a_body_in_another_form_than_was_asked_for_is_an_error(coding: str, body: bytes, words: str) -> None:
     with pytest.raises(httpx.DecodingError) as caught:
-        read(JSON, iter((body,)), content_encoding=coding)
+        read_body(JSON, iter((body,)), content_encoding=coding)
     assert str(caught.value) == words
     assert caught.value.request.headers["accept-encoding"] == "gzip"
 

@@ -15,7 +15,7 @@ from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.clients import ollama
 from lazyprompt.modules.clients._base import ClientSettings, Request
-from modules.clients.helpers import ClientTests, raised, ways
+from modules.clients.helpers import ClientTests, raised_error, ways
 from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE, said_by, said_in
 from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
@@ -117,7 +117,7 @@ class _Ollama(ClientTests):
 
     def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
         for params in ({"no_such_argument": 1}, {"keep_alive": object()}):
-            error = raised(partial(client.send, self.request(client)._replace(params=params)))
+            error = raised_error(partial(client.send, self.request(client)._replace(params=params)))
             fault = client.fault(error)
             assert fault is None or fault.kind == "request"
 
@@ -140,7 +140,7 @@ class _Ollama(ClientTests):
         with odd_server(body + b"\n") as url:
             client = self.connect(ClientSettings(url, None, 30.0, 0, {}))
             for way in ways(client, self.request(client)):
-                fault = client.fault(raised(way))
+                fault = client.fault(raised_error(way))
                 assert fault is not None
                 assert fault.kind == "malformed"
             client.close()

@@ -11,7 +11,7 @@ import pytest
 from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.openai import CompletionsClient, Server, connect
 from lazyprompt.modules.engines import ENGINES
-from modules.clients.openai_form import ask, failed, read, settings_for, streamed
+from modules.clients.openai_form import ask, call_error, collect_stream, parse_answer, settings_for
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, Fails, ModelServer
 from support.tiny_model import CHATML, llama_cpp, write_model
@@ -46,7 +46,7 @@ def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt:
     request = Request("m", {"prompt": prompt}, {"max_tokens": 8})
     with closing(CompletionsClient(settings_for(server, "completions"), ENGINE)) as client:
         whole: Any = client.send(request)
-        stream = streamed(client, request)
+        stream = collect_stream(client, request)
 
     assert [seen.body["prompt"] for seen in server.seen] == [prompt, prompt]
     assert [seen.body["max_tokens"] for seen in server.seen] == [8, 8]
@@ -62,7 +62,7 @@ def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt:
 def test_what_a_stream_says_of_its_own_failure_is_told(server: ModelServer, provider: str) -> None:
     server.faults = [Fails()]
     with closing(client_for(server, provider)) as client:
-        _, told = failed(client, ask(), stream=True)
+        _, told = call_error(client, ask(), stream=True)
 
     assert (told.kind, told.message) == ("server", "the server failed in mid-stream")
 
@@ -70,12 +70,12 @@ def test_what_a_stream_says_of_its_own_failure_is_told(server: ModelServer, prov
 @pytest.mark.parametrize("provider", [*CHATS, "completions"])
 def test_refusals_are_recognised_by_each_server_s_words(server: ModelServer, provider: str) -> None:
     with closing(client_for(server, provider, key="wrong")) as client:
-        error, told = failed(client, request_for(provider), stream=False)
+        error, told = call_error(client, request_for(provider), stream=False)
         assert told.kind == "key"
         assert "wrong" not in "".join(traceback.format_exception(error)) + f"{told} {client!r}"
     with closing(client_for(server, provider)) as client:
-        assert failed(client, request_for(provider, model="no-such-model"), stream=False)[1].kind == "not found"
-        assert failed(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
+        assert call_error(client, request_for(provider, model="no-such-model"), stream=False)[1].kind == "not found"
+        assert call_error(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
 
 
 @pytest.mark.asyncio
@@ -85,7 +85,7 @@ async def test_without_a_key_none_is_sent_not_even_that_of_the_environment(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     client = client_for(server, "vllm", key=None)
     client.send(ask())
-    streamed(client, ask(extra_headers={"x-mine": "1"}))
+    collect_stream(client, ask(extra_headers={"x-mine": "1"}))
     await client.asend(ask())
     client.close()
     await client.aclose()
@@ -100,8 +100,8 @@ async def test_without_a_key_none_is_sent_not_even_that_of_the_environment(
 def test_a_body_that_breaks_off_is_asked_for_again_a_stream_is_not(server: ModelServer) -> None:
     server.faults = [Cut(), None, Cut()]
     with closing(client_for(server, "openai", retries=1)) as client:
-        assert read("openai", client.send(ask())).content == "pong"
-        assert failed(client, ask(), stream=True)[1].kind == "connection"
+        assert parse_answer("openai", client.send(ask())).content == "pong"
+        assert call_error(client, ask(), stream=True)[1].kind == "connection"
     assert len(server.seen) == 3
 
 
@@ -120,7 +120,7 @@ def test_llama_cpp_itself(tmp_path: Path) -> None:
         with closing(CompletionsClient(settings, ENGINE)) as flat:
             request = Request("m", {"prompt": ids}, flat.params(greedy))
             whole: Any = flat.send(request)
-            stream = streamed(flat, request)
+            stream = collect_stream(flat, request)
             assert (stream.text_and_thinking, stream.complete) == (whole.choices[0].text, True)
             assert stream.answer["usage"]["prompt_tokens"] == whole.usage.prompt_tokens == len(ids)
             wanted = flat.structured(STRICT, "Number")
@@ -128,9 +128,12 @@ def test_llama_cpp_itself(tmp_path: Path) -> None:
             whole = flat.send(Request("m", {"prompt": "n"}, {"max_tokens": 200, **wanted}))
             assert whole.choices[0].text.startswith("{")
             long = Request("m", {"prompt": "a " * 2000}, {})
-            assert [failed(flat, long, stream=stream)[1].kind for stream in (False, True)] == ["overflow", "overflow"]
+            assert [call_error(flat, long, stream=stream)[1].kind for stream in (False, True)] == [
+                "overflow",
+                "overflow",
+            ]
         with closing(connect(settings, "vllm")) as chat:
-            message = read("vllm", chat.send(ask("hi", **greedy)))
-            assert read("vllm", streamed(chat, ask("hi", **greedy)).answer) == message
+            message = parse_answer("vllm", chat.send(ask("hi", **greedy)))
+            assert parse_answer("vllm", collect_stream(chat, ask("hi", **greedy)).answer) == message
             assert message.usage is not None
             assert message.usage["prompt_tokens"] == len(ids)

@@ -12,7 +12,7 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.openai import SERVERS, Server, connect, is_strict, response_format
 from lazyprompt.modules.engines import engine_named
-from modules.clients.openai_form import ask, read, settings_for, streamed
+from modules.clients.openai_form import ask, collect_stream, parse_answer, settings_for
 from support.client_scenes import KEY, TIMEOUT
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_a_schema_has_a_name_that_openai_allows(name: str, sent: str) -> None:
 def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url("vllm"))
     with closing(connect(ClientSettings(None, Secret(KEY), TIMEOUT, 0, {}))) as client:
-        assert read("openai", client.send(ask())).content == "pong"
+        assert parse_answer("openai", client.send(ask())).content == "pong"
         assert client.params({"max_tokens": 1}) == {"max_tokens": 1}
     assert server.seen[0].provider == "vllm"
 
@@ -100,11 +100,11 @@ def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: p
 def test_a_stream_is_asked_for_its_tokens_where_the_server_takes_that(server: ModelServer) -> None:
     for provider in ("openai", "siliconflow"):
         with closing(connect(settings_for(server, provider), provider)) as client:
-            streamed(client, ask())
+            collect_stream(client, ask())
     with closing(connect(settings_for(server, "openai"), "openai")) as client:
-        streamed(client, ask(stream_options={"x": 1}))
+        collect_stream(client, ask(stream_options={"x": 1}))
     with closing(connect(settings_for(server, "openai"))) as client:  # of which nothing is known
-        streamed(client, ask())
+        collect_stream(client, ask())
     assert [seen.body.get("stream_options") for seen in server.seen] == [{"include_usage": True}, None, {"x": 1}, None]
 
 

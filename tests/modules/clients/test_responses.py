@@ -23,7 +23,7 @@ class Event(BaseModel, extra="allow"):
     type: str
 
 
-def added(index: int, **item: Any) -> dict[str, Any]:
+def added_event(index: int, **item: Any) -> dict[str, Any]:
     return {"type": "response.output_item.added", "output_index": index, "item": item}
 
 
@@ -35,14 +35,18 @@ def test_a_stream_that_breaks_off_leaves_each_item_with_its_text_so_far() -> Non
     collector = ResponsesCollector()
     events = (
         CREATED,
-        added(0, type="reasoning", id="t", summary=[]),
+        added_event(0, type="reasoning", id="t", summary=[]),
         *(delta("reasoning_summary_text", 0, "h"), delta("reasoning_text", 0, "m")),
-        *(added(2, **CALL), added(3, **{**CALL, "call_id": 7, "name": "g"}), added(4, type="message", id="e")),
-        added(1, type="message", id="m", content=[]),
+        *(
+            added_event(2, **CALL),
+            added_event(3, **{**CALL, "call_id": 7, "name": "g"}),
+            added_event(4, type="message", id="e"),
+        ),
+        added_event(1, type="message", id="m", content=[]),
         *(delta("output_text", 1, "po"), delta("output_text", 1, ""), delta("refusal", 1, "ng")),
         *(delta("function_call_arguments", 3, '{"a'), delta("function_call_arguments", 2, "")),
         *(delta("function_call_arguments", 1, "x"), delta("output_text", 1, None), delta("audio", 1, "x")),
-        *(added(5, type="message"), delta("output_text", 5, "half")),
+        *(added_event(5, type="message"), delta("output_text", 5, "half")),
         {"type": "response.output_item.done", "output_index": 5, "item": {"type": "message", "id": "whole"}},
     )
     assert [each for event in events for each in collector.feed(event)] == [
@@ -75,7 +79,7 @@ def test_events_without_an_index_belong_to_the_first_item() -> None:
 @pytest.mark.parametrize("end", ["completed", "incomplete"])
 def test_the_last_event_has_the_whole_response(end: str) -> None:
     collector = ResponsesCollector()
-    for event in (CREATED, added(0, type="message"), delta("output_text", 0, "po")):
+    for event in (CREATED, added_event(0, type="message"), delta("output_text", 0, "po")):
         collector.feed(event)
     whole = {"id": "r", "status": end, "output": [{"type": "message", "id": "m"}]}
     assert collector.feed({"type": f"response.{end}", "response": whole}) == []

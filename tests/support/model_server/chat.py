@@ -50,7 +50,7 @@ def _why(provider: str, answer: Answer) -> str:
     return known.get(answer.why, answer.why)
 
 
-def counted(answer: Answer) -> Json:
+def usage_fields(answer: Answer) -> Json:
     """Tokens as OpenAI tells them."""
     prompt, completion = answer.prompt_tokens, answer.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
@@ -83,7 +83,7 @@ def _chat_whole(provider: str, answer: Answer, ask: Ask) -> Json:
         message["tool_calls"] = _calls(answer)
         message["content"] = message["content"] or None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _why(provider, answer)}
-    return {**whole, "model": ask.model, "choices": [choice], "usage": counted(answer)}
+    return {**whole, "model": ask.model, "choices": [choice], "usage": usage_fields(answer)}
 
 
 def _deltas(provider: str, answer: Answer) -> Iterator[Json]:
@@ -121,7 +121,7 @@ def _chat_stream(provider: str, answer: Answer, ask: Ask) -> list[Event]:
         Event({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]})
         for delta in _deltas(provider, answer)
     ]
-    usage = counted(answer)
+    usage = usage_fields(answer)
     choice: Json = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": _why(provider, answer)}
     last: Json = {**head, "choices": [choice]}
     if _TELLS.get(provider) == "chunk":
@@ -142,13 +142,13 @@ def _completed(answer: Answer) -> str:
 
 
 def _completions_whole(answer: Answer, ask: Ask) -> Json:
-    return {**_completion(ask, answer.text, _completed(answer)), "usage": counted(answer)}
+    return {**_completion(ask, answer.text, _completed(answer)), "usage": usage_fields(answer)}
 
 
 def _completions_stream(answer: Answer, ask: Ask) -> list[Event]:
     said = [Event(_completion(ask, piece, None)) for piece in pieces(answer.text)]
     ended = _completion(ask, "", _completed(answer))
-    told = [Event({**ended, "choices": [], "usage": counted(answer)}, end=True)] if ask.usage else []
+    told = [Event({**ended, "choices": [], "usage": usage_fields(answer)}, end=True)] if ask.usage else []
     return [*said, Event(ended, end=True), *told, DONE]
 
 

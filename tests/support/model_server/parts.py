@@ -120,14 +120,14 @@ def pieces(text: str) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def encoded(data: object) -> bytes:
+def encode_json(data: object) -> bytes:
     """JSON as servers write it: UTF-8, no spaces."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def sse(event: Event, _: int = 0) -> bytes:
     """A server-sent event; a text is data as it stands."""
-    data = event.data.encode() if isinstance(event.data, str) else encoded(event.data)
+    data = event.data.encode() if isinstance(event.data, str) else encode_json(event.data)
     name = f"event: {event.name}\n".encode() if event.name else b""
     return b"%bdata: %b\n\n" % (name, data)
 
@@ -219,7 +219,7 @@ JSON_TYPE = "application/json"
 _PAGE = b"<html><body><h1>Sign in to the network</h1></body></html>"
 
 
-def scripted(voice: Voice, answer: Answer, ask: Ask, fault: Misbehaviour | None, *, streamed: bool) -> Script:
+def make_script(voice: Voice, answer: Answer, ask: Ask, fault: Misbehaviour | None, *, streamed: bool) -> Script:
     """What is sent when the model says this, and the server behaves so."""
     if isinstance(fault, HalfCall):
         calls = answer.calls or (("call_half", "weather", {"city": "Paris"}),)
@@ -232,7 +232,7 @@ def scripted(voice: Voice, answer: Answer, ask: Ask, fault: Misbehaviour | None,
 
 def _unstreamed(voice: Voice, answer: Answer, ask: Ask, fault: Misbehaviour | None) -> Script:
     body = voice.whole(answer, ask)
-    data = encoded(with_news(body) if isinstance(fault, Unknown) else body)
+    data = encode_json(with_news(body) if isinstance(fault, Unknown) else body)
     half = data[: len(data) // 2]
     if isinstance(fault, Cut):
         return Script(200, JSON_TYPE, (half,), lost=data[len(half) :])

@@ -26,8 +26,8 @@ from support.model_server.parts import (
     Slow,
     Status,
     Unknown,
-    encoded,
-    scripted,
+    encode_json,
+    make_script,
 )
 from support.model_server.voices import VOICES
 from support.providers.loopback import _PATHS as CHECKED_PATHS  # pyright: ignore[reportPrivateUsage]  # the one table of them
@@ -183,7 +183,7 @@ class ModelServer(Serving):
         voice = VOICES[seen.provider]
         if voice.blocked and answer.finish == "content_filter":
             return _refused(seen.provider, voice.blocked)
-        return scripted(voice, answer, Ask(seen.model, seen.body), fault, streamed=seen.streamed)
+        return make_script(voice, answer, Ask(seen.model, seen.body), fault, streamed=seen.streamed)
 
     def _ended(self, seen: Seen, left: bool) -> None:  # noqa: FBT001 - one thing to tell
         with self._changed:
@@ -233,7 +233,7 @@ def _nothing_at(path: str) -> Script:
 
 def _refused(provider: str, refusal: Refusal, headers: dict[str, str] | None = None) -> Script:
     body = error_body(provider, *refusal)
-    return Script(refusal.status, JSON_TYPE, (encoded(body),), headers=headers)
+    return Script(refusal.status, JSON_TYPE, (encode_json(body),), headers=headers)
 
 
 def _failed(provider: str, fault: Status | Fails) -> Script:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from support.model_server.chat import COMPLETIONS, SSE, chat_voice
 from support.model_server.errors import error_body
-from support.model_server.parts import Answer, Ask, Event, Json, Voice, encoded, pieces, sse
+from support.model_server.parts import Answer, Ask, Event, Json, Voice, encode_json, pieces, sse
 from support.providers.loopback import answer_of
 from support.providers.types import OPENAI_CHAT
 
@@ -253,7 +253,7 @@ def _ollama_stream(answer: Answer, ask: Ask, *, generate: bool = False) -> list[
 
 
 def _line(event: Event, _: int) -> bytes:
-    return encoded(event.data) + b"\n"
+    return encode_json(event.data) + b"\n"
 
 
 def _trouble(provider: str, name: str, status: int, message: str) -> Event:

@@ -79,7 +79,7 @@ def _snake(value: Any) -> Any:
     return {key: item if key in _GEMINI_FREE else _snake(item) for key, item in named.items()}
 
 
-def normalized(provider: str, payload: Payload) -> dict[str, Any]:
+def normalize(provider: str, payload: Payload) -> dict[str, Any]:
     """Return a payload without what the official client is known to change on the way."""
     payload = dict(payload)
     if provider == "gemini" and isinstance(system := payload.get("system_instruction"), str):
