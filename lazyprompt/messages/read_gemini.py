@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._base.client_objects import fields_of, items_of, plain, snake_keys, standard_base64
+from lazyprompt._base.client_objects import items_of, plain, snake_keys, standard_base64
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_dict, is_mapping, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
@@ -23,7 +23,7 @@ from lazyprompt.messages.msg import (
 )
 from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.read_openai import parted, read_call
-from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_in, text_in
+from lazyprompt.messages.read_parts import Beside, base64_in, list_in, needed_text, object_in, text_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,15 +174,16 @@ def _output(response: object, where: str) -> tuple[str, bool]:
 
 
 def _medium(part: dict[str, object], where: str, _: _Calls) -> Block:
-    key = next((key for key in ("inline_data", "file_data") if part.get(key)), "")
-    fields = snake_keys(fields_of(part.pop(key, None)))
+    key = next(key for key in ("inline_data", "file_data") if key in part)
+    where = f"{where}.{key}"
+    fields = snake_keys(object_in(part.pop(key), where))
     media_type = text_in(fields.get("mime_type"), f"{where}.mime_type")
     if key == "file_data":
-        url = needed_text(fields.get("file_uri"), f"{where}.file_data.file_uri")
+        url = needed_text(fields.get("file_uri"), f"{where}.file_uri")
         return block_of_media(URLSource(url, media_type or None), media_type)
-    data = standard_base64(fields.get("data"))
-    media_type = needed_text(media_type, f"{where}.inline_data.mime_type")
-    return block_of_media(Base64Source(media_type, needed_text(data, f"{where}.inline_data.data")), media_type)
+    data = base64_in(fields.get("data"), f"{where}.data")
+    media_type = needed_text(media_type, f"{where}.mime_type")
+    return block_of_media(Base64Source(media_type, needed_text(data, f"{where}.data")), media_type)
 
 
 def _signature(part: dict[str, object]) -> str | None:

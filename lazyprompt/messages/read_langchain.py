@@ -58,7 +58,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     Raises:
         HistoryError: A field has the wrong type.
     """
-    item = {**item, **fields_of(item.get("data"))}
+    item = {**item, **object_in(item.get("data") or {}, f"{where}.data")}
     kwargs = fields_of(item.get("additional_kwargs"))
     role = _role(item, kwargs, where)
     beside: Beside = {}

@@ -78,6 +78,15 @@ def needed_text(value: object, where: str) -> str:
     return text
 
 
+def base64_in(value: object, where: str) -> str:
+    """Return bytes or base64 text as standard base64, or an empty string for ``None``.
+
+    Raises:
+        HistoryError: The value is neither a string nor bytes.
+    """
+    return standard_base64(value if isinstance(value, bytes) else text_in(value, where))
+
+
 def list_in(value: object, where: str) -> list[object]:
     """Return a sequence as a list, or an empty list for ``None``.
 
@@ -259,7 +268,8 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
         return block
     part.pop("source_type", None)
     media_type = text_in(part.pop("mime_type", None), f"{where}.mime_type")
-    data = standard_base64(part.pop("base64", None) or part.pop("data", None))
+    key = "base64" if part.get("base64") else "data"
+    data = base64_in(part.pop(key, None), f"{where}.{key}")
     if data:
         return MEDIA_BLOCKS[kind](Base64Source(needed_text(media_type, f"{where}.mime_type"), data))
     addresses = [text_in(part.pop(key, None), f"{where}.{key}") for key in ("url", "path", kind)]

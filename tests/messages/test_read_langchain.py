@@ -139,6 +139,7 @@ def test_a_developer_is_read_from_a_system_message_alone() -> None:
         ({"type": "chat", "role": "usr"}, "history[0] has the unknown role 'usr'; expected one of system, developer"),
         ({"type": "tool"}, "history[0] is a tool result without 'tool_call_id', and no call is waiting for a result"),
         ({"type": "tool", "tool_call_id": 3}, "history[0].tool_call_id must be a string, not int"),
+        ({"data": 3}, "history[0].data must be a dict, not int"),
         ({"content": 3}, "history[0].content must be a string, not int"),
         ({"content": [{"type": "image_url", "image_url": 3}]}, "history[0].content[0].image_url"),
         ({"name": 3}, "history[0].name must be a string, not int"),
