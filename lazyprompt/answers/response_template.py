@@ -90,13 +90,9 @@ class ResponseTemplate(NamedTuple):
 
 
 def _tolerant(field: object) -> object:
-    """Return a copy of a field definition that accepts a missing field and invalid JSON."""
+    """Return a copy of a field definition that accepts a missing field."""
     given = fields_of(field)
-    if not given:
-        return field
-    if given.get("content") != "json":
-        return {**given, "optional": True}
-    return {**given, "optional": True, "content_args": {**fields_of(given.get("content_args")), "allow_non_json": True}}
+    return {**given, "optional": True} if given else field
 
 
 class TemplateReader:

@@ -139,7 +139,7 @@ def tokenizer(**options: Any) -> Any:
 
 def test_a_tokenizer_brings_its_template(tmp_path: Path) -> None:
     text = "<think>hm</think>Hi<|im_end|>"
-    own = tokenizer(response_template=QWEN, chat_template="{{ messages }}")
+    own = tokenizer(response_template=QWEN, chat_template="[TOOL_CALLS]")
     assert message_contents(ResponseParser(own).parse(text)) == [("thinking", "hm"), "Hi"]
     own.save_pretrained(tmp_path)
     template = ChatTemplate.load(tmp_path).response_template

@@ -405,6 +405,8 @@ class TestAsPrompter:
             match=r"could be the value of 'a', 'b' in <string>; pass a dict, {'a'",
         ):
             Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
+        with pytest.raises(SlotError, match="no user turn in <string> uses the input 'a'; pass a dict, {'a': ...}"):
+            Prompty.loads("system:\n{{ a }}\nuser:\nhi").generate_prompt("hi")
 
     def test_hooks_see_the_inputs(self) -> None:
         prompter = Prompty.loads(BODY).prompter.pre_hook(lambda given, *rest: ({**given, "q": "hooked"}, *rest))

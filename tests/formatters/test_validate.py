@@ -419,6 +419,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
             "U", REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, "A", "U"
         ),
         "outputs of calls that the server remembers": items("o", previous_response_id="resp_1"),
+        "outputs of calls in a stored conversation": items("o", conversation="conv_1"),
     },
     "dashscope": {
         "reasoning beside an answer": turns("SU", A | {"reasoning_content": "Hm."}, "U"),

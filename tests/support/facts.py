@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MODULES = {
-    "answers": "forms",
+    "answers": "calls forms",
     "batch": "forms",
     "caching": "rules",
     "files.dialects": "dialects prompty_v1",
@@ -81,7 +81,8 @@ def _entries(value: Any) -> dict[str, Any]:
         return {name: each for name, each in given.items() if each not in (None, False)}
     if isinstance(value, tuple | list) and not all(isinstance(each, PLAIN) for each in value):
         return {f"[{at}]": each for at, each in enumerate(value)}
-    return {}
+    is_own = type(value).__module__.startswith("lazyprompt") and hasattr(value, "__dict__")
+    return {f".{name}": each for name, each in vars(value).items()} if is_own else {}
 
 
 def _plain(value: Any) -> str:

@@ -103,6 +103,9 @@ def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() 
             "options": {"n": 3, "on": True, "l": [1.5, None, "C"]},
         },
     )
+    for tools in ("- x", "a: b"):
+        with pytest.raises(PromptFileError, match="the tools section must contain a list of tools, each a mapping"):
+            Prompty.loads(f"tools:\n{tools}\n\nuser:\nx").filled({})
     with pytest.raises(PromptFileError, match="a mapping key contains an inserted value; keys must be literal text"):
         Prompty.loads(text.format("{{b}}: 1")).filled(given)
 

@@ -179,6 +179,8 @@ def test_a_union_keeps_its_word() -> None:
             {"name": "u", "kind": "union", word: [{"kind": "string"}, {"kind": "integer"}]}
         ]
         assert prompt.inputs[0].schema() == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+        optional = [{"type": "string"}, {"type": "integer"}, {"type": "null"}]
+        assert prompt.inputs[0].schema(strict=True) == {"anyOf": optional}
         named = text.replace("[{kind: string}, {kind: integer}]", "{a: {kind: string}, b: {kind: integer}}")
         assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()
     with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has both oneOf and anyOf; remove one"):

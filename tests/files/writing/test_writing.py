@@ -220,6 +220,7 @@ def test_instructions() -> None:
     assert Prompty.loads("hi").with_fields(instructions="---\na: 1\n---\nx").dumps() == "---\n---\n---\na: 1\n---\nx"
     crlf = Prompty.loads("---\r\nname: a\r\n---\r\nhi\r\n").with_fields(instructions="a\nb", description="x\ny")
     assert crlf.dumps() == "---\r\nname: a\r\ndescription: |-\r\n  x\r\n  y\r\n---\r\na\r\nb"
+    assert Prompty.loads("---\nname: a\n---\n").with_fields(instructions="hi").dumps() == "---\nname: a\n---\nhi"
     front = Prompty.loads("---\ninstructions: hi\n---\n").with_fields(instructions="you\n")
     assert (front.instructions, front.dumps()) == ("you\n", "---\ninstructions: |\n  you\n---\n")
 
