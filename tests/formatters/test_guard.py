@@ -237,6 +237,10 @@ def test_a_native_form_is_not_sent_with_a_control_sequence() -> None:
     sent = ChatFormatter("anthropic", safety="neutralize").format(message)
     assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
     assert [entry.kind for entry in sent.report] == ["safety", "input_note"]
+    trusting = ChatPrompter("Be kind.").with_safety("neutralize", {"history": "off"})
+    history: list[Any] = [*message, {"role": "assistant", "content": "Well."}]
+    payload: Any = trusting.generate_prompt("So?", history, format="anthropic")
+    assert payload["messages"][0]["content"][1] == part
 
 
 def test_no_escape_in_native_arguments_hides_a_control_sequence() -> None:
