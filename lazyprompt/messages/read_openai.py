@@ -487,8 +487,7 @@ def continues(before: Msg, new: Msg) -> bool:
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # A message without blocks represents an item of an unknown type, which is joined, or an empty text, which is
-        # not.
+        # Join a message without blocks only if its item has an unknown type, but not if it is an empty text.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
