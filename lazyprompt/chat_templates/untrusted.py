@@ -228,7 +228,7 @@ def _with_thought(text: Traced) -> Traced:
 
 
 class _Compared(NamedTuple):
-    """The control sequences in two renderings of a chat: the original, and one with replaced untrusted characters.
+    """The control sequences in two renderings of a chat: the original, and one whose untrusted characters are replaced.
 
     Attributes:
         own: The index and text of each control sequence that appears in both renderings of the chat.

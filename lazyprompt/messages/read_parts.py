@@ -168,7 +168,7 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 
 
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
-    """Add the fields of a content part that its block doesn't contain to ``beside``."""
+    """Copy each field of a content part that the parsed block lacks to the dict ``beside``."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
         # Remove the message's index from the path, so that equal messages have equal metadata.
         place = where.partition("].")[2] or where
