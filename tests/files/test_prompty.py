@@ -412,6 +412,21 @@ class TestAsPrompter:
         prompter = Prompty.loads(BODY).prompter.pre_hook(lambda given, *rest: ({**given, "q": "hooked"}, *rest))
         assert prompter.generate_prompt({"who": "x"}, return_dict=True)["messages"][-1]["content"] == "hooked"
 
+    @pytest.mark.parametrize(
+        ("fields", "file", "origin"),
+        [
+            ("name: a\nmetadata: {version: 2}", "", ("a", "2")),
+            ("name: a\nmetadata: {version: 9}", "greet@1.2.prompty", ("a", "1.2.0")),
+            ("metadata: {version: 9}", "greet.prompty", ("greet", "9")),
+            ("description: b", "", None),
+        ],
+    )
+    def test_its_origin_is_its_name_and_version(self, fields: str, file: str, origin: Any, tmp_path: Path) -> None:
+        text = f"---\n{fields}\n---\nhi"
+        (tmp_path / (file or "b.prompty")).write_text(text)
+        prompt = Prompty.load(tmp_path / file) if file else Prompty.loads(text)
+        assert prompt.prompter.origin == origin
+
     def test_a_template_that_fails_is_an_error_of_ours(self) -> None:
         with pytest.raises(TemplateError, match="Jinja"):
             Prompty.loads("{{ 1 // 0 }}{{ q }}").messages({"q": 1})

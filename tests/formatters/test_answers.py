@@ -502,6 +502,14 @@ def test_ollamas_own_ids_are_kept() -> None:
     assert first_call(from_ollama(answer, "ollama")).id == "mine"
 
 
+def test_a_call_that_openai_has_run_itself_is_kept_beside_the_message() -> None:
+    ran, waits = ({"type": "function_call", "call_id": each, "name": "f", "arguments": "{}"} for each in ("a", "b"))
+    output = {"type": "function_call_output", "call_id": "a", "output": "1"}
+    message = from_responses({"output": [ran, output, waits]}, "openai-responses")
+    assert message.blocks == (ToolUseBlock("b", "f"),)
+    assert message.metadata == {"part_fields": {"output[0]": ran, "output[1]": output}}
+
+
 def test_geminis_answer_reads_the_same_in_snake_case_with_bytes() -> None:
     part: dict[str, Any] = {"text": "Hot.", "thought_signature": PNG}
     image: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": PNG}}
