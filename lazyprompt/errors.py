@@ -29,7 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -169,6 +169,20 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     names = [*known]
     near = nearest(name, names) or next((each for each in names if _differ_in_one_of_two(name, each)), None)
     return f" (did you mean {near!r}?)" if near else ""
+
+
+def check_names(names: Iterable[str], known: Sequence[str], kind: str, error: type[LazyPromptError]) -> None:
+    """Check that all names are known.
+
+    Args:
+        names: The names to check.
+        known: The valid names, which the error message lists.
+        kind: What a name stands for, such as ``marker``.
+        error: The error to raise for the first unknown name.
+    """
+    for name in names:
+        if name not in known:
+            raise error(f"no {kind} {name!r}{did_you_mean(name, known)}; available {kind}s: {', '.join(known)}")
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -101,9 +101,10 @@ class Budget:
             default, a message's priority is the ``priority`` in its metadata, or 0. Slot values without a priority are
             never dropped; list items have priority 0 by default.
         protect: The messages and slots that are never dropped: message indices, names or roles, and slot names.
-        low_water: The target size after messages are dropped, as a fraction of the limit. Many messages are dropped at
-            a time, so that consecutive requests share a prefix. As few messages as possible are dropped if
-            ``low_water`` is 1, if ``cut`` is set, or if the policy is ``priority``.
+        low_water: The size to which a conversation is reduced whenever it outgrows the limit, as a fraction of the
+            limit. A longer version of the conversation drops the same messages until it outgrows the limit again, so
+            that consecutive requests share a prefix. As few messages as possible are dropped if ``low_water`` is 1, if
+            ``cut`` is set, or if the policy is ``priority``.
         summary_tokens: The maximum number of tokens in a summary; by default, an eighth of the limit.
 
     Raises:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from lazyprompt._base.frozen import read_only
+from lazyprompt.errors import FormatError, check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -234,7 +235,12 @@ class Profile:
     layouts: Mapping[str, HistoryLayout] = field(default_factory=dict[str, HistoryLayout])
 
     def but(self, **changes: object) -> Profile:
-        """Return a copy of the profile with the given fields replaced."""
+        """Return a copy of the profile with the given fields replaced.
+
+        Raises:
+            FormatError: A keyword is not the name of a field.
+        """
+        check_names(changes, [each.name for each in fields(self)], "field", FormatError)
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
     def needs_user_last(self, model: str | None) -> bool:

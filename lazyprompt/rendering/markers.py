@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
-from lazyprompt.errors import SafetyError, TemplateError, did_you_mean
+from lazyprompt.errors import SafetyError, TemplateError, check_names, did_you_mean
 from lazyprompt.rendering.tool_form import GENERAL_FORM, NO_FORM, ToolForm
 from lazyprompt.safety.find import is_breakable
 
@@ -147,12 +147,7 @@ class Markers:
         Raises:
             TemplateError: A keyword is not the name of a marker.
         """
-        known = [field.name for field in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise TemplateError(
-                    f"no marker {name!r}{did_you_mean(name, known)}; available markers: {', '.join(known)}"
-                )
+        check_names(changes, [field.name for field in fields(self)], "marker", TemplateError)
         return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
 
     @property

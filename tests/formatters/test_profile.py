@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from lazyprompt.errors import FormatError
 from lazyprompt.formatters.profile import Breakpoints, HistoryLayout, HistoryStyle, Media, Profile
 
 BARE = Profile(name="bare", form=cast("Any", None), source="https://a.example")
@@ -75,6 +76,11 @@ def test_a_rule_of_some_models_matches_their_beginning(
     assert some.needs_user_last(model) is user_last
     assert BARE.but(user_last=True).needs_user_last(model)
     assert not any(ask(model) for ask in (BARE.takes_late_system, BARE.needs_thoughts, BARE.needs_user_last))
+
+
+def test_a_field_that_a_profile_does_not_have_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"^no field 'nme' \(did you mean 'name'\?\); available fields: name, form, "):
+        BARE.but(nme="acme")
 
 
 @pytest.mark.parametrize(("style", "media_last"), [("tags", False), ("conversation", True), ("dialogue", True)])
