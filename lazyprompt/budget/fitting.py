@@ -302,8 +302,8 @@ class _Work:
     def summarize(self, gone: int) -> Generator[Task, object, None]:
         """Replace dropped messages with a summary; if there is no summary, drop only as many as necessary."""
         plan = self._plan
-        # Summarize at least the ``gone`` units that don't fit. Because token counts are not monotonic, dropping fewer
-        # units may already leave room for a summary.
+        # Summarize at least the ``gone`` units that don't fit. The search for a size that includes a summary can return
+        # fewer units, because token counts are not monotonic.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
         self.drop(gone)

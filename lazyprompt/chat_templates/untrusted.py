@@ -284,12 +284,12 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
         return None
 
 
-def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences in ``text`` with those in ``calm``, the rendering with replaced characters."""
-    found, due = controls.found(text), controls.found(calm or "")
-    if calm is None:
+def _compare(text: str, masked: str | None, controls: Controls) -> _Compared:
+    """Compare the control sequences in ``text`` with those in ``masked``, the rendering with replaced characters."""
+    found, due = controls.found(text), controls.found(masked or "")
+    if masked is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)
-    if len(text) == len(calm):
+    if len(text) == len(masked):
         own = {*found}.intersection(due)
         settled = {place for place, _ in due}.issubset(place for place, _ in found)
     else:

@@ -336,9 +336,9 @@ def segments_of(
     """
     found: list[TemplateSegment] = []
     # ``spans`` contains the position and input name of each value to check.
-    # ``calm`` contains the text, with each character of these values replaced by x.
+    # ``masked`` is the whole text, with each character of those values replaced by x.
     spans: list[tuple[int, int, str]] = []
-    calm: list[str] = []
+    masked: list[str] = []
     at = 0
     for part in parts:
         if isinstance(part, Value):
@@ -355,21 +355,21 @@ def segments_of(
                 found[-1] = TemplateSegment("literal", found[-1].text + text)
             elif text:
                 found.append(TemplateSegment("literal", text))
-        calm.append(shown)
+        masked.append(shown)
         at += len(text)
     if strict and spans:
-        _check_joints("".join(each.text for each in found), "".join(calm), spans)
+        _check_joints("".join(each.text for each in found), "".join(masked), spans)
     return found
 
 
-def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
+def _check_joints(whole: str, masked: str, spans: Sequence[tuple[int, int, str]]) -> None:
     """Raise an error if a strict input's value may be part of a role line or changes which sections are found."""
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
             where = f"{whose}, with the surrounding text,"
             raise _strict_error(where, line)
-    if _roles(whole) != _roles(calm):
+    if _roles(whole) != _roles(masked):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
             f"{names}: the value of a strict input changes which lines begin a section, for example by a code fence, a "

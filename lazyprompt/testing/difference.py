@@ -273,7 +273,7 @@ def _write_blobs(top: Path, blobs: Sequence[tuple[bytes, str]], against: str, tr
         begin, size = end + 1, int(content[at:end].split()[2])
         path = Path(tree, name)
         if not path.resolve().is_relative_to(tree.resolve()):
-            raise BatchError(f"{against!r} contains a file outside its directory: {name!r}")
+            raise BatchError(f"{against!r} contains the path {name!r}, which leads out of the directory")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content[begin : begin + size])
         at = begin + size + 1
