@@ -45,7 +45,7 @@ _NOWHERE = (sys.maxsize, sys.maxsize)
 
 
 def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "end") -> str:
-    """Truncate a text to a number of tokens.
+    """Truncate text to a given number of tokens.
 
     Args:
         text: The text.

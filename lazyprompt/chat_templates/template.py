@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# A model's name or family, or a value of the caller's own.
+# A model name, a family name, custom markers or a chat template.
 ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 # Training samples include reasoning, because the rendered text also contains reasoning.

@@ -253,7 +253,7 @@ def _of_model(name: str) -> Markers:
                 "itself with ChatTemplate.load(...), from the model's tokenizer directory or its GGUF file"
             )
         return _family(found.family)
-    # Model names are much longer than family names, so compare the beginning of the model name first.
+    # A model name such as "qwn2.5-7b-instruct" is too long to resemble a family name, so try its beginning first.
     model = bare(name)
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)

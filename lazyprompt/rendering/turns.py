@@ -279,8 +279,8 @@ def sample_parts(
         out: The sample's parts.
         wanted: A flag for each assistant turn, True if the turn is trained on.
         markers: The model's markers.
-        opening: The last part of the assistant marker, which the model itself generates. The prompt part before each
-            assistant turn ends with this text.
+        opening: The last part of the assistant marker, which ends the prompt part before each assistant turn; the model
+            itself generates it.
         history: The history.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
