@@ -30,7 +30,7 @@ _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in NUMBERED f
 JOINT = "\n"
 _DIGITS = re.compile(r"\d")
 _BLANKS = re.compile("[ \t\u2581]+")
-# Matches text that ``plain`` may shorten.
+# Matches the text that ``plain()`` may replace by shorter text: non-ASCII characters and runs of blanks.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
 # Invisible characters can lengthen a control sequence, so the first search window is this many times its length.

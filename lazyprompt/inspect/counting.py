@@ -51,7 +51,7 @@ def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
     if needed and not argument:
         raise TokenizerError(f"{name} requires an argument; use {name}:{needed}")
     if colon and not needed:
-        raise TokenizerError(f"{name} accepts no argument; use {name}")
+        raise TokenizerError(f"{name} accepts no argument; write only {name}")
     given = [argument, bpe_file] if name == "tiktoken" else [argument] if needed else []
     counter: TokenCounter = getattr(import_module(f"lazyprompt.{file}"), kind)(*given)
     return _RemoteCounter(counter) if name in ("anthropic", "gemini") else counter

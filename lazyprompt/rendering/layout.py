@@ -164,7 +164,7 @@ def last_question(messages: Sequence[Msg]) -> int:
 
 
 def turn_literals(markers: Markers) -> tuple[str, ...]:
-    """Return the fixed texts that a family writes around message contents, tool calls and tool results in a history."""
+    """Return the literal text that a model family adds around message contents, tool calls and results in a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),

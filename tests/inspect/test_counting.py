@@ -28,7 +28,7 @@ KNOWN = "approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthr
         *((name, f"{name} requires an argument; use {name}:MODEL") for name in ("anthropic", "gemini")),
         ("tiktoken", "tiktoken requires an argument; use tiktoken:MODEL_OR_ENCODING"),
         ("huggingface:", "huggingface requires an argument; use huggingface:PATH"),
-        *((f"{name}:x", f"{name} accepts no argument; use {name}") for name in ("approximate", "chars")),
+        *((f"{name}:x", f"{name} accepts no argument; write only {name}") for name in ("approximate", "chars")),
     ],
 )
 def test_a_wrong_counter_is_told_with_the_known_ones(spec: str, said: str) -> None:
