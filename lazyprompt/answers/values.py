@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, cast
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # The maximum number of tokens in a literal, because the ast module needs about 500 bytes per token.
 _MAX_TOKENS = 100_000
+# How often a literal is evaluated again after threads collided in CPython's parser.
+_COLLISIONS = 3
 _QUOTED = r"""
     '''(?>(?:[^'\\]++|\\.|'(?!''))*)''' | \"""(?>(?:[^"\\]++|\\.|"(?!""))*)\"""
   | '(?!'')(?>(?:[^'\\\n]++|\\.)*)' | "(?!"")(?>(?:[^"\\\n]++|\\.)*)"
@@ -90,10 +93,22 @@ def _python_literal(text: str) -> Json:
         pieces.append(_python(match))
     try:
         if at == len(text):
-            return _json(ast.literal_eval("".join(pieces)))
+            return _json(_evaluate("".join(pieces)))
     except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError(text[:20]) from error
     raise ValueError(text[at : at + 20])
+
+
+def _evaluate(text: str) -> object:
+    """Evaluate a Python literal.
+
+    In CPython 3.11, threads share the recursion counter of the parser, so a call can fail while another thread parses
+    (python/cpython#106905). A second call succeeds, unless the threads collide again.
+    """
+    for _ in range(_COLLISIONS):
+        with suppress(SystemError):
+            return ast.literal_eval(text)
+    return ast.literal_eval(text)
 
 
 def _python(match: re.Match[str]) -> str:

@@ -141,6 +141,22 @@ def test_what_is_no_literal_is_none(text: str) -> None:
         literal(text)
 
 
+def test_a_literal_is_evaluated_again_after_threads_collided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SystemError of CPython 3.11 (python/cpython#106905) came out of the parser, in one of thousands of runs."""
+    evaluate, collisions = ast.literal_eval, [SystemError()] * 3
+
+    def collide(text: str) -> object:
+        if collisions:
+            raise collisions.pop()
+        return evaluate(text)
+
+    monkeypatch.setattr(ast, "literal_eval", collide)
+    assert literal("{'a': True}") == {"a": True}
+    collisions += [SystemError()] * 4
+    with pytest.raises(SystemError):
+        literal("{'a': True}")
+
+
 def test_python_calls() -> None:
     assert python_calls("[a.b-c(x=1, y='z',), d()]") == [("a.b-c", "x=1, y='z',", {"x": 1, "y": "z"}), ("d", "", {})]
     assert python_calls("f(x=1)") == [("f", "x=1", {"x": 1})]
