@@ -126,3 +126,11 @@ class Screen:
     @property
     def template(self) -> str:
         return str(self.page.input_value("#template"))
+
+
+@contextmanager
+def open_studio(page: Page, place: Path) -> Iterator[Screen]:
+    """Serve the studio, and leave its page before the server ends: a request on its way would be refused."""
+    with serve_studio(place) as address:
+        yield Screen(page, address)
+        page.goto("about:blank")

@@ -10,7 +10,7 @@ import pytest
 
 from lazyprompt import Prompty
 from lazyprompt.files.check.check import check
-from studio.helpers import Screen, serve_studio
+from studio.helpers import Screen, open_studio, serve_studio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -417,9 +417,8 @@ def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Pat
     for name in (*names, "desk/refund.zh.prompty", "desk/refund.prompty", "desk/other-key-with-a-long-name.prompty"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("user:\nHi.\n", encoding="utf-8")
-    with serve_studio(tmp_path) as address:
-        screen = Screen(page, address)
-        page.goto(address)
+    with open_studio(page, tmp_path) as screen:
+        page.goto(screen.address)
         screen.idle()
         item = page.locator("#tree li li", has=page.locator("a[title='desk/refund.prompty']"))
         rows = [[link.get_attribute("title") for link in row.locator("a").all()] for row in item.locator(".row").all()]
@@ -441,9 +440,8 @@ def test_badges_are_on_the_line_of_their_file_and_the_list_has_no_horizontal_scr
     long = "a-name-that-is-much-longer-than-the-pane-is-wide"
     for name in ("order@1.0.0", "order.zh@1.0.0", "order@1.1.0", long, f"{long}.zh"):
         (tmp_path / f"{name}.prompty").write_text("user:\nHi.\n", encoding="utf-8")
-    with serve_studio(tmp_path) as address:
-        screen = Screen(page, address)
-        page.goto(address)
+    with open_studio(page, tmp_path) as screen:
+        page.goto(screen.address)
         screen.idle()
         for item in page.locator("#tree li li").all():
             boxes = [box for each in item.locator("bdi").all() if (box := each.bounding_box())]

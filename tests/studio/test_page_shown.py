@@ -19,7 +19,7 @@ from lazyprompt._base.characters import split_hidden
 from lazyprompt.files.check.check import RULES
 from lazyprompt.inspect.cautions import TEMPLATES
 from lazyprompt.studio.reading import ATTACKS
-from studio.helpers import Screen, serve_studio
+from studio.helpers import Screen, open_studio
 from studio.library_looks import Case, cases, expected_text, inputs_of
 from support.paths import ROOT
 
@@ -120,8 +120,7 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
         f"---\ninputs: [{{name: a, kind: {yaml.safe_dump(HOSTILE, width=9999).strip()}}}]\n---\n", encoding="utf-8"
     )
     (tmp_path / "<img src=x onerror=alert(1)>@2.0.0.prompty").write_text(text.replace("system:", f"system:\n{HOSTILE}"))
-    with serve_studio(tmp_path) as address:
-        screen = Screen(page, address)
+    with open_studio(page, tmp_path) as screen:
         screen.open(name)
         for form in ("flat", "openai", "anthropic"):
             screen.set("#form", form)
