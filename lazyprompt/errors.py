@@ -143,7 +143,10 @@ class ApproximateCountWarning(LazyPromptWarning):
 
 
 class ToolFormWarning(LazyPromptWarning):
-    """Issued if a prompt's tools are not in the model's own format; the message contains the reason."""
+    """Issued if a prompt's tools are not in the model family's own format; the message contains the reason.
+
+    Prompts with custom markers never issue this warning.
+    """
 
 
 class SummaryWarning(LazyPromptWarning):

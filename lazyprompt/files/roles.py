@@ -372,8 +372,8 @@ def _check_joints(whole: str, masked: str, spans: Sequence[tuple[int, int, str]]
     if _roles(whole) != _roles(masked):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
-            f"{names}: the value of a strict input changes which lines begin a section, for example by a code fence, a "
-            "line break or an empty value"
+            f"{names}: the value of a strict input changes which lines begin a section, for example because "
+            "the value is empty or contains a code fence or a line break"
         )
 
 

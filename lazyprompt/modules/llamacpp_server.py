@@ -25,8 +25,8 @@ Any other option sets a field of llama.cpp's ``CommonParams``. Option names may 
 are ``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0`` and
 ``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
 
-Unlike llama.cpp, this program disables the web page, downloads and warm-up by default, and allows cross-origin
-requests only from localhost. The list of current requests is disabled because it would reveal prompts. The log contains
+Unlike llama.cpp's own server, this program disables the web UI, model downloads and warm-up by default, and allows
+cross-origin requests only from localhost. The list of current requests is disabled because it would reveal prompts. The log contains
 only warnings and errors.
 """
 
