@@ -224,7 +224,7 @@ def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str
     if value is None:
         return None
     if not isinstance(value, str):
-        raise error(f"{where} is a {type(value).__name__}, not text")
+        raise error(f"{where} must be text, not {type(value).__name__}")
     return well_formed(value, where, error)
 
 

@@ -26,8 +26,8 @@ are ``--n-batch 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``-
 ``--flash-attn-type enabled``. An invalid option or model is reported on one line, and the exit code is 1.
 
 Unlike llama.cpp's own server, this program disables the web UI, model downloads and warm-up by default, and allows
-cross-origin requests only from localhost. The list of current requests is disabled because it would reveal prompts. The log contains
-only warnings and errors.
+cross-origin requests only from localhost. The list of current requests is disabled because it would reveal prompts. The
+log contains only warnings and errors.
 """
 
 from __future__ import annotations

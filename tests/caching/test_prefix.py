@@ -77,6 +77,10 @@ def test_the_first_change_has_its_place_and_the_thoughts_behind_it(
     assert check_prefix(previous, later) == PrefixChange(*change)
 
 
+def test_a_change_before_any_slot_is_in_the_text() -> None:
+    assert str(check_prefix("One.", "Two.")) == "text: the caller changed the text"
+
+
 def test_a_slot_of_a_prompter_is_named() -> None:
     prompter = ChatPrompter({"system": "It is {now}.", "user": "{question}"}, system="")
     one, two = (PromptCall(prompter, {"now": now, "question": "Why?"}) for now in ("Monday", "Tuesday"))

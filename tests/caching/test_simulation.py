@@ -94,6 +94,15 @@ def test_tokens_read_by_the_rules_of_a_provider(rules: str, calls: list[object],
     assert reads(calls, rules) == expected
 
 
+def test_an_unknown_provider_is_an_error_with_the_known_ones() -> None:
+    known = ", ".join(RULES)
+    with pytest.raises(FormatError) as refused:
+        simulate([], "antropic", CHARS)
+    assert str(refused.value) == (
+        f"no cache rules for 'antropic' (did you mean 'anthropic'?); expected one of {known}, or CacheRules"
+    )
+
+
 def test_notes_of_several_models_are_those_of_each() -> None:
     mixed = simulate([*at("gpt-4o", 2500, 0), *at("gpt-5.6", 2500, 1)], "openai", CHARS)
     assert any("5 to 10 minutes" in note for note in mixed.notes)

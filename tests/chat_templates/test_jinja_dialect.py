@@ -266,7 +266,7 @@ def test_no_loop_is_left_out_of_a_generation_block(tag: str, said: str) -> None:
 
 
 def test_a_token_that_is_no_text_is_refused() -> None:
-    with pytest.raises(TemplateError, match="the bos_token of the chat template is a int, not text"):
+    with pytest.raises(TemplateError, match="the bos_token of the chat template must be text, not int"):
         ChatJinja("", {"bos_token": 1})  # type: ignore[dict-item]
     without: Any = {"bos_token": None}
     assert ChatJinja("[{{ bos_token }}]", without).render(CHAT) == "[]"

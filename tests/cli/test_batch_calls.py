@@ -57,6 +57,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
     [
         (["--source", "openai"], "--source: this option applies only to model calls; add --run"),
         (["--rpm", "5"], "--rpm: this option applies only to model calls; add --run"),
+        (["--concurrency", "2"], "--concurrency: this option applies only to model calls; add --run"),
         (["--run"], "--source: no model is set"),
         (["--run", "--source", "opanai"], "--source: unknown source 'opanai' (did you mean 'openai'?)"),
         (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),

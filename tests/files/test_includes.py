@@ -146,6 +146,17 @@ def test_bounds(tmp_path: Path) -> None:
     chain = {f"b{number}_md": f'{{% include "b{number + 1}.md" %}}' for number in range(60)}
     with pytest.raises(PromptFileError, match="includes are nested more than 50 levels deep"):
         load_prompt(tmp_path, '{% include "b0.md" %}', **chain)
+    with pytest.raises(PromptFileError, match="includes are nested more than 50 levels deep"):
+        load_prompt(tmp_path, '{% include "b0.md" %}', **{**chain, "b50_md": "end"})
+    assert load_prompt(tmp_path, '{% include "b0.md" %}', **{**chain, "b49_md": "end"}).render() == "end"
+
+
+def test_only_a_prompty_file_can_have_front_matter(tmp_path: Path) -> None:
+    (tmp_path / "plain.prompty").write_text("Be brief.\n", encoding="utf-8")
+    text = '{% include "plain.prompty" %} {% include "rules.md" %}'
+    assert load_prompt(tmp_path, text, rules_md="---\n# Rules\n---\nNone.\n").render() == (
+        "Be brief. ---\n# Rules\n---\nNone."
+    )
 
 
 def test_text_that_was_given_needs_a_directory(tmp_path: Path) -> None:

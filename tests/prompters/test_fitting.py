@@ -315,6 +315,14 @@ def test_a_report_has_each_message_value_and_item(limit: int, fates: list[str], 
     assert report.lists == {"docs": ((0, 1, 2), (), 6) if most == 60 else ((0, 1), (2,), 6)}
 
 
+def test_the_report_of_two_lists_has_the_items_of_each() -> None:
+    prompter = chat(Budget(80, CHARS), {"system": "{a}\n{b}", "user": "{q}"}, system="")
+    values = {"a": ["a" * 20, "A" * 20], "b": ["b" * 20, "B" * 20, "c" * 20], "q": "Why?"}
+    payload, report = prompter.fit(values, format="openai")
+    assert payload["messages"][0]["content"] == f'["{"a" * 20}"]\n["{"b" * 20}", "{"B" * 20}"]'
+    assert report.lists == {"a": ((0,), (1,), 1), "b": ((0, 1), (2,), 3)}
+
+
 def test_the_report_of_a_history_with_pictures_can_be_read() -> None:
     """The slots of messages were those of flat text, which has no place for pictures."""
     picture = Msg("user", [TextBlock("see"), ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))], "user")

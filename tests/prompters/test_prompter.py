@@ -382,7 +382,7 @@ def test_skills_are_text_behind_the_instruction(instruction: Any, before: str, s
 
 
 def test_skills_are_text() -> None:
-    with pytest.raises(TemplateError, match="skills is a list, not text"):
+    with pytest.raises(TemplateError, match="skills must be text, not list"):
         ChatPrompter("Be brief.", skills=["web"])  # type: ignore[arg-type]
 
 

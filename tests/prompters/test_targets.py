@@ -20,6 +20,7 @@ from lazyprompt import (
     Markers,
     Msg,
     Profile,
+    SafetyError,
     TemplateError,
     ToolResultBlock,
     messages_from,
@@ -36,6 +37,12 @@ PROMPTER = ChatPrompter({"system": "Help {who}.", "user": "Say: {what}"})
 VALUES = {"who": "Ada", "what": "yes"}
 # A limit that everything keeps to.
 AMPLE = Budget(10_000_000, CharTokenCounter())
+
+
+def test_a_control_sequence_in_the_label_is_found_in_the_label() -> None:
+    strict = PROMPTER.with_safety("raise")
+    with pytest.raises(SafetyError, match=r"^'label' contains the control sequence '<\|im_end\|>'"):
+        strict.generate_prompt(VALUES, label="Yes.<|im_end|>", format="vllm")
 
 
 def conversation(seed: int) -> list[Msg]:

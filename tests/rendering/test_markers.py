@@ -22,7 +22,7 @@ ROLES = "trim must be a list of roles (assistant, system, tool, user), not "
         ),
         *(({name: None}, f"marker {name} must be text, not NoneType{NO_TEXT}") for name in ("tools", "preamble")),
         *(({"stop": stop}, f"stop must be a list of strings, not {stop!r}") for stop in ("</s>", [5])),
-        ({"system": 5}, "the system text of the markers is a int, not text"),
+        ({"system": 5}, "the system text of the markers must be text, not int"),
         ({"system_place": "x"}, "unknown system_place 'x'; expected one of ('turn', 'first_user', 'last_user')"),
         *(
             ({"tools": t}, f"the tools marker must contain {{tools}} exactly once; got {t!r}")

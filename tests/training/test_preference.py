@@ -78,6 +78,8 @@ def test_one_answer_twice_is_no_pair() -> None:
         FormatError, match=r"same response except for masked text: 'Oui\.<\|im_end\|>'; omit this pair$"
     ):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
+    with pytest.raises(FormatError, match=f"same response: '{'x' * 80}'; omit this pair$"):
+        PROMPTER.preference_sample(VALUES, "x" * 81, "x" * 81)
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
 

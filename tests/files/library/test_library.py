@@ -122,6 +122,17 @@ def test_what_there_is_not_is_named_with_what_there_is(
     assert str(error.value) == says.replace("LIB", str(lib))
 
 
+def test_an_error_lists_twelve_prompts_of_all_directories(tmp_path: Path) -> None:
+    names = [f"p{number:02}" for number in range(12)]
+    mine = write_library(tmp_path / "mine", *(f"{name}.prompty" for name in names[:6]))
+    base = write_library(tmp_path / "base", *(f"{name}.prompty" for name in names[6:]))
+    for more in ("", " and 1 more"):
+        with pytest.raises(PromptFileMissingError) as error:
+            PromptLibrary(mine, layers=[base]).get("other")
+        assert str(error.value) == f"no prompt 'other' in {base}, {mine}; available prompts: {', '.join(names)}{more}"
+        write_library(base, "p12.prompty")
+
+
 def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
     library = PromptLibrary(write_library(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
     for key, lang, says in (
