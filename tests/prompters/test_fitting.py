@@ -316,7 +316,8 @@ def test_a_report_has_each_message_value_and_item(limit: int, fates: list[str], 
 
 
 def test_the_report_of_two_lists_has_the_items_of_each() -> None:
-    prompter = chat(Budget(80, CHARS), {"system": "{a}\n{b}", "user": "{q}"}, system="")
+    parts = {"system": "{a}\n{b}", "user": "{q}"}
+    prompter = ChatPrompter(parts, system="", budget=Budget(80, CHARS))
     values = {"a": ["a" * 20, "A" * 20], "b": ["b" * 20, "B" * 20, "c" * 20], "q": "Why?"}
     payload, report = prompter.fit(values, format="openai")
     assert payload["messages"][0]["content"] == f'["{"a" * 20}"]\n["{"b" * 20}", "{"B" * 20}"]'
