@@ -145,7 +145,7 @@ class ApproximateCountWarning(LazyPromptWarning):
 class ToolFormWarning(LazyPromptWarning):
     """Issued if a prompt's tools are not in the model family's own format; the message contains the reason.
 
-    Prompts with custom markers never issue this warning.
+    Markers without a family never cause this warning.
     """
 
 

@@ -77,7 +77,7 @@ def test_the_first_change_has_its_place_and_the_thoughts_behind_it(
     assert check_prefix(previous, later) == PrefixChange(*change)
 
 
-def test_a_change_before_any_slot_is_in_the_text() -> None:
+def test_a_change_of_text_without_slots() -> None:
     assert str(check_prefix("One.", "Two.")) == "text: the caller changed the text"
 
 

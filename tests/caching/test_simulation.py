@@ -94,7 +94,7 @@ def test_tokens_read_by_the_rules_of_a_provider(rules: str, calls: list[object],
     assert reads(calls, rules) == expected
 
 
-def test_an_unknown_provider_is_an_error_with_the_known_ones() -> None:
+def test_an_error_lists_the_known_providers() -> None:
     known = ", ".join(RULES)
     with pytest.raises(FormatError) as refused:
         simulate([], "antropic", CHARS)

@@ -147,8 +147,8 @@ def test_bounds(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match="includes are nested more than 50 levels deep"):
         load_prompt(tmp_path, '{% include "b0.md" %}', **chain)
     with pytest.raises(PromptFileError, match="includes are nested more than 50 levels deep"):
-        load_prompt(tmp_path, '{% include "b0.md" %}', **{**chain, "b50_md": "end"})
-    assert load_prompt(tmp_path, '{% include "b0.md" %}', **{**chain, "b49_md": "end"}).render() == "end"
+        load_prompt(tmp_path, '{% include "b0.md" %}', **chain | {"b50_md": "end"})
+    assert load_prompt(tmp_path, '{% include "b0.md" %}', **chain | {"b49_md": "end"}).render() == "end"
 
 
 def test_only_a_prompty_file_can_have_front_matter(tmp_path: Path) -> None:

@@ -39,12 +39,6 @@ VALUES = {"who": "Ada", "what": "yes"}
 AMPLE = Budget(10_000_000, CharTokenCounter())
 
 
-def test_a_control_sequence_in_the_label_is_found_in_the_label() -> None:
-    strict = PROMPTER.with_safety("raise")
-    with pytest.raises(SafetyError, match=r"^'label' contains the control sequence '<\|im_end\|>'"):
-        strict.generate_prompt(VALUES, label="Yes.<|im_end|>", format="vllm")
-
-
 def conversation(seed: int) -> list[Msg]:
     """A conversation without system text in its middle, which flat text has a turn for and other forms move."""
     return [each for each in Maker(Random(seed)).conversation() if each.role in ("user", "assistant", "tool")]  # noqa: S311 - no secret
@@ -202,3 +196,9 @@ def test_errors_of_values_of_your_own_name_their_kinds(given_: dict[str, Any], w
         PROMPTER.generate_prompt(VALUES, **given_)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_an_error_names_the_label_that_contains_a_control_sequence() -> None:
+    strict = PROMPTER.with_safety("raise")
+    with pytest.raises(SafetyError, match=r"^'label' contains the control sequence '<\|im_end\|>'"):
+        strict.generate_prompt(VALUES, label="Yes.<|im_end|>", format="vllm")

@@ -130,7 +130,7 @@ class Screen:
 
 @contextmanager
 def open_studio(page: Page, place: Path) -> Iterator[Screen]:
-    """Serve the studio, and leave its page before the server ends: a request on its way would be refused."""
+    """Serve the studio, and leave its page before the server ends, because a late request would be refused."""
     with serve_studio(place) as address:
         yield Screen(page, address)
         page.goto("about:blank")
