@@ -207,6 +207,16 @@ class Subject:
         roots: Additional directories that references may point to.
         dialect: The file's dialect; if None, the dialect is detected.
 
+    Attributes:
+        text: The text with secrets masked, and without a byte order mark.
+        faults: The errors that prevent the file from loading.
+        fields: The front matter as written; each value is a ``Node`` with a position.
+        seen: The front matter with references resolved.
+        in_v2: The front matter in the fields of Prompty v2.
+        body: The template after the front matter, with LF line ends; ``""`` if the front matter contains it.
+        engine: The template syntax, or ``""`` if the syntax is unknown.
+        pieces: The files that the template includes.
+
     Raises:
         TemplateError: The dialect is unknown.
     """
@@ -220,24 +230,16 @@ class Subject:
         self.is_yaml = name.lower().endswith(YAML_SUFFIXES)
         self.secrets = secrets_in(plain, len(plain) if self.is_yaml else _fields_end(plain))
         self.text = masked(plain, self.secrets)
-        """The text with secrets masked, and without a byte order mark."""
         self.faults: list[Hit] = []
-        """The errors that prevent the file from loading."""
         self.fields: Mapping[str, Node] = {}
-        """The front matter as written."""
         self.seen: Mapping[str, Node] = {}
-        """The front matter with references resolved."""
         self.in_v2: Mapping[str, Node] = {}
-        """The front matter in the fields of Prompty v2."""
         self.spec = Spec()
         self.body: str = ""
-        """The template after the front matter, with ``\\n`` line ends; ``""`` if the front matter contains it."""
         self.body_at: int = 0
         self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
-        """The template syntax, or ``""`` if the syntax is unknown."""
         self.pieces: tuple[IncludedFile, ...] = ()
-        """The files that the template includes."""
         self.prompt: Prompty | None = None
         self.prompt_file: PromptFile | None = None
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
