@@ -16,6 +16,7 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.family_names import PUBLISHER, bare
 from lazyprompt.rendering.markers import Markers
+from lazyprompt.rendering.tool_form import split_pattern
 
 # The syntax of the text between a tool call's markers, for example JSON, JSON with Python quotes, or tags.
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
@@ -89,6 +90,7 @@ _LLAMA = (
     *("<|eot|>", "<|eom|>", "<|header_start|>"),  # Llama 4
 )
 _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose"))
+_JSON_LINE = Calls("\n{", bodies=("json",), keep="{", known_tools=True)
 
 FORMS: dict[str, AnswerForm] = {
     # Source: qwen2_5.jinja, qwen3.jinja and the model card for Hermes-2-Pro.
@@ -115,7 +117,7 @@ FORMS: dict[str, AnswerForm] = {
         (
             Calls("<|python_tag|>", bodies=("json", "builtin")),
             Calls("<|python_start|>", "<|python_end|>", ("json", "python"), plain=True),
-            Calls("\n{", bodies=("json",), keep="{", known_tools=True),
+            _JSON_LINE,
         ),
         bare=("json", "python"),
         stop=_LLAMA,
@@ -379,12 +381,33 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 @lru_cache(maxsize=128)
 def _of_family(markers: Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
-    if not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
+    usual = Markers.for_model(markers.family) if markers.family in FAMILIES else Markers()
+    if markers.call_pattern != usual.call_pattern and (own := _own_calls(markers)) is not None:
+        form = replace(form, calls=(own,), bare=("json",) if own is _JSON_LINE else ())
+    elif not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
         form = replace(form, calls=(*form.calls, _TOOL_CALL))  # lazyprompt's default format for calls in the history
     # Exclude <s>, which is also an HTML tag, and markers around tool results, which are plain tags in some families.
     turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
     ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))
     return form, _begins(markers, form), (*form.stop, *ends)
+
+
+def _own_calls(markers: Markers) -> Calls | None:
+    """Return the syntax of tool calls in custom markers, or None for a syntax that the parser can't read.
+
+    The parser reads calls in JSON and calls that consist of a name and JSON arguments. The separator between a name and
+    its arguments must not contain quotes or braces.
+    """
+    start, *rest = split_pattern(markers.call_pattern)
+    if rest[::2] != ["name", "arguments"] or markers.tool_form.argument:
+        return None
+    separator, end = (text.strip() for text in rest[1::2])
+    marker, brace, _ = start.partition("{")
+    if brace:
+        return Calls(marker.strip(), end.lstrip("} \n"), ("json", "loose")) if marker.strip() else _JSON_LINE
+    if not marker.strip() or re.search(r'["{}]', separator):
+        return None
+    return Calls(marker.strip(), end, separator=separator, head=rf"{_NAME}{re.escape(separator)}\s*")
 
 
 def _begins(markers: Markers, form: AnswerForm) -> Begins:

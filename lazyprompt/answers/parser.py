@@ -47,7 +47,8 @@ class ResponseParser:
 
     Args:
         form: The name of a format, model family, model or model repository, or the path of a model file. With
-            custom :class:`~lazyprompt.Markers`, the response ends at a turn marker. A transformers tokenizer is also
+            custom :class:`~lazyprompt.Markers`, the response ends at a turn marker, and calls are parsed if they are
+            JSON, or a name and JSON arguments without quotes or braces between them. A transformers tokenizer is also
             accepted: its ``response_template`` is used, or else the format that its chat template writes. A response
             template can also be passed directly. Patterns in a response template run without a time limit, so pass
             only trusted templates.

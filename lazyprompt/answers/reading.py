@@ -203,7 +203,7 @@ class MarkerReading(CallReader):
         head = yield from self._source.run(_HEAD)
         match = re.match(calls.head, head)
         has_object = match and match[0] == head and (yield from self._source.peek()) == "{"
-        if match is None or not (calls.separator in match[0] or has_object):
+        if match is None or not (has_object or (calls.separator and calls.separator in match[0])):
             self._builder.text(before + head)
             return
         name, own_id = match["name"], match.groupdict().get("id") or ""

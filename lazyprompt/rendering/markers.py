@@ -21,6 +21,8 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 # Matches a token in a marker: <…>, […], or ✿…✿ (used by a few families).
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
+_JSON_START = re.compile(r'[\s\[]*\{\s*"')
+
 
 @read_only
 @dataclass(frozen=True, slots=True)
@@ -171,12 +173,16 @@ class Markers:
         """The family's control sequences, taken from its turn markers, tool format and generation prompt."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
+        # The text before a tool's name counts even if it contains no token, such as "Action:". The beginning of a JSON
+        # object doesn't, because ordinary data contains it too.
+        start = (self.tool_form.call or self.tool_start).partition("{name}")[0]
+        call_start = frozenset() if _JSON_START.match(start) else tokens_in(start)
         # A tool description can contain placeholders such as <function-name>, which are not tokens.
         # A plain tag, such as <tools> or [TOOLS], counts as a token only if the description also contains its closing
         # tag.
         prose = {token for token in described if token[1] not in "|/" and f"{token[0]}/{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
-        return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
+        return self.turn_sequences.union(described - prose, self.controls, call_start, *map(tokens_of, fixed))
 
 
 def check_breakable(markers: Markers) -> None:

@@ -376,3 +376,49 @@ def test_custom_markers_end_the_response() -> None:
     assert [delta.text for delta in stream.feed("So it is.</b")] == ["So it is."]
     assert stream.feed("ot>\nAnd") == []
     assert stream.finish().content == "So it is."
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ("CALL ", " WITH ", " ENDCALL"),
+        ("CALL ", " ", ""),
+        ("\nAction: ", "\nAction Input: ", "\n"),
+        ("<call>", "(", ")</call>"),
+        ('{"name": "', '", "parameters": ', "}"),
+        ('TOOL:\n{"name": "', '", "arguments": ', "}\nEND"),
+    ],
+)
+@pytest.mark.parametrize("family", ["", "qwen2.5"])
+def test_custom_tool_markers_are_parsed_in_whole_and_in_chunks(pattern: tuple[str, str, str], family: str) -> None:
+    """The parser looked for Hermes calls, whatever the markers of the tool calls were."""
+    start, between, end = pattern
+    base = Markers.for_model(family) if family else Markers(soh="<U>", eoh="</U>", soa="<A>", eoa="</A>")
+    markers = base.evolve(tool_start=start, tool_args=between, tool_end=end)
+    given: list[Any] = [
+        {"type": "text", "text": "I see, so I CAL."},
+        {"type": "tool_use", "id": "call_0", "name": "f", "input": {"a": {"b": 'x "} END'}}},
+        {"type": "tool_use", "id": "call_1", "name": "g", "input": {}},
+    ]
+    history: list[Any] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": given}]
+    prompt = ChatPrompter("", system="").with_markers(markers).generate_prompt("Then?", history, tools=TOOLS)
+    answer = prompt.partition(markers.soa)[2].partition(markers.eoa)[0] + markers.eoa
+    parser = ResponseParser(markers, tools=["f", "g"])
+    expected = Msg(name="assistant", role="assistant", content=given)
+    assert parser.parse(answer).blocks == expected.blocks
+    stream = parser.stream()
+    for character in answer:
+        stream.feed(character)
+    assert stream.finish().blocks == expected.blocks
+
+
+@pytest.mark.parametrize("text", ["I will CALL you.", "CALL", "CALL f ENDCALL", "CALL f, g WITH {} ENDCALL"])
+def test_text_that_only_begins_like_a_custom_call_stays_text(text: str) -> None:
+    markers = Markers(tool_start="CALL ", tool_args=" WITH ", tool_end=" ENDCALL")
+    assert ResponseParser(markers).parse(text).content == text
+
+
+def test_custom_calls_with_quotes_between_name_and_arguments_stay_text() -> None:
+    markers = Markers(tool_start='<call name="', tool_args='">', tool_end="</call>")
+    text = '<call name="f">{}</call>'
+    assert ResponseParser(markers).parse(text).content == text
