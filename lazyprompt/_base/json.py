@@ -140,7 +140,7 @@ def _copied(value: object, depth: int) -> Json:  # noqa: C901 - one branch for e
         return items
     if is_mapping(value):
         return _copied_object(value, depth)
-    raise _NoJsonError(f"is a {type(value).__name__}, which is not a JSON value")
+    raise _NoJsonError(f"has type {type(value).__name__}, which is not a JSON value")
 
 
 def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:

@@ -135,9 +135,7 @@ class CountCache:
 
 def _checked_count(counter: CountsMessages, count: object) -> int:
     if not isinstance(count, int):
-        raise BudgetError(
-            f"{type(counter).__name__}.count returned a {type(count).__name__}; it must be sync and return an int"
-        )
+        raise BudgetError(f"{type(counter).__name__}.count must be sync and return an int, not {type(count).__name__}")
     return count
 
 

@@ -80,7 +80,9 @@ def checked_summary(made: object) -> str:
         BudgetError: The summarizer's result is not a string, or is an empty string.
     """
     if not isinstance(made, str):
-        raise BudgetError(f"the summarizer returned a {type(made).__name__}; it must return the summary as a string")
+        raise BudgetError(
+            f"the summarizer returned a value of type {type(made).__name__}; it must return the summary as a string"
+        )
     text = well_formed(str.__str__(made), "the summary", BudgetError).strip()
     if not text:
         raise BudgetError("the summarizer returned an empty string")

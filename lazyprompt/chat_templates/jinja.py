@@ -116,7 +116,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    raise FormatError(f"{where} is a {kind.__name__}, which is not a JSON value")
+    raise FormatError(f"{where} has type {kind.__name__}, which is not a JSON value")
 
 
 def plain_tools(tools: Chat | None) -> PlainData:

@@ -324,7 +324,7 @@ class FormatterBase(ABC):
             raise TypeError(f"msgs must be a list of Msg, not {type(msgs).__name__}")
         for index, msg in enumerate(msgs):
             if not isinstance(msg, Msg | messages.Msg):
-                raise TypeError(f"msgs must be a list of Msg, but msgs[{index}] is a {type(msg).__name__}")
+                raise TypeError(f"msgs must be a list of Msg, but msgs[{index}] has type {type(msg).__name__}")
 
     @staticmethod
     def convert_tool_result_to_string(output: str | Sequence[Mapping[str, Any]] | None) -> tuple[str, MediaList]:

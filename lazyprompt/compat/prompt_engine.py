@@ -292,7 +292,7 @@ def _conversation(part: object, where: str, guard: MessageGuard | None, depth: i
         raise FormatError(f"{where[:20]}… is a list that is nested deeper than {MAX_DEPTH} levels or contains itself")
     else:
         raise FormatError(
-            f"{where} is a {type(part).__name__}; expected text, a message (Msg or dict) or a list of messages"
+            f"{where} has type {type(part).__name__}; expected text, a message (Msg or dict) or a list of messages"
         )
 
 

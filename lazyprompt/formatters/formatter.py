@@ -353,8 +353,8 @@ class ChatFormatter:
             payload["tools"] = own if guard is None else guard.tools(own, notes, neutralised)
         elif tools.names:
             notes.add("tools", "tools", "left out", f"{profile.name} does not support tools", ", ".join(tools.names))
-        if len(given) < len(messages):
-            why = f"the budget dropped {len(messages) - len(given)} messages; see trim"
+        if dropped := len(messages) - len(given):
+            why = f"the budget dropped {dropped} message{'s' * (dropped > 1)}; see trim"
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)

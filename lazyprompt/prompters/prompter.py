@@ -182,7 +182,7 @@ class Prompter(PromptDefinition):
         """
         if return_dict:
             if format not in (None, "openai"):
-                given = repr(format) if isinstance(format, str) else f"a {type(format).__name__}"
+                given = repr(format) if isinstance(format, str) else f"a value of type {type(format).__name__}"
                 raise FormatError(
                     f"return_dict=True requires format='openai', but format is {given}; remove one of them"
                 )

@@ -175,7 +175,7 @@ def _item(given: object, at: int) -> object:
         raise TemplateError(f"{where} is a LangChain message placeholder; use {_HISTORY!r} instead")
     if len(given) != _PAIR or role not in LANGCHAIN_WORDS:
         if not role:
-            what = f"is a {type(given).__name__}"
+            what = f"has type {type(given).__name__}"
         elif role in LANGCHAIN_WORDS:
             what = f"has the length {len(given)}"
         else:

@@ -240,7 +240,7 @@ def value_text(value: object, slot: str) -> str:
     kind = type(value)
     if kind.__str__ is object.__str__ and not isinstance(value, int | float | complex | None):
         instead = "add it to the history" if kind.__module__ == _MESSAGES else "pass a string, a dict or a list"
-        raise SlotError(f"{where} is a {kind.__name__}, which can't be converted to text; {instead}")
+        raise SlotError(f"{where} has type {kind.__name__}, which can't be converted to text; {instead}")
     return well_formed(str(value), where, SlotError)
 
 

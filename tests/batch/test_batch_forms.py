@@ -237,7 +237,7 @@ def test_further_fields_stand_in_each_request() -> None:
         ("openai", {"params": {"n": 1}}, "openai does not accept 'n'"),
         ("gemini-batch", {"params": {"contents": []}}, "params contains 'contents', which the prompt sets"),
         ("gemini-batch", {"params": {"n": float("nan")}}, "params.n is nan, which is not valid JSON"),
-        ("gemini-batch", {"params": {"n": {1}}}, "params.n is a set"),
+        ("gemini-batch", {"params": {"n": {1}}}, "params.n has type set"),
     ],
 )
 def test_settings_that_a_form_lacks_or_has_no_place_for_are_refused(

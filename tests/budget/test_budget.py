@@ -459,11 +459,11 @@ def test_a_counter_that_gives_no_number_is_told_so() -> None:
         def count(self, messages: Any) -> str:
             return f"{len(messages)}"
 
-    with pytest.raises(BudgetError, match="Texts.count returned a str; it must be sync and return an int"):
+    with pytest.raises(BudgetError, match="Texts.count must be sync and return an int, not str"):
         Budget(9, Texts()).fit(talk(3))  # type: ignore[arg-type]
     with (
         pytest.warns(RuntimeWarning, match="was never awaited"),
-        pytest.raises(BudgetError, match="a coroutine"),
+        pytest.raises(BudgetError, match="Awaited.count must be sync and return an int, not coroutine"),
     ):
         Budget(9, Awaited()).fit(talk(3))  # type: ignore[arg-type]
 

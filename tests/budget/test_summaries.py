@@ -66,7 +66,7 @@ def test_a_summary_is_made_once_and_carried_on() -> None:
     ("summarizer", "why"),
     [
         (lambda _: str(1 / 0), "the summarizer failed with ZeroDivisionError: division by zero"),
-        (lambda _: None, "the summarizer returned a NoneType; it must return the summary as a string"),
+        (lambda _: None, "the summarizer returned a value of type NoneType; it must return the summary as a string"),
         (lambda _: " \n", "the summarizer returned an empty string"),
         (lambda _: "\ud800", "the summary has a lone surrogate"),
     ],

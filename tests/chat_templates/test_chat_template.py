@@ -456,9 +456,9 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
     given: Any = template.render
     with pytest.raises(HistoryError, match=r"^messages\[0\].content must be a list, not bytes$"):
         given([msg("user", b"x")])
-    with pytest.raises(FormatError, match=r"^style is a function"):
+    with pytest.raises(FormatError, match=r"^style has type function"):
         given([USER], style=lambda: None)
-    with pytest.raises(FormatError, match=r"^documents\[0\].x is a set"):
+    with pytest.raises(FormatError, match=r"^documents\[0\].x has type set"):
         given([USER], documents=[{"x": set()}])
     with pytest.raises(ToolsError, match=r"^tools\[0\] must be a dict or a function, not int"):
         given([USER], [1])

@@ -216,11 +216,11 @@ def test_values_are_plain_data() -> None:
 
 
 def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
-    with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x is a bytes, which is not a JSON value$"):
+    with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x has type bytes, which is not a JSON value$"):
         render_template("", [USER, {"content": [{"x": b"a"}]}])
-    with pytest.raises(FormatError, match=r"^tools\[0\] is a function"):
+    with pytest.raises(FormatError, match=r"^tools\[0\] has type function"):
         render_template("", CHAT, [lambda: None])
-    with pytest.raises(FormatError, match=r"^now is a datetime"):
+    with pytest.raises(FormatError, match=r"^now has type datetime"):
         render_template("", now=NOW)
     with pytest.raises(FormatError, match=r"^messages\[0\] must be a dict, not str$"):
         render_template("", ["Hi"])  # type: ignore[list-item]

@@ -165,9 +165,9 @@ IMAGE = ImageBlock(Base64Source("image/png", "AAAA"))
 @pytest.mark.parametrize(
     ("part", "match"),
     [
-        (3, r"parts\[1\] is a int; expected text, a message"),
-        ({1}, r"parts\[1\] is a set"),
-        ([{"content": "a"}, 3], r"parts\[1\]\[1\] is a int"),
+        (3, r"parts\[1\] has type int; expected text, a message"),
+        ({1}, r"parts\[1\] has type set"),
+        ([{"content": "a"}, 3], r"parts\[1\]\[1\] has type int"),
         (
             ["a"],
             r"parts\[1\]\[0\] is a string in a list of messages; use a message, or pass the string as a separate part",
@@ -541,7 +541,7 @@ def test_a_summary_cannot_open_a_line() -> None:
     ("model", "why"),
     [
         (lambda _: str(1 / 0), "ZeroDivisionError: division by zero"),
-        (lambda _: None, "the summarizer returned a NoneType; it must return the summary as a string"),
+        (lambda _: None, "the summarizer returned a value of type NoneType; it must return the summary as a string"),
         (lambda _: "\ud800", "the summary has a lone surrogate"),
     ],
 )

@@ -216,14 +216,14 @@ SET = "is a set, whose order differs between processes; pass a sorted list"
         (["\ud800"], r"[0] has a lone surrogate"),
         ({"\ud800": 1}, "has a lone surrogate"),
         ({"k": [1, float("nan")]}, ".k[1] is nan, which is not valid JSON"),
-        ([{1}], "[0] is a set, which is not a JSON value"),
+        ([{1}], "[0] has type set, which is not a JSON value"),
         ({1: 2}, " has the key 1 of type int"),
         (LOOP, "contains itself"),
         (1 << MAX_INT_BITS, f"is an integer of {MAX_INT_BITS + 1} bits; the limit is {MAX_INT_BITS} bits"),
         ([10**5000], "[0] is an integer of 16610 bits"),
-        (Plain(), "is a Plain, which can't be converted to text; pass a string, a dict or a list"),
+        (Plain(), "has type Plain, which can't be converted to text; pass a string, a dict or a list"),
         # A newcomer who gave a picture as the input was told to give its text.
-        (Msg("user", "hi", "user"), "is a Msg, which can't be converted to text; add it to the history"),
+        (Msg("user", "hi", "user"), "has type Msg, which can't be converted to text; add it to the history"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

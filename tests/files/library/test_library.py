@@ -286,7 +286,7 @@ def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
     write_library(tmp_path, "a.prompty", text="---\nmodel: ${params:model}\n---\n{{ nobody }}!")
     prompt = PromptLibrary(tmp_path, params={"model": "m"}, undefined="empty").get("a")
     assert (prompt.model, prompt.render()) == ({"id": "m"}, "!")
-    with pytest.raises(PromptFileError, match=r"^params\['model'\] is a set, which is not a JSON value$"):
+    with pytest.raises(PromptFileError, match=r"^params\['model'\] has type set, which is not a JSON value$"):
         PromptLibrary(tmp_path, params={"model": {1}}).get("a")
 
 

@@ -226,7 +226,7 @@ def test_instructions() -> None:
 
 
 def test_what_could_not_be_read_back_is_an_error() -> None:
-    with pytest.raises(PromptFileError, match=r"^inputs\[0\].default is a object, which is not a JSON value$"):
+    with pytest.raises(PromptFileError, match=r"^inputs\[0\].default has type object, which is not a JSON value$"):
         Prompty.loads("x").with_fields(inputs=[{"name": "a", "default": object()}])
     with pytest.raises(PromptFileError, match="instructions can't be set to"):
         Prompty.loads("---\nname: a\n---\nhi").with_fields(instructions="\n\na")
