@@ -173,20 +173,17 @@ class Markers:
         """The family's control sequences, taken from its turn markers, tool format and generation prompt."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
-        # The text before a tool's name counts even if it contains no token, such as "Action:". The beginning of a JSON
-        # object doesn't, because ordinary data contains it too.
-        start = (self.tool_form.call or self.tool_start).partition("{name}")[0]
-        call_start = frozenset() if _JSON_START.match(start) else tokens_in(start)
         # A tool description can contain placeholders such as <function-name>, which are not tokens.
         # A plain tag, such as <tools> or [TOOLS], counts as a token only if the description also contains its closing
         # tag.
         prose = {token for token in described if token[1] not in "|/" and f"{token[0]}/{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
-        return self.turn_sequences.union(described - prose, self.controls, call_start, *map(tokens_of, fixed))
+        start = tokens_in(_call_start(self))
+        return self.turn_sequences.union(described - prose, start, self.controls, *map(tokens_of, fixed))
 
 
 def check_breakable(markers: Markers) -> None:
-    """Refuse turn markers that can't be neutralised in untrusted text.
+    """Refuse markers that open or close a turn, or open a tool call, but can't be neutralised in untrusted text.
 
     Markers that consist of white space are ignored. If a marker contains several lines or tokens, each of these is
     neutralised separately.
@@ -197,8 +194,8 @@ def check_breakable(markers: Markers) -> None:
     Raises:
         SafetyError: A marker is a single character, or contains only characters that tokenizers drop.
     """
-    texts = (*_turn_markers(markers), markers.generation or "")
-    for name, marker in zip((*TURN_MARKERS, "generation"), texts, strict=True):
+    texts = (*_turn_markers(markers), markers.generation or "", _call_start(markers))
+    for name, marker in zip((*TURN_MARKERS, "generation", "tool_start"), texts, strict=True):
         if marker.strip() and not tokens_in(marker):
             raise SafetyError(
                 f"marker {name} is {marker!r}, but a single character cannot be neutralised in untrusted text; use a "
@@ -224,6 +221,12 @@ def _turn_markers(markers: Markers) -> tuple[str, ...]:
     """Return the values of the markers in ``TURN_MARKERS``."""
     around_human = markers.sos, markers.eos, markers.soh, markers.eoh
     return (*around_human, markers.soa, markers.eoa, markers.soe, markers.eoe, markers.bos)
+
+
+def _call_start(markers: Markers) -> str:
+    """Return the text that opens a tool call, or an empty string if it begins a JSON object, as ordinary data may."""
+    start = (markers.tool_form.call or markers.tool_start).partition("{name}")[0]
+    return "" if _JSON_START.match(start) else start
 
 
 def _are_texts(value: object) -> bool:

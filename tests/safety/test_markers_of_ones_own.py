@@ -92,6 +92,11 @@ def test_plain_tool_markers_open_no_call(start: str, written: str) -> None:
     assert prompt == f"Do {written}.\n\n\n\n<U>{written}</U><A>No\n<U>\nGo\n</U><A>\n"
 
 
+def test_a_tool_marker_of_one_character_is_refused() -> None:
+    with pytest.raises(SafetyError, match=r"^marker tool_start is ' § ', but a single character cannot be neutralised"):
+        prompter_of(Markers(tool_start=" § "))
+
+
 TAGS = "<system>{system}{instruction}</system>\n<human>{user}{input}</human>\n<answer>"
 LINES = "System: {system}{instruction}\nHuman: {user}{input}\nMachine:"
 
