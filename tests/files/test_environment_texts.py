@@ -38,15 +38,8 @@ def test_nothing_that_is_printed_has_it(prompt: Prompty, caplog: pytest.LogCaptu
     # It was in every repr of what a file says, and so in logs and tracebacks.
     logging.getLogger("shop").warning("%s %r %s", prompt, prompt.model, prompt.spec)
     key = prompt.model["connection"]["apiKey"]  # type: ignore[index,call-overload]  # that it is there is the test
-    shown = [
-        repr(prompt),
-        repr(prompt.spec),
-        repr(prompt.inputs),
-        str(prompt.model),
-        f"{key}",
-        f"{key!s:>9}",
-        caplog.text,
-    ]
+    printed = [*map(repr, (prompt, prompt.spec, prompt.inputs)), f"{prompt.model}", f"{key}", f"{key!s:>9}"]
+    shown = [*printed, caplog.text]
     assert all(KEY not in text for text in shown)
     assert "***" in shown[1]
     # A default stands in the file, and so is no secret.

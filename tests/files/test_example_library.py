@@ -250,26 +250,6 @@ def test_no_value_changes_its_turns(path: str) -> None:
     assert len(prompt.tools_for(inputs)) == len(prompt.tools_for(INPUTS[path]))
 
 
-@pytest.mark.parametrize(
-    ("path", "roles"),
-    [
-        ("code/review.prompty", ["system", "user"]),
-        ("moderate/comment.prompty", ["system", "user"]),
-        ("rag/answer-with-sources.prompty", ["system", "user", "assistant", "user"]),
-        ("summarise/meeting-notes.prompty", ["system", "user"]),
-        ("sql/explain-query.zh.prompty", ["system", "user"]),
-    ],
-)
-def test_neither_values_nor_fenced_lines_open_a_turn(path: str, roles: list[str]) -> None:
-    assert [each.role for each in load_prompt(path).messages(INPUTS[path])] == roles
-
-
-def test_what_a_program_fills_the_model_does_not_see() -> None:
-    form = load_prompt("agent/order-desk.prompty").generate_prompt(INPUTS["agent/order-desk.prompty"], format="openai")
-    assert "c-88131" not in json.dumps(form)
-    assert all("customer_id" not in each["function"]["parameters"]["properties"] for each in form["tools"])
-
-
 def test_the_name_of_a_tool_is_no_speaker() -> None:
     # It was: four providers reported that the name of a speaker was left out.
     payload = load_prompt("sql/ask-database.prompty").generate_prompt(

@@ -85,8 +85,6 @@ def test_files_include_files_beside_them_and_from_the_root(tmp_path: Path) -> No
         ('{% include "a.md" ignore missing %}', "must contain only a constant path"),
         ('{% include ["a.md", "b.md"] %}', "must contain only a constant path"),
         ('{% include "../x.md" %}', "outside allowed roots"),
-        ('{% include "/etc/passwd" %}', "outside allowed roots"),
-        ('{% include "link.md" %}', "outside allowed roots"),
         ('{% include "no.md" %}', "included file 'no.md' not found"),
         ('{% include "one.md" %}', "circular includes: one.md → two.md → one.md"),
         ('{% include "front.prompty" %}', "front matter, which an include would drop"),
@@ -95,13 +93,11 @@ def test_files_include_files_beside_them_and_from_the_root(tmp_path: Path) -> No
     ],
 )
 def test_what_cannot_be_included_is_an_error_at_the_tag(tmp_path: Path, tag: str, says: str) -> None:
-    outside = tmp_path / "x.md"
-    outside.write_text("x")
+    (tmp_path / "x.md").write_text("x")
     inside = tmp_path / "in"
     files = {"one_md": '{% include "two.md" %}', "two_md": '{% include "one.md" %}', "odd_md": "\n{% if %}"}
     write_files(inside, **files, nul_md="\0")
     (inside / "front.prompty").write_text("---\nname: x\n---\nHi")
-    (inside / "link.md").symlink_to(outside)
     path = inside / "a.prompty"
     for end in ("\r\n", ""):
         path.write_bytes(f"---\r\nname: x\r\n---\r\nuser:\r\nHi.\r\nYou.\r\n  {tag}{end}".encode())

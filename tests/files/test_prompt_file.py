@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from support.paths import PROMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 TOOL = """\
   - type: function
@@ -75,16 +75,7 @@ def test_extra_keys(keys: str) -> None:
 
 def test_tools() -> None:
     prompter = PromptFile.loads(f"tools:\n{TOOL}").prompter
-    assert prompter.generate_prompt("hi", format="openai")["tools"] == [
-        {
-            "type": "function",
-            "function": {
-                "name": "add",
-                "description": "Adds.",
-                "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
-            },
-        }
-    ]
+    assert prompter.generate_prompt("hi", format="openai")["tools"] == yaml.safe_load(TOOL)
 
 
 def test_history_of_pairs_and_messages() -> None:
@@ -152,12 +143,9 @@ model: qwen2.5
 
 
 def test_plain_values_are_text_unless_json_reads_them() -> None:
-    text = "type: alpaca\nexamples:\n" + "".join(
-        f"- [x, {word}]\n" for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf")
-    )
-    out = make_prompt(text)
-    for word in ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf"):
-        assert f"Output: {word}\n" in out
+    words = ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf")
+    out = make_prompt("type: alpaca\nexamples:\n" + "".join(f"- [x, {word}]\n" for word in words))
+    assert [word for word in words if f"Output: {word}\n" not in out] == []
 
 
 def test_values_of_tools_keep_their_types() -> None:
@@ -222,9 +210,7 @@ def test_missing_file(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}:1:1: ")
 
 
-def test_directory_and_impossible_path(tmp_path: Path) -> None:
-    with pytest.raises(PromptFileError, match="cannot be read"):
-        PromptFile.load(tmp_path)
+def test_impossible_path() -> None:
     with pytest.raises(PromptFileError, match="cannot be read: .*embedded null"):
         PromptFile.load("a\0b")
 
@@ -237,12 +223,6 @@ def test_large_file(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
         PromptFile.loads("instruction: " + "中" * (MAX_BYTES // 3))
     assert PromptFile.loads("instruction: ".ljust(MAX_BYTES, "x")).prompter.slots == ()
-
-
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="it needs /dev/zero, which the Linux of CI has")
-def test_endless_file_is_not_read_to_its_end() -> None:
-    with pytest.raises(PromptFileError, match="the path is a device, not a regular file"):
-        PromptFile.load("/dev/zero")
 
 
 def test_other_encodings(tmp_path: Path) -> None:
@@ -296,18 +276,18 @@ FAULTS = {
     "system: x\nmodel: no-such-model": "f.yaml:2:1: ",
     "system: a\nsystem: b": "f.yaml:2:1: duplicate key 'system'; the first is on line 1",
     "tools:\n- {a: 1, a: 2}": "f.yaml:2:10: duplicate key 'a'; the first is on line 2",
-    "a: &a {}\n<<: *a": "f.yaml:2:1: merge keys (<<) are not supported",
-    "system: *x": "f.yaml:1:9: unknown alias *x",
+    "a: &a {}\n<<: *a": "f.yaml:2:1: merge keys (<<) are not supported; write the fields out",
+    "system: *x": "f.yaml:1:9: unknown alias *x; put text that begins with '*' in quotes",
     "history: &h [*h]": "f.yaml:1:14: unknown alias *h",
     "system: !!python/object/apply:os.system [x]": "f.yaml:1:9: the tag !!python/object/apply:os.system is not",
-    "system: !!int '5'": "f.yaml:1:9: the tag !!int is not supported",
+    "system: !!int '5'": "f.yaml:1:9: the tag !!int is not supported; a prompt file can contain only text",
     "system: !x y": "f.yaml:1:9: the tag !x is not supported",
     "history: !!set {a}": "f.yaml:1:10: the tag !!set is not supported",
     "system: a\n---\nsystem: b": "f.yaml:2:1: a prompt file must contain exactly one YAML document",
     "system: a\0b": "f.yaml:1:10: the character U+0000 is not allowed in YAML",
-    "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B is not allowed in YAML",
+    "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B is not allowed in YAML; write an escape in double quotes",
     "system: a\ud800": "f.yaml:1:10: the character U+D800",
-    "tools: [" + "9" * 301 + "]": "f.yaml:1:9: the number has too many digits (301)",
+    "tools: [" + "9" * 301 + "]": "f.yaml:1:9: the number has too many digits (301); put it in quotes if it is text",
     "\r\n\rsystem: 5": "f.yaml:3:9: system must be text, not a number",
     "system: x\u2028\ntools: 5": "f.yaml:2:8: tools must be a list of tools in the OpenAI format, not a number",
 }
@@ -381,17 +361,6 @@ def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.Monk
 
 
 # --- Bombs -------------------------------------------------------------------------------------------------------
-
-
-def test_billion_laughs_is_refused_before_it_is_made() -> None:
-    lines = ["history:", "- &a0 [x, x]"]
-    lines += [f"- &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 30)]
-    assert "more than 100000 values" in fault("\n".join(lines))
-
-
-def test_text_that_is_repeated_is_counted() -> None:
-    text = f"history:\n- [&a {'x' * 100_000}, b]\n" + "- [*a, *a]\n" * 30
-    assert "more than 5000000 characters" in fault(text)
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ def test_each_kind_is_known_and_number_is_float() -> None:
 
 def test_each_value_has_a_kind_of_its_own() -> None:
     values = {"true": "boolean", "1": "integer", "1.5": "float", "[1]": "array", "{b: 1}": "object", "x": "string"}
+    # A mapping with a field that no property has is a value.
+    values["{kind: string, defualt: x}"] = "object"
     assert {value: declare_input(value)["kind"] for value in values} == values
 
 

@@ -37,10 +37,6 @@ class TestConnections:
         assert prompt.model["connection"] == {"kind": "anonymous", "endpoint": "${env:SOME_ENDPOINT_NOT_SET}"}
         assert "${env:SOME_ENDPOINT_NOT_SET}" in prompt.dumps("v2")
 
-    def test_one_that_is_set_is_looked_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SOME_ENDPOINT_NOT_SET", "https://x.y")
-        assert Prompty.loads(self.FILE).model["connection"] == {"kind": "anonymous", "endpoint": "https://x.y"}
-
     def test_one_of_another_field_is_an_error(self) -> None:
         with pytest.raises(PromptFileError, match="Environment variable 'NOT_SET' not set"):
             v1("inputs: {q: {type: string, default: '${env:NOT_SET}'}}")
@@ -48,11 +44,6 @@ class TestConnections:
     def test_the_name_of_a_connection(self) -> None:
         prompt = Prompty.loads("---\nmodel: {api: chat, connection: my_connection}\n---\nuser:\nhi")
         assert prompt.model["connection"] == {"kind": "reference", "name": "my_connection"}
-
-    @pytest.mark.parametrize("kind", ["azure_openai", "azure_open_ai"])
-    def test_both_spellings_of_azure(self, kind: str) -> None:
-        prompt = Prompty.loads(f"---\nmodel: {{api: chat, configuration: {{type: {kind}}}}}\n---\nuser:\nhi")
-        assert prompt.model["provider"] == "foundry"
 
 
 class TestChat:
@@ -118,12 +109,6 @@ class TestSyntaxes:
             "inputs: [{name: name, kind: string, default: World}]\n---\nuser:\nHello, {{name}}!"
         )
         assert messages(prompt) == [("user", "Hello, World!")]
-
-    def test_a_reference_is_a_whole_text(self) -> None:
-        """A description that explained ``${file:}`` was looked up."""
-        text = "shows how a ${file:} reference shares ${env:HOME}"
-        prompt = Prompty.loads(f"---\ndescription: {text}\n---\nuser:\nhi")
-        assert prompt.description == text
 
 
 class TestRequests:

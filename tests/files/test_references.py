@@ -82,18 +82,13 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
         ("name: ${env:}", "Environment variable '' not set"),
         ("name: ${params:modle}", "unknown param 'modle' (did you mean 'model'?); params= contains 'model'"),
         ("metadata: {a: '${file:../secret.txt}'}", "'../secret.txt' is outside allowed roots"),
-        ("metadata: {a: '${file:/etc/passwd}'}", "'/etc/passwd' is outside allowed roots"),
-        ("metadata: {a: '${file:link.txt}'}", "'link.txt' is outside allowed roots"),
         ("metadata: {a: '${file:gone.txt}'}", "file 'gone.txt' not found"),
         ("metadata: {a: '${file:.}'}", "cannot be read"),
         ("metadata: {a: '${file:}'}", "'' is not a valid path"),
         ("metadata: {a: '${file:bad.json}'}", "'bad.json' is not valid JSON"),
         ("metadata: {a: '${file:bad.yaml}'}", "bad.yaml:1:5:"),
         ("metadata: {a: '${file:latin.txt}'}", "file 'latin.txt' is not valid UTF-8 at byte 1"),
-        (
-            "metadata: {a: '${file:one.yaml}'}",
-            "circular file references: one.yaml → two.yaml → one.yaml",
-        ),
+        ("metadata: {a: '${file:one.yaml}'}", "circular file references: one.yaml → two.yaml → one.yaml"),
         ("metadata: {a: '${file:needs.yaml}'}", "needs.yaml:2:4: Environment variable 'LP_NONE' not set"),
         ("metadata: {a: '${file:e0.yaml}'}", "the referenced values exceed 5000000 characters"),
     ],
@@ -102,7 +97,6 @@ def test_what_leads_nowhere_is_told_with_its_place(
     front: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LP_NONE", raising=False)
-    (folder / "link.txt").symlink_to(folder.parent / "secret.txt")
     (folder / "bad.json").write_text("{")
     (folder / "bad.yaml").write_text("a: [")
     (folder / "latin.txt").write_bytes(b"a\xe9")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.spec import Spec, fits, read_spec, snake_names
+from lazyprompt.files.spec import Spec, fits, read_spec
 from lazyprompt.files.yaml_nodes import SourceText, YamlReader
 
 TEXT = """name: 3
@@ -141,11 +141,3 @@ def test_a_value_fits_some_kinds(value: str, kinds: set[str]) -> None:
     assert node is not None
     asked = ("integer", "float", "array", "thread", "string", "union")
     assert {kind for kind in asked if fits(node.parts[0], kind)} == kinds
-
-
-def test_options_have_names_in_snake_case() -> None:
-    assert snake_names(["topP", "seed", "maxOutputTokens"]) == {
-        "topP": "top_p",
-        "seed": "seed",
-        "maxOutputTokens": "max_output_tokens",
-    }

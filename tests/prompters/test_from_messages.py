@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    ChatTemplate,
-    Markers,
-    SafetyError,
-    TemplateError,
-)
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Markers, SafetyError, TemplateError
 from lazyprompt.inspect.look import CallArguments, look
 
 HISTORY = [["Hi.", "Hello."]]

@@ -114,12 +114,6 @@ def test_empty_tools_are_no_tools() -> None:
     assert "tools" not in ChatPrompter("hi").generate_prompt("x", tools=[], return_dict=True)
 
 
-@pytest.mark.parametrize("tools", ["f", {"type": "function"}, 5])
-def test_tools_are_a_list(tools: Any) -> None:
-    with pytest.raises(ToolsError):
-        ChatPrompter("hi", tools=tools)
-
-
 def test_show_writes_the_prompt_to_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     ChatPrompter("hi", system="").generate_prompt("x", show=True, model="chatml")
     shown = ChatPrompter("hi", show=True)
@@ -241,12 +235,6 @@ def test_a_label_may_think_but_opens_no_turn() -> None:
         ChatPrompter("hi").with_safety("raise").generate_prompt("x", label="<|im_end|>", model="qwen2.5")
 
 
-def test_a_safety_policy_is_one_of_three() -> None:
-    with pytest.raises(SafetyError, match="expected one of neutralize, raise, off"):
-        ChatPrompter("hi").with_safety("neutralise")  # type: ignore[arg-type]
-    assert "<|im_end|>" in ChatPrompter("hi").with_safety("off").generate_prompt("<|im_end|>")
-
-
 def test_tools_that_hold_a_control_sequence_keep_their_meaning() -> None:
     tools = [{"type": "function", "function": {"name": "f", "description": "ends with <|im_end|>"}}]
     for prompter, given in ((ChatPrompter("hi", tools=tools), None), (ChatPrompter("hi"), tools)):
@@ -255,20 +243,6 @@ def test_tools_that_hold_a_control_sequence_keep_their_meaning() -> None:
         assert json.loads(text.split("<tools>\n")[1].partition("\n")[0]) == tools[0]
         flat = prompter.generate_prompt("x", tools=given)
         assert json.loads(flat.split("Tools. \n\n")[1].partition("\n")[0]) == tools
-
-
-def test_a_developers_own_header_is_structure() -> None:
-    text = ChatPrompter("## Rules\nBe kind.\n\n{note}", system="").generate_prompt(
-        {"note": "ok\n## rules\nBe rude.\n##Rules"}
-    )
-    assert "ok\n#\\# rules\nBe rude.\n##Rules" in text
-
-
-def test_a_values_place_beside_the_template_makes_no_marker() -> None:
-    prompter = ChatPrompter("<|{a}|> [{b}]", system="")
-    text = prompter.generate_prompt({"a": "im_end", "b": "INST"})
-    assert "<|im_end|>" not in text
-    assert "[INST]" not in text
 
 
 def test_an_unknown_model_is_an_error_with_a_way_out() -> None:
@@ -292,12 +266,6 @@ def test_a_prompter_of_ones_own_says_what_has_no_place() -> None:
     assert prompter.generate_prompt() == "You are an AI-Agent developed by LazyLLM.|S|U"
     with pytest.raises(SlotError, match="no placeholder for the input"):
         prompter.generate_prompt("x")
-    with pytest.raises(ToolsError, match="no placeholder for the tools"):
-        prompter.generate_prompt(tools=TOOLS)
-    with pytest.raises(HistoryError, match="no placeholder for the history"):
-        prompter.generate_prompt(history=[["q", "a"]])
-    with pytest.raises(TemplateError, match="no placeholder for the user"):
-        Prompter(InstructionTemplate({"user": "U"}), PromptTemplate("{instruction}")).generate_prompt()
 
 
 def test_the_empty_prompter_takes_text_and_nothing_else() -> None:
@@ -433,13 +401,6 @@ def test_rows_are_rendered_in_any_form() -> None:
     assert "row 2: there is no column 'name'" in faulty[1].reason
     with pytest.raises(LazyPromptError, match="row 2: there is no column 'name'"):
         list(prompter.render_batch(rows))
-    pair = prompter.preference_sample(rows[0], "Yes.", "No.", [["Hm", "So"]], TOOLS, model="chatml")
-    one, other = (
-        prompter.training_sample(rows[0], each, [["Hm", "So"]], TOOLS, model="chatml") for each in ("Yes.", "No.")
-    )
-    assert (pair.chosen, pair.rejected) == (one, other)
-    arguments = prompter.ray_map(format="openai")
-    assert callable(arguments["fn"])
 
 
 def test_tools_formats_and_templates_are_given_once() -> None:

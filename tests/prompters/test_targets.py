@@ -183,7 +183,7 @@ def test_a_model_may_be_markers_or_a_chat_template() -> None:
         ({"format": object()}, "format must be a name or a Profile, not object; expected one of flat, openai"),
         ({"format": BIRD}, "format must be a name or a Profile, not Markers"),
         ({"format": "opnai"}, "unknown format 'opnai' (did you mean 'openai'?)"),
-        ({"format": PARROT, "return_dict": True}, "format is a Profile; remove one of them"),
+        ({"format": PARROT, "return_dict": True}, "format is a value of type Profile; remove one of them"),
         ({"model": PARROT}, "model= must be a name, Markers or a ChatTemplate"),
         ({"chat_template": "{{ messages }}"}, "chat_template= must be a ChatTemplate"),
         ({"format": "anthropic", "model": PARROT}, "model= must be a name, Markers or a ChatTemplate"),

@@ -17,9 +17,9 @@ from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value
 HELD = Opaque()
 
 
-def render(text: str, *, lenient: bool = False, is_portable: bool = False, **values: Any) -> str:
+def render(text: str, *, is_portable: bool = False, **values: Any) -> str:
     environment_of.cache_clear()
-    return "".join(JinjaTemplate(text, lenient=lenient, is_portable=is_portable).fill(values))
+    return "".join(JinjaTemplate(text, is_portable=is_portable).fill(values))
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,3 @@ def test_a_flat_container_is_not(value: Any) -> None:
 )
 def test_a_portable_environment_converts_scalars(text: str, plain: str, converted: str) -> None:
     assert [render(text, is_portable=each) for each in (False, True)] == [plain, converted]
-
-
-def test_a_name_that_is_undefined_is_empty_or_an_error() -> None:
-    assert render("<{{ a.b }}{{ b ~ '' }}>", lenient=True) == "<>"
-    with pytest.raises(SlotError, match="no value for 'a'"):
-        render("{{ a }}{{ 1 ~ a }}")

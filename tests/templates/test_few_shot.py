@@ -12,10 +12,7 @@ from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.few_shot import FirstExamples, MostSimilar
 
 ADDITION = FewShotTemplate(
-    "Add, {name}.",
-    [{"q": "1+1", "a": 2}, {"q": "2+2", "a": 4}],
-    "Q: {q}\nA: {a}",
-    "Q: {question}\nA:",
+    "Add, {name}.", [{"q": "1+1", "a": 2}, {"q": "2+2", "a": 4}], "Q: {q}\nA: {a}", "Q: {question}\nA:"
 )
 
 
@@ -24,14 +21,22 @@ def test_prefix_examples_and_suffix_are_joined() -> None:
     assert ADDITION.slots == ("name", "question")
 
 
-def test_the_separator_may_be_another() -> None:
-    template = FewShotTemplate("p", [{"q": "1"}, {"q": "2"}], "{q}", "s", separator="\n--\n")
-    assert template.render() == "p\n--\n1\n--\n2\n--\ns"
-
-
-def test_what_is_empty_leaves_no_separator() -> None:
-    assert FewShotTemplate("", [], "{q}", "{x}").render(x="only") == "only"
-    assert FewShotTemplate("", [{"q": ""}, {"q": "1"}], "{q}", "").render() == "1"
+@pytest.mark.parametrize(
+    ("parts", "values", "shown"),
+    [
+        (("p", [{"q": "1"}, {"q": "2"}], "{q}", "s", "\n--\n"), {}, "p\n--\n1\n--\n2\n--\ns"),
+        # What is empty leaves no separator.
+        (("", [], "{q}", "{x}"), {"x": "only"}, "only"),
+        (("", [{"q": ""}, {"q": "1"}], "{q}", ""), {}, "1"),
+        # JSON and sets need no escaping, and values of any kind become text.
+        (("", [{"q": "set {1;2} {}"}], 'in {"a": {q}}', ""), {}, 'in {"a": set {1;2} {}}'),
+        (("", [{"q": {"a": [1, None]}}], "{q}", "{x}"), {"x": ["你"]}, '{"a": [1, null]}\n["你"]'),
+        (("", [], "", "{self}"), {"self": "me"}, "me"),
+        (("", (MappingProxyType({"q": "1"}),), "{q}", ""), {}, "1"),
+    ],
+)
+def test_what_a_template_shows(parts: Any, values: dict[str, object], shown: str) -> None:
+    assert FewShotTemplate(*parts).render(**values) == shown
 
 
 def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
@@ -46,23 +51,6 @@ def test_examples_and_values_are_data(select: FirstExamples | None, example: str
     """Braces in them stay, and no value gets into an example."""
     template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=select)
     assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
-
-
-def test_json_and_sets_in_examples_need_no_escaping() -> None:
-    assert FewShotTemplate("", [{"q": "set {1;2} {}"}], 'in {"a": {q}}', "").render() == 'in {"a": set {1;2} {}}'
-
-
-def test_values_of_any_kind_become_text() -> None:
-    template = FewShotTemplate("", [{"q": {"a": [1, None]}}], "{q}", "{x}")
-    assert template.render(x=["你"]) == '{"a": [1, null]}\n["你"]'
-
-
-def test_a_slot_may_be_named_self() -> None:
-    assert FewShotTemplate("", [], "", "{self}").render(self="me") == "me"
-
-
-def test_any_mapping_is_an_example() -> None:
-    assert FewShotTemplate("", (MappingProxyType({"q": "1"}),), "{q}", "").render() == "1"
 
 
 def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> None:
@@ -130,16 +118,6 @@ def test_without_a_selector_all_examples_are_shown() -> None:
     assert ADDITION.chosen(name="Bob", question="3+3") == (0, 1)
     with pytest.raises(SlotError, match="no value for 'question'"):
         ADDITION.chosen(name="Bob")
-
-
-def test_a_selector_decides_at_each_rendering_which_are_shown() -> None:
-    def same_letter(values: Mapping[str, object], example: Mapping[str, object]) -> float:
-        return values["x"] == example["q"]
-
-    template = FewShotTemplate("", [{"q": "a"}, {"q": "b"}], "{q}", "{x}", "-", select=MostSimilar(1, same_letter))
-    assert template.render(x="b") == "b-b"
-    assert template.render(x="a") == "a-a"
-    assert template.chosen(x="b") == (1,)
 
 
 def test_values_are_checked_before_a_selector_sees_them() -> None:

@@ -101,11 +101,6 @@ def test_an_unknown_syntax_is_refused() -> None:
         InstructionTemplate("x", syntax="jinja")  # type: ignore[arg-type]
 
 
-def test_jinja_faults_name_the_line() -> None:
-    with pytest.raises(TemplateError, match="line 2"):
-        InstructionTemplate("a\n{{ b", syntax="jinja2")
-
-
 def test_a_list_stays_a_list_for_jinja_and_is_json_for_slots() -> None:
     assert (
         InstructionTemplate("{% for x in a %}<{{ x }}>{% endfor %}", syntax="jinja2").fill({"a": [1, 2]}).system

@@ -31,6 +31,7 @@ def parts(text: str, **values: Any) -> list[str]:
         ("{{ a }}{# a #}", ["", "hi", ""], None),
         ("{{ a }}{% raw %}{{ b }}{% endraw %}", ["", "hi", "{{ b }}"], None),
         ("{{ a }}\r\n", ["", "hi", "\n"], None),
+        ("{{ a }}\n\n", ["", "hi", "\n\n"], ["a"]),
         ("{{ true }}{{ none }}", ["TrueNone"], None),
         ("{{ _p }}{{ d._p }}{{ d.not }}", ["", "4", "", "2", "", "3", ""], None),
         ("{{ a }}{{ a }}{{ a }}", ["", "hi", "", "hi", "", "hi", ""], None),
@@ -164,13 +165,7 @@ def test_a_value_that_is_no_plain_data_is_refused_with_its_slot(value: object) -
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "{{ d.update({'a': 1}) }}",
-        "{{ l.append(1) }}",
-        "{{ d.pop('k') }}",
-        "{% set d.k = 1 %}",
-    ],
+    "text", ["{{ d.update({'a': 1}) }}", "{{ l.append(1) }}", "{{ d.pop('k') }}", "{% set d.k = 1 %}"]
 )
 def test_the_sandbox_holds(text: str) -> None:
     with pytest.raises((TemplateError, SlotError)):
@@ -188,10 +183,6 @@ def test_the_sandbox_holds(text: str) -> None:
         ("{{ '%99999d' % 1 }}", "% accepts only widths up to 10000"),
         ("{{ '%99999d'|format(1) }}", "format accepts only widths up to 10000"),
         ("{{ '{:99999}'.format(1) }}", "format accepts only widths up to 10000"),
-        ("{{ ('a' * 100000)|replace('a', 'b' * 1000) }}", "a value would become longer"),
-        ("{{ ('a' * 100000).replace('a', 'b' * 1000) }}", "a value would become longer"),
-        ("{{ range(1000)|list|join('x' * 10000) }}", "a value would become longer"),
-        ("{{ ('x' * 10000).join(['a'] * 1000) }}", "a value would become longer"),
         # What is no text is written as text first, and arguments come by place or by name.
         ("{{ (x * 1000)|replace('a', ['b' * 1001]) }}", "a value would become longer than 1000000"),
         ("{{ (x * 1000)|replace(new='b' * 1001, old='a') }}", "a value would become longer than 1000000"),
@@ -216,7 +207,6 @@ def test_the_sandbox_holds(text: str) -> None:
             "the loops and calls took more than 1000000 steps",
         ),
         ("{{ 2 ** 65 }}", r"the exponent of '\*\*' must not exceed 64"),
-        ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"the result of '\*\*' would have more than 10000 bits"),
     ],
 )
 def test_what_would_eat_time_or_memory_is_refused_at_once(text: str, said: str) -> None:
@@ -338,11 +328,6 @@ def test_a_template_that_is_no_text_is_refused() -> None:
         JinjaTemplate("\ud800")
 
 
-def test_a_template_gives_the_same_each_time_and_keeps_its_last_newline() -> None:
-    template = JinjaTemplate("{{ x }}\n\n")
-    assert template.fill({"x": "a"}) == template.fill({"x": "a"}) == ["", "a", "\n\n"]
-
-
 _NAMES = st.sampled_from(
     ["a", "b", "a.b", "a.items", "b.c.d", "名", "a.0", "true", "loop", "range", "_x", "a._y", "not", "self.a"]
 )
@@ -388,7 +373,7 @@ def test_values_know_the_names_that_they_are_from() -> None:
 
 
 def test_a_lenient_template_takes_what_is_not_there_for_empty() -> None:
-    text = "[{{ a }}{{ b.c.d }}{% if e %}x{% endif %}{{ f|default('g') }}]"
+    text = "[{{ a }}{{ a ~ '' }}{{ b.c.d }}{% if e %}x{% endif %}{{ f|default('g') }}]"
     assert "".join(JinjaTemplate(text, lenient=True).fill({})) == "[g]"
     with pytest.raises(SlotError, match="no value for 'a'"):
         JinjaTemplate(text).fill({})

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import (
-    ChatPrompter,
-    HistoryError,
-    ImageBlock,
-    Msg,
-    SlotError,
-    TemplateError,
-    TextBlock,
-    URLSource,
-)
+from lazyprompt import ChatPrompter, HistoryError, ImageBlock, Msg, SlotError, TemplateError, TextBlock, URLSource
 
 HISTORY = [["Hi.", "Hello."]]
 SYSTEM = {"role": "system", "content": "You know cats."}

@@ -174,10 +174,7 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
         ("{{=<% %>}}", "line 1: a tag is never closed; write =}} after it"),
         ("{{! b", "line 1: a tag is never closed"),
         ("\n{{#a}}\n\n{{#b}}\n", "line 4: {{#b}} is never closed; add {{/b}} where it ends"),
-        (
-            "{{#a}}\n{{^b}}\n\n{{/a}}",
-            "line 4: {{/a}} does not match the open tag {{^b}} on line 2; write {{/b}} first",
-        ),
+        ("{{#a}}\n{{^b}}\n\n{{/a}}", "line 4: {{/a}} does not match the open tag {{^b}} on line 2; write {{/b}} first"),
         ("\n\n{{/a}}", "line 3: {{/a}} has no matching opening tag"),
         ("{{}}", "line 1: invalid name ''"),
         ("{{#if x}}a{{/if}}", "line 1: invalid name 'if x'; a name can't contain spaces"),

@@ -1,9 +1,6 @@
 import copy
 import json
-import os
 import pickle
-import subprocess
-import sys
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -18,7 +15,6 @@ from lazyprompt import Msg
 from lazyprompt._base.json import MAX_INT_BITS, JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.slots import SlotTemplate, Value, escape, misfit, unknown_inputs, value_text
-from support.paths import ROOT
 
 # Text that is full of what looks like slots.
 BRACED = st.lists(st.sampled_from(["{", "}", "{{", "}}", "a", "b1", "नाम", "{a}", "{{a}}", " ", "1", "²", "\n"])).map(
@@ -177,20 +173,15 @@ def test_a_scalar_becomes_its_text(value: object, text: str) -> None:
     assert SlotTemplate.coerce(value, "a") == text
 
 
-@pytest.mark.parametrize("value", [{}, [], {"城": ["北京", None, 1.5, True]}, [{"a": {"b": []}}], (1, (2,))])
+@pytest.mark.parametrize("value", [{}, [], {"z": 1, "城": ["北京", None, 1.5, True]}, [{"a": {"b": []}}], (1, (2,))])
 def test_a_dict_or_list_becomes_json_and_is_marked_as_such(value: Any) -> None:
     before = copy.deepcopy(value)
     written = value_text(value, "a")
     assert type(written) is JsonText
-    assert json.loads(written) == json.loads(json.dumps(value))
-    assert "\\u" not in written
+    assert written == json.dumps(value, ensure_ascii=False)
     assert value == before
     assert type(SlotTemplate.coerce(value, "a")) is JsonText
     assert type(SlotTemplate("{a}").fill({"a": written})[1]) is JsonText
-
-
-LOOP: list[object] = []
-LOOP.append(LOOP)
 
 
 class Plain:
@@ -213,14 +204,8 @@ SET = "is a set, whose order differs between processes; pass a sorted list"
         *((value, SET) for value in ({"a", "b"}, frozenset("ab"))),
         ("a\ud800", r"has a lone surrogate (\ud800) at index 1, which cannot be encoded; "),
         (Broken(), r"has a lone surrogate (\ud800) at index 0, which cannot be encoded; "),
-        (["\ud800"], r"[0] has a lone surrogate"),
-        ({"\ud800": 1}, "has a lone surrogate"),
         ({"k": [1, float("nan")]}, ".k[1] is nan, which is not valid JSON"),
-        ([{1}], "[0] has type set, which is not a JSON value"),
-        ({1: 2}, " has the key 1 of type int"),
-        (LOOP, "contains itself"),
         (1 << MAX_INT_BITS, f"is an integer of {MAX_INT_BITS + 1} bits; the limit is {MAX_INT_BITS} bits"),
-        ([10**5000], "[0] is an integer of 16610 bits"),
         (Plain(), "has type Plain, which can't be converted to text; pass a string, a dict or a list"),
         # A newcomer who gave a picture as the input was told to give its text.
         (Msg("user", "hi", "user"), "has type Msg, which can't be converted to text; add it to the history"),
@@ -231,26 +216,6 @@ def test_a_value_that_cannot_become_text_is_refused_with_its_slot(value: object,
     with pytest.raises(SlotError, match="^the value of slot 'a'") as caught:
         value_text(value, "a")
     assert said in str(caught.value)
-
-
-def test_the_same_template_gives_the_same_text_in_every_process() -> None:
-    script = (
-        "from lazyprompt.templates.slots import *\n"
-        "t = SlotTemplate('{b} {a} {c} {a}')\n"
-        "print(t.slots, ''.join(t.fill({'a': '{b}', 'b': value_text({'z': 1, 'a': 2}, 'b'), 'c': '{a}'})))"
-    )
-    printed = {
-        subprocess.run(  # noqa: S603 - our own script
-            [sys.executable, "-c", script],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in "0123"
-    }
-    assert printed == {"""('b', 'a', 'c') {"z": 1, "a": 2} {b} {a} {b}\n"""}
 
 
 CITY, NO_X = "; the slots are 'city'", "no slot named 'x'"

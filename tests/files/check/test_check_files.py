@@ -20,17 +20,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_one_finding_for_each_error() -> None:
-    text = front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}")
-    assert find_issues(text) == [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)]
-
-
-def test_a_misspelt_role_is_one_finding() -> None:
-    assert find_issues("sytem:\nBe kind.\nuser:\nHi.\n") == [("LP030", 1, 1)]
-
-
-def test_what_tells_more_takes_the_place_of_the_error() -> None:
-    assert find_issues("user:\n{{ x | lowr }}\n") == [("LP052", 2, 8)]
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}"),
+            [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)],
+        ),
+        ("sytem:\nBe kind.\nuser:\nHi.\n", [("LP030", 1, 1)]),
+        # What tells more takes the place of the error.
+        ("user:\n{{ x | lowr }}\n", [("LP052", 2, 8)]),
+        # A text in quotes that ends with a secret stays in quotes.
+        (front('description: "a\n  password: abcdefgh"'), [("LP061", 3, 13)]),
+        # A template of no known syntax is not read.
+        (front("template: {format: mustach}", "{{#a}}x{{/a}}"), [("LP001", 2, 20)]),
+        # An empty section of a thread is the place of the history.
+        ("system:\nBe kind.\nthread:\nuser:\nHi.\n", []),
+    ],
+)
+def test_each_fault_is_one_finding(text: str, found: list[tuple[str, int, int]]) -> None:
+    assert find_issues(text) == found
 
 
 @pytest.mark.parametrize(
@@ -53,21 +62,9 @@ def test_no_finding_shows_a_secret(text: str) -> None:
     assert any(f"sk-… ({len(KEY)} characters)" in each.message for each in findings)
 
 
-def test_a_text_in_quotes_that_ends_with_a_secret_stays_in_quotes() -> None:
-    assert find_issues(front('description: "a\n  password: abcdefgh"')) == [("LP061", 3, 13)]
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [
-        *("AKIA" + "ABCDEFGHIJ012345", "ghp_" + "a1" * 18, "AIza" + "Ab0_-" * 7, "xai-" + "Ab0" * 10),
-        "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\nQQ==\n-----END RSA PRIVATE KEY-----",
-    ],
-)
-def test_known_forms_of_secrets(secret: str) -> None:
-    (finding,) = check(f"user:\nHi. {secret}\n", name="p.prompty")
-    assert (finding.code, finding.line, finding.column) == ("LP060", 2, 5)
-    assert secret[4:12] not in f"{finding}" or secret.startswith("---")
+def test_a_private_key_is_one_finding() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\nQQ==\n-----END RSA PRIVATE KEY-----"
+    assert find_issues(f"user:\nHi. {key}\n") == [("LP060", 2, 5)]
 
 
 def test_ignored_in_the_whole_file_and_in_a_line() -> None:
@@ -99,10 +96,6 @@ def test_yaml_prompt_files() -> None:
     assert find_issues("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
 
 
-def test_a_template_of_no_known_syntax_is_not_read() -> None:
-    assert find_issues(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
-
-
 def test_the_dialect_can_be_given() -> None:
     assert find_issues("tool:\nx\n", dialect="v2") == []
     with pytest.raises(TemplateError, match="unknown dialect 'v3'"):
@@ -120,10 +113,6 @@ def test_the_dialect_can_be_given() -> None:
 )
 def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) -> None:
     assert [code for code, *_ in find_issues(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
-
-
-def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
-    assert check("system:\nBe kind.\nthread:\nuser:\nHi.\n", name="p.prompty") == []
 
 
 def test_files(tmp_path: Path) -> None:
@@ -220,10 +209,7 @@ def test_a_finding_is_frozen() -> None:
     assert (finding.severity, finding.file, finding.excerpt) == ("warning", "<string>", "sytem:")
 
 
-FILES = sorted(path for path in LIBRARY.rglob("*.prompty"))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.prompty")), ids=lambda path: path.name)
 def test_nothing_is_found_in_the_library(path: Path) -> None:
     assert check(path, allowed_roots=[LIBRARY]) == []
 
@@ -259,17 +245,13 @@ def test_a_file_loads_or_has_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "name"),
+    ("fields", "name", "meant"),
     [
-        ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption"),
-        ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters"),
-        ("template: {fromat: jinja2}", "template.fromat"),
+        ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption", "description"),
+        ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters", "parameters"),
+        ("template: {fromat: jinja2}", "template.fromat", "format"),
     ],
 )
-def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str) -> None:
-    assert [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"] == [
-        f"unknown field {name} (did you mean {_MEANT[name]!r}?)"
-    ]
-
-
-_MEANT = {"tools.a.desciption": "description", "tools.a.paramters": "parameters", "template.fromat": "format"}
+def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str, meant: str) -> None:
+    messages = [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"]
+    assert messages == [f"unknown field {name} (did you mean {meant!r}?)"]

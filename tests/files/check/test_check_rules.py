@@ -268,11 +268,7 @@ V2 = "name displayName description metadata model inputs outputs tools template 
 
 @pytest.mark.parametrize(
     ("dialect", "fields"),
-    [
-        ("v2", V2),
-        ("agentschema", f"{V2} inputSchema outputSchema"),
-        ("v1", f"{V2} version authors tags sample"),
-    ],
+    [("v2", V2), ("agentschema", f"{V2} inputSchema outputSchema"), ("v1", f"{V2} version authors tags sample")],
 )
 def test_each_dialect_knows_its_fields(dialect: str, fields: str) -> None:
     every = f"{V2} inputSchema outputSchema version authors tags sample".split()

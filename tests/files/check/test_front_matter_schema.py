@@ -119,10 +119,7 @@ def test_wrong(fields: str) -> None:
         Prompty.loads(text, dialect="v2")
 
 
-FILES = sorted(LIBRARY.rglob("*.prompty"))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.prompty")), ids=lambda path: path.name)
 def test_the_library(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     # It is read as a check reads it, for which the environment and the params need not be set.

@@ -27,7 +27,8 @@ SIGNS = [
     ('assistant[type="tool_call"]:\nid: 1', "agentschema"),
     *((f"{role}:\n42", "agentschema") for role in ("tool", "function", "tools", "thread", "thread[name=a]")),
     *((f'![type="{kind}"](a.png)', "agentschema") for kind in ("image", "file", "audio")),
-    ('![type="video"](a.png)', "v2"),
+    ('![type="image", quality="high"](a.png)', "agentschema"),
+    *((f"![{each}](a.png)", "v2") for each in ('type="video"', "image")),
     # The first version; its roles have "function", too.
     ("---\nmodel: {api: chat}\n---\nx", "v1"),
     ("---\nmodel: {configuration: {type: openai}}\n---\nx", "v1"),
@@ -151,12 +152,6 @@ def test_of_all_dialects_only_the_first_version_has_notes() -> None:
             "sample becomes the inputs' defaults, or the examples of required inputs",
         ],
     }
-
-
-def test_a_picture_with_attributes_tells_the_dialect() -> None:
-    made = Prompty.loads('user:\n![type="image", quality="high"](https://example.com/a.png)')
-    assert made.dialect == "agentschema"
-    assert Prompty.loads("user:\n![image](https://example.com/a.png)").dialect == "v2"
 
 
 DOCUMENTED = """tools:

@@ -141,40 +141,9 @@ class TestFields:
         assert prompt.model == model
         assert prompt.notes[0].text.startswith("model.configuration becomes model.")
 
-    def test_each_provider_is_one_of_v2(self) -> None:
-        azure = "azure azure_openai azure_open_ai azure_beta azure_openai_beta serverless azure_serverless"
-        names = f"{azure} openai openai_beta".split()
-        made = {name: load_v1(f"model: {{configuration: {{type: {name}}}}}").model["provider"] for name in names}
-        assert made == dict.fromkeys(azure.split(), "foundry") | dict.fromkeys(("openai", "openai_beta"), "openai")
-
-    def test_each_name_of_a_model_and_of_a_connection_is_one_of_v2(self) -> None:
-        ids = ("azure_deployment", "deployment", "model", "name")
-        for at, name in enumerate(ids):
-            given = ", ".join(f"{each}: {each}" for each in ids[at:])
-            assert load_v1(f"model: {{configuration: {{type: openai, {given}}}}}").model["id"] == name
-        names = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey", "api_version": "apiVersion"}
-        for name, own in names.items():
-            model = load_v1(f"model: {{configuration: {{type: openai, {name}: x}}}}").model
-            assert model["connection"] == {"kind": "key" if own == "apiKey" else "anonymous", own: "x"}
+    def test_an_endpoint_of_azure_tells_the_provider(self) -> None:
         assert load_v1("model: {configuration: {azure_endpoint: x}}").model["provider"] == "foundry"
         assert "provider" not in load_v1("model: {configuration: {base_url: x}}").model
-
-    def test_each_option_and_api_is_one_of_v2(self) -> None:
-        numbers = "temperature top_p top_k frequency_penalty presence_penalty seed max_output_tokens"
-        limits = "max_tokens max_completion_tokens max_new_tokens"
-        values = dict.fromkeys(f"{numbers} {limits}".split(), "1") | dict.fromkeys(("stop", "stop_sequences"), "[x]")
-        values |= dict.fromkeys(("allow_multiple_tool_calls", "parallel_tool_calls"), "true") | {
-            "reasoning_effort": "x"
-        }
-        options: dict[str, Any] = {
-            name: load_v1(f"model: {{parameters: {{{name}: {value}}}}}").model["options"]
-            for name, value in values.items()
-        }
-        named = ["temperature", "topP", "topK", "frequencyPenalty", "presencePenalty", "seed"] + ["maxOutputTokens"] * 4
-        named += ["stopSequences"] * 2 + ["allowMultipleToolCalls"] * 2 + ["reasoningEffort"]
-        assert [[*each] for each in options.values()] == [[name] for name in named]
-        apis = ["completion", "chat", "embedding", "image", "realtime", "responses"]
-        assert [load_v1(f"model: {{api: {api}}}").model["apiType"] for api in apis] == ["chat", *apis[1:]]
 
     def test_the_later_form_with_a_connection_of_a_type(self) -> None:
         prompt = Prompty.loads(
@@ -240,10 +209,7 @@ class TestInputs:
         [
             ("inputs: {a: {type: string}}", {"kind": "string"}),
             ("inputs: {a: {type: number, default: 1}}", {"kind": "float", "default": 1}),
-            (
-                "inputs: {a: {type: list, sample: [1]}}",
-                {"kind": "array", "default": [1], "items": {"kind": "union"}},
-            ),
+            ("inputs: {a: {type: list, sample: [1]}}", {"kind": "array", "default": [1], "items": {"kind": "union"}}),
             (
                 "inputs: {a: {type: bool, description: D., is_required: true}}",
                 {"kind": "boolean", "description": "D.", "required": True},
@@ -271,14 +237,6 @@ class TestInputs:
     )
     def test_a_property(self, fields: str, expected: dict[str, Any]) -> None:
         assert first_input(fields) == expected
-
-    def test_each_type_is_a_kind_of_v2(self) -> None:
-        kinds = """number: float, double: float, int: integer, bool: boolean, str: string, text: string, image: string,
-        list: array, tuple: array, dict: object, json: object, json_object: object, any: union, thread: thread,
-        string: string, integer: integer, float: float, boolean: boolean, array: array, object: object, union: union,
-        file: file, audio: audio"""
-        rows = [row.strip().split(": ") for row in kinds.split(",")]
-        assert [[name, first_input(f"inputs: {{a: {{type: {name}}}}}")["kind"]] for name, _ in rows] == rows
 
     def test_a_sample_is_used_where_nothing_is_given(self) -> None:
         prompt = load_v1("sample: {a: [1, 2]}\ninputs: {a: {type: object}, b: {type: string}}", "user:\n{{a}}{{b}}.")
@@ -319,12 +277,6 @@ class TestInputs:
 
 
 class TestTurns:
-    def test_each_role_begins_a_section(self) -> None:
-        roles = ["system", "user", "assistant", "developer", "function", "tool"]
-        text = "".join(f"\n{role}[tool_call_id=1]:\n{role}\n" for role in roles)
-        made = load_v1("name: n", text).generate_prompt(format="neutral")["messages"]
-        assert [each["role"] for each in made] == ["system", "user", "assistant", "developer", "tool"]
-
     def test_pictures_of_the_template(self) -> None:
         body = "user:\nSee ![a cat](img/cat.png) and ![]({{url}})!\n![x](data:image/png;base64,aGk=)"
         prompt = load_v1("sample: {url: 'https://e/d.jpg'}", body)
@@ -370,11 +322,7 @@ class TestBadInput:
             ("name: n\nbase: other.prompty", "3:1", "base, which inherits the fields of another file"),
             ("model: {configuration: text}", "2:24", "model.configuration must be a mapping, not text"),
             ("model: {configuration: {type: azure_opneai}}", "2:31", "did you mean 'azure_openai'"),
-            (
-                "model: {configuration: {type: 3}}",
-                "2:31",
-                "configuration.type must be non-empty text, not a number",
-            ),
+            ("model: {configuration: {type: 3}}", "2:31", "configuration.type must be non-empty text, not a number"),
             ("model: {api: chta}", "2:14", "did you mean 'chat'"),
             ("model: {api: chat, parameters: [1]}", "2:32", "model.parameters must be a mapping, not a list"),
             ("model: {parameters: {max_token: 3}}", "2:22", "did you mean 'max_tokens'"),

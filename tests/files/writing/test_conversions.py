@@ -26,16 +26,15 @@ REFUSED_IN_V2 = {
     "health/appointment.pt.prompty",
     "sql/ask-database.prompty",
 }
-# Their messages are others there: what a note has to say of it.
 
 
-def render_prompt(prompt: Prompty, path: str, form: str = "neutral") -> Any:
+def render_prompt(prompt: Prompty, path: str) -> Any:
     """What a prompt says, with its threads as the history: that has a name in every form."""
     inputs = INPUTS[path]
     threads = {each.name for each in PROMPTS[path].inputs if each.kind == "thread"}
     history = next((inputs[name] for name in threads if name in inputs), None)
     values = {name: value for name, value in inputs.items() if name not in threads}
-    return prompt.generate_prompt(values, history, format=form)
+    return prompt.generate_prompt(values, history, format="neutral")
 
 
 @pytest.mark.slow
@@ -187,7 +186,3 @@ def test_a_union_keeps_its_word() -> None:
         Prompty.loads("---\ninputs: [{name: u, kind: union, oneOf: [], anyOf: []}]\n---\n{{ u }}")
     with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf must be a list of choices, not text"):
         Prompty.loads("---\ninputs: [{name: u, kind: union, anyOf: string}]\n---\n{{ u }}")
-
-
-def test_number_is_another_name_of_float() -> None:
-    assert Prompty.loads("---\ninputs: [{name: n, kind: number}]\n---\nhi").inputs[0].kind == "float"
