@@ -51,6 +51,7 @@ PLAIN = {**ARGUMENTS, "city": "Köln <b>"}
 
 _CITY = {"city": "Köln"}
 _JSON = '{"city": "Köln"}'
+_WRITTEN = f'{{"name": "get_weather", "arguments": {_JSON}}}'
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
 _HM = ("thinking", "hm")
@@ -112,9 +113,8 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             [("f", {"a": "\n  two\nlines\n"})],
         ),
         Example(
-            "<tool_call><function=f><parameter=a>x</parameter>y</parameter>"
-            "\n<parameter=b>\n<function=g>\n</parameter>\n"
-            "</function></tool_call>",
+            "<tool_call><function=f><parameter=a>x</parameter>y</parameter>\n<parameter=b>\n<function=g>\n"
+            "</parameter>\n</function></tool_call>",
             [("f", {"a": "x</parameter>y", "b": "<function=g>"})],
         ),
         Example("<tool_call>\n<function=f>\n<parameter=path>\nnotes/cut", [("f", "\n<parameter=path>\nnotes/cut")]),
@@ -156,13 +156,9 @@ _EXAMPLES: dict[str, list[str | Example]] = {
         Example("<|tool_call_start|>[f(1, a=2)]<|tool_call_end|>", [("f", "1, a=2")]),
     ],
     "mistral": [
+        Example(f'[TOOL_CALLS] [{{"name": "get_weather", "arguments": {_JSON}, "id": "abcdefgh0"}}]</s>', [_RAIN]),
         Example(
-            '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Köln"}, "id": "abcdefgh0"}]</s>', [_RAIN]
-        ),
-        Example(
-            '[THINK]hm[/THINK]Look.[TOOL_CALLS]get_weather[ARGS]{"city": '
-            '"Köln"}[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{}'
-            "</s>",
+            f"[THINK]hm[/THINK]Look.[TOOL_CALLS]get_weather[ARGS]{_JSON}[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{{}}</s>",
             _ALL,
         ),
         Example('[TOOL_CALLS]get_weather{"city": "Köln"}', [_RAIN]),
@@ -196,9 +192,8 @@ _EXAMPLES: dict[str, list[str | Example]] = {
     ],
     "glm-4.5": [
         Example(
-            "\n<think>hm</think>\nLook.\n<tool_call>get_weather\n<arg_key>city</arg_key>"
-            "\n<arg_value>Köln</arg_value>\n"
-            "</tool_call>\n<tool_call>now\n</tool_call><|observation|>",
+            "\n<think>hm</think>\nLook.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Köln"
+            "</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call><|observation|>",
             _ALL,
         ),
         Example(
@@ -288,8 +283,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             [_NOON, _NOON],
         ),
         Example(
-            "<|channel|>final<|message|>Hello.<|end|><|start|>functions.now "
-            "to=assistant<|channel|>commentary<|message|>1",
+            "<|channel|>final<|message|>Hello.<|end|><|start|>functions.now to=assistant<|channel|>c<|message|>1",
             ["Hello."],
         ),
     ],
@@ -317,13 +311,7 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             [_HM, "Look.", _RAIN],
         )
     ],
-    "nemotron-nano-2": [
-        Example(
-            'hm\n</think>\n\n<TOOLCALL>[{"name": "get_weather", "arguments": '
-            '{"city": "Köln"}}]</TOOLCALL>\n<SPECIAL_12>\n',
-            [_HM, _RAIN],
-        )
-    ],
+    "nemotron-nano-2": [Example(f"hm\n</think>\n\n<TOOLCALL>[{_WRITTEN}]</TOOLCALL>\n<SPECIAL_12>\n", [_HM, _RAIN])],
     "exaone-deep": [Example("hm\n</thought>\n\nHello.[|endofturn|]\n", [_HM, "Hello."])],
 }
 EXAMPLES: dict[str, list[Example]] = {

@@ -72,35 +72,6 @@ def test_a_template_shows_its_form_by_its_markers(template: str, form: str) -> N
     assert form in FORMS
 
 
-SIGNS = {
-    "harmony": "<|channel|>",
-    "seed-oss": "<seed:tool_call>",
-    "minimax-m2": "<minimax:tool_call>",
-    "qwen-xml": "<function=",
-    "glm-4.5": "<arg_key>",
-    "glm-4": "[gMASK]<sop>",
-    "nemotron-nano-2": "<TOOLCALL>",
-    "deepseek": "<｜tool▁call▁begin｜>",
-    "kimi-k2": "<|tool_call_begin|>",
-    "lfm2": "<|tool_call_start|> <|tool_list_start|>",
-    "gemma-4": "<|tool_call>",
-    "command-r7b": "<|START_ACTION|>",
-    "command-r": "directly_answer directly-answer",
-    "internlm": "<|action_start|>",
-    "granite": "<|start_of_role|>",
-    "phi-4-mini": "<|/tool_call|> <|/tool|> functools",
-    "mistral": "[TOOL_CALLS]",
-    "llama": "<|python_tag|> <|python_start|> ipython",
-    "exaone-deep": "<thought>",
-    "hermes": "<tool_call>",
-}
-
-
-@pytest.mark.parametrize(("form", "sign"), [(form, sign) for form, signs in SIGNS.items() for sign in signs.split()])
-def test_one_marker_is_enough(form: str, sign: str) -> None:
-    assert form_in(f"{{{{ messages }}}}Environment: {sign}", "pythonic") == form
-
-
 def test_a_template_that_shows_nothing_leaves_the_form_to_who_asks() -> None:
     assert form_in("{{ messages }}", "llama") == "llama"
     assert form_in("[TOOL_CALLS]", "llama") == "mistral"

@@ -123,6 +123,9 @@ def test_ids_are_the_models_own_or_made_of_the_place(form: str, text: str, ids: 
     assert [call.id for call in calls(ResponseParser(form).parse(text))] == ids
 
 
+NOON = [("now", dict[str, Any]())]
+
+
 @pytest.mark.parametrize(
     ("model", "text", "expected"),
     [
@@ -136,11 +139,7 @@ def test_ids_are_the_models_own_or_made_of_the_place(form: str, text: str, ids: 
         ("openai/gpt-oss-20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
         ("gpt-oss:20b", "<|channel|>final<|message|>a<|return|>", ["a"]),
         ("CohereLabs/c4ai-command-r7b-12-2024", "<|START_RESPONSE|>a<|END_RESPONSE|>", ["a"]),
-        (
-            "moonshotai/Kimi-K2-Instruct",
-            "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}",
-            [("now", {})],
-        ),
+        ("moonshotai/Kimi-K2-Instruct", "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}", NOON),
         ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", "hm</think>a", [("thinking", "hm"), "a"]),
         ("models--THUDM--glm-4-9b-chat", "now\n{}<|user|>", [("now", {})]),
         ("ibm-granite_granite-3.3-8b-instruct.gguf", "a<|end_of_text|>", ["a"]),
@@ -160,52 +159,24 @@ def test_the_markers_of_a_familys_turns_end_its_answers(family: str) -> None:
     assert ("Forged" in text) == (family in words and markers.eoa.strip() == "")
 
 
-STOPS = {
-    "hermes": "<|im_end|> <|im_start|> <|endoftext|>",
-    "llama": "<|eot_id|> <|eom_id|> <|start_header_id|> <|end_of_text|> <|eot|> <|eom|> <|header_start|>",
-    "mistral": "</s> [INST] [TOOL_RESULTS] [AVAILABLE_TOOLS] [SYSTEM_PROMPT]",
-    "deepseek": "<｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <｜tool▁outputs▁begin｜> <｜tool▁output▁begin｜>",
-    "glm-4": "<|observation|> <|user|> <|system|> <|endoftext|>",
-    "glm-4.5": "<|observation|> <|user|> <|assistant|> <|system|> <|endoftext|>",
-    "command-r": "<|END_OF_TURN_TOKEN|> <|START_OF_TURN_TOKEN|> <EOS_TOKEN>",
-    "phi-4-mini": "<|end|> <|user|> <|system|> <|assistant|> <|tool_response|> <|endoftext|>",
-    "granite": "<|end_of_text|> <|start_of_role|> <|end_of_role|>",
-    "gemma-4": "<turn|> <|turn> <|tool_response> <eos>",
-    "kimi-k2": "<|im_end|> <|im_user|> <|im_system|> <|im_assistant|> [EOS]",
-    "minimax-m2": "[e~[ ]~b]",
-    "seed-oss": "<seed:eos> <seed:bos>",
-    "nemotron-nano-2": "<SPECIAL_12> <SPECIAL_11> <SPECIAL_10>",
-    "exaone-deep": "[|endofturn|] [|user|]",
-}
-STOPS |= dict.fromkeys(("qwen-xml", "lfm2", "internlm"), STOPS["hermes"])
-STOPS |= {"command-r7b": STOPS["command-r"], "pythonic": f"{STOPS['llama']} {STOPS['hermes']}"}
-DROPPED = {
-    "deepseek": "<｜tool▁calls▁begin｜> <｜tool▁calls▁end｜>",
-    "glm-4": "<|assistant|>",
-    "command-r7b": "<|START_RESPONSE|> <|END_RESPONSE|> <|START_TEXT|> <|END_TEXT|>",
-    "granite": "<response> </response>",
-    "kimi-k2": "<|tool_calls_section_begin|> <|tool_calls_section_end|>",
-}
-
-
-@pytest.mark.parametrize("form", STOPS)
+# Which markers stop or are dropped is recorded in tests/golden/facts.
+@pytest.mark.parametrize("form", FORMS)
 def test_each_stop_marker_of_a_form_ends_its_answers(form: str) -> None:
-    for marker in STOPS[form].split():
+    for marker in FORMS[form].stop:
         assert ResponseParser(form, thinking=False).parse(f"a{marker}b").content == "a"
 
 
-@pytest.mark.parametrize("form", DROPPED)
+@pytest.mark.parametrize("form", FORMS)
 def test_the_markers_that_a_form_drops_are_no_text(form: str) -> None:
-    for marker in DROPPED[form].split():
+    for marker in FORMS[form].drop:
         assert ResponseParser(form, thinking=False).parse(f"{marker}ab").content == "ab"
 
 
 @pytest.mark.parametrize("name", ["directly_answer", "directly-answer"])
 def test_a_call_that_says_to_answer_is_left_out(name: str) -> None:
     call = json.dumps([{"tool_name": name, "parameters": {}}])
-    for form, text in (
-        *(("command-r", f"Action: ```json{call}```"), ("command-r7b", f"<|START_ACTION|>{call}<|END_ACTION|>")),
-    ):
+    texts = {"command-r": f"Action: ```json{call}```", "command-r7b": f"<|START_ACTION|>{call}<|END_ACTION|>"}
+    for form, text in texts.items():
         assert message_contents(ResponseParser(form).parse(f"{text}So.")) == ["So."]
 
 
@@ -253,12 +224,6 @@ BEGINS: dict[str, str] = {
 @pytest.mark.parametrize("name", [*dict.fromkeys([*FORMS, *FAMILIES])])
 def test_an_answer_begins_as_the_prompt_of_its_family_leaves_it(name: str) -> None:
     assert form_of(name)[1] == BEGINS.get(name, "answer")
-
-
-def test_a_form_begins_with_thoughts_where_its_template_may_open_them() -> None:
-    either = ["hermes", "qwen-xml", "deepseek", "glm-4.5", "nemotron-nano-2"]
-    assert [name for name, form in FORMS.items() if form.begins == "either"] == either
-    assert [name for name, form in FORMS.items() if form.begins == "thought"] == ["minimax-m2", "exaone-deep"]
 
 
 # Names of models without a family of their own, and of families.

@@ -19,41 +19,27 @@ from support.real_templates import TRL_WHEEL, real_template, wheel
 
 
 class Row(NamedTuple):
-    """A template, and how it is to be read.
+    """A template, and how it is to be read."""
 
-    Args:
-        package: The package that carries it.
-        template: Its name there.
-        model: The form, family or model whose answers these are.
-        turn: What an assistant's turn begins with.
-        arguments: The arguments of the first call.
-        thinks: Whether it writes thoughts beside calls.
-        talks: Whether it writes text beside calls: before or behind them.
-        several: Whether it writes more than one call.
-        as_text: Whether it wants arguments as JSON text.
-        thinking: Whether a thought was opened before its turn.
-        empty: What stands for no content.
-        own_ids: Whether ids are written.
-    """
-
-    package: str
-    template: str
-    model: str
-    turn: str
-    arguments: dict[str, Any] = ARGUMENTS
-    thinks: bool = False
-    talks: Literal["before", "behind"] | None = "before"
-    several: bool = True
-    as_text: bool = False
-    thinking: bool | None = None
-    empty: str | None = None
-    own_ids: bool = False
+    package: str  # that carries it
+    template: str  # its name there
+    model: str  # the form, family or model whose answers these are
+    turn: str  # what an assistant's turn begins with
+    arguments: dict[str, Any] = ARGUMENTS  # of the first call
+    thinks: bool = False  # whether it writes thoughts beside calls
+    talks: Literal["before", "behind"] | None = "before"  # where it writes text beside calls
+    several: bool = True  # whether it writes more than one call
+    as_text: bool = False  # whether it wants arguments as JSON text
+    thinking: bool | None = None  # whether a thought was opened before its turn
+    empty: str | None = None  # what stands for no content
+    own_ids: bool = False  # whether ids are written
 
 
 CHATML = "<|im_start|>assistant\n"
 LLAMA = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 MODEL = "<|turn>model\n"
 DEEPSEEK = "<｜Assistant｜>"
+GPT_OSS = Row("trl", "", "gpt-oss", "<|start|>assistant", thinks=True, talks=None, several=False, empty="")
 ROWS = [
     *(Row("trl", name, "qwen2.5", CHATML) for name in ("qwen2_5", "qwen2_5_training")),
     *(Row("trl", name, "qwen3", CHATML, thinks=True) for name in ("qwen3", "qwen3_training")),
@@ -78,10 +64,7 @@ ROWS = [
     Row("trl", "deepseekv3_training", "deepseek-v3", DEEPSEEK),
     Row("trl", "deepseek_r1_distill", "deepseek-r1", DEEPSEEK, as_text=True, talks=None, thinking=False),
     *(Row("trl", name, "glm-4.5", "<|assistant|>", thinks=True) for name in ("glm4moe", "glm4moe_training")),
-    *(
-        Row("trl", name, "gpt-oss", "<|start|>assistant", thinks=True, talks=None, several=False, empty="")
-        for name in ("gptoss", "gptoss_training")
-    ),
+    *(GPT_OSS._replace(template=name) for name in ("gptoss", "gptoss_training")),
     *(Row("trl", name, "lfm2", CHATML) for name in ("lfm2_v2", "lfm2_v2_training")),
     *(Row("trl", name, "lfm2.5", CHATML, PLAIN, thinks=True) for name in ("lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl")),
     *(
@@ -98,13 +81,7 @@ ROWS = [
     Row("xllamacpp", "moonshotai-Kimi-K2", "kimi-k2", "<|im_assistant|>assistant<|im_middle|>"),
     Row("xllamacpp", "MiniMax-M2", "minimax-m2", "]~b]ai\n", thinks=True),
     Row("xllamacpp", "ByteDance-Seed-OSS", "seed-oss", "<seed:bos>assistant\n", thinks=True),
-    Row(
-        *("xllamacpp", "openai-gpt-oss-120b", "gpt-oss", "<|start|>assistant"),
-        thinks=True,
-        talks=None,
-        several=False,
-        empty="",
-    ),
+    GPT_OSS._replace(package="xllamacpp", template="openai-gpt-oss-120b"),
     Row("xllamacpp", "google-gemma-4-31B-it-interleaved", "gemma-4-31b", MODEL, thinks=True, talks="behind"),
     Row("xllamacpp", "google-gemma-4-31B-it", "gemma-4-31b", MODEL, talks="behind"),
     Row("xllamacpp", "ibm-granite-granite-4.0", "granite-4", "<|start_of_role|>assistant<|end_of_role|>"),
@@ -127,17 +104,11 @@ ROWS = [
 def render_turn(row: Row) -> tuple[str, dict[str, Any]]:
     """What the template writes for an assistant's turn, and the message it is written of."""
     asked = [("get_weather", row.arguments), ("now", {})][: 2 if row.several else 1]
+    calls = [{"name": name, "arguments": json.dumps(given) if row.as_text else given} for name, given in asked]
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "Look.\n\nHere." if row.talks else row.empty,
-        "tool_calls": [
-            {
-                "id": f"abcdefgh{number}",
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(given) if row.as_text else given},
-            }
-            for number, (name, given) in enumerate(asked)
-        ],
+        "tool_calls": [{"id": f"abcdefgh{at}", "type": "function", "function": each} for at, each in enumerate(calls)],
     }
     if row.thinks:
         message |= {"reasoning_content": "hm,\n\nso", "reasoning": "hm,\n\nso", "thinking": "hm,\n\nso"}
@@ -176,9 +147,8 @@ def test_what_a_template_writes_is_read_back(row: Row) -> None:
 def test_every_template_of_trl_that_writes_calls_is_among_them() -> None:
     with zipfile.ZipFile(wheel(TRL_WHEEL, "with models' own chat templates")) as archive:
         names = [name for name in archive.namelist() if name.endswith(".jinja")]
-        writing = {
-            name.rpartition("/")[2].removesuffix(".jinja") for name in names if b"tool_call" in archive.read(name)
-        }
+        found = [name for name in names if b"tool_call" in archive.read(name)]
+    writing = {name.rpartition("/")[2].removesuffix(".jinja") for name in found}
     proven = {row.template for row in ROWS}
     # Muse's form is not known; the training templates of the others write what those without write.
     left = {name for name in writing - proven if not name.endswith("_training")}
@@ -227,13 +197,11 @@ def test_transformers_reads_the_same(judge: str, template: str) -> None:
     prompt, output = row.turn + opened, text.removeprefix(opened)
     told = parse(output, judges()[judge], prefix=prompt, tools=TOOLS)
     read = ResponseParser(row.model, tools=TOOLS, thinking=row.thinking).parse(text)
-    assert message_contents(
-        ResponseParser(judges()[judge], tools=TOOLS, prompt=prompt).parse(output)
-    ) == message_contents(read)
+    judged = ResponseParser(judges()[judge], tools=TOOLS, prompt=prompt).parse(output)
+    assert message_contents(judged) == message_contents(read)
     thoughts = [part[1] for part in message_contents(read) if isinstance(part, tuple) and part[0] == "thinking"]
     assert [(told.get("reasoning_content") or told.get("thinking") or "").strip()] == (thoughts or [""])
-    assert (told.get("content") or "").strip() == "".join(
-        b.text for b in read.blocks if isinstance(b, TextBlock)
-    ).strip()
+    said = "".join(block.text for block in read.blocks if isinstance(block, TextBlock))
+    assert (told.get("content") or "").strip() == said.strip()
     asked = [(call["function"]["name"], call["function"]["arguments"]) for call in told["tool_calls"]]
     assert asked == [(call.name, call.input) for call in calls(read)]

@@ -157,16 +157,16 @@ def test_a_parser_travels_between_processes() -> None:
     assert message_contents(parser.parse("hm</think>Hi")) == [("thinking", "hm"), "Hi"]
 
 
+REJECTS = "transformers rejects the response template: "
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({}, "transformers rejects the response template: .*fields"),
-        ({**QWEN, "version": 2}, "transformers rejects the response template: .*version: 2"),
-        (
-            {**QWEN, "fields": {"content": {"close_pattern": "("}}},
-            "transformers rejects the response template: .*regex",
-        ),
-        ({**QWEN, "fields": {"content": 3}}, "transformers rejects the response template: "),
+        ({}, f"{REJECTS}.*fields"),
+        ({**QWEN, "version": 2}, f"{REJECTS}.*version: 2"),
+        ({**QWEN, "fields": {"content": {"close_pattern": "("}}}, f"{REJECTS}.*regex"),
+        ({**QWEN, "fields": {"content": 3}}, REJECTS),
         (object(), "object has no response_template or chat_template; pass the name of an answer format, Markers"),
     ],
 )

@@ -98,22 +98,10 @@ def test_space_is_held_back_until_it_is_clear_whether_it_is_layout() -> None:
 def test_arguments_come_as_they_are_written() -> None:
     assert parse_chunks(
         "hermes", '<tool_call>{"na', 'me": "f", "argu', 'ments": {"a": "x', 'y\\"}"}', "}</tool_call>", thinking=False
-    ) == [
-        [],
-        [],
-        [(0, "f", None, '{"a": "x')],
-        [(0, None, None, 'y\\"}"}')],
-        [(0, None, "call_0", "")],
-        [],
-    ]
+    ) == [[], [], [(0, "f", None, '{"a": "x')], [(0, None, None, 'y\\"}"}')], [(0, None, "call_0", "")], []]
     assert parse_chunks(
         "kimi-k2", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>", '{"a"', ": 1}<|tool"
-    ) == [
-        [],
-        [(0, "f", "functions.f:0", '{"a"')],
-        [(0, None, None, ": 1}")],
-        [],
-    ]
+    ) == [[], [(0, "f", "functions.f:0", '{"a"')], [(0, None, None, ": 1}")], []]
     assert parse_chunks("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {', '}, "id": "x"', "}]") == [
         [(0, "f", None, "{")],
         [(0, None, None, "}")],
@@ -129,22 +117,11 @@ def test_arguments_that_cannot_come_in_pieces_come_at_the_end_of_their_call() ->
         [(0, "f", "call_0", '{"a": 1}'), (1, "g", "call_1", '{"b": "x"}')],
         [],
     ]
-    assert parse_chunks("gemma-4", "<|tool_call>call:f{a:", "1}<tool_call|>") == [
-        [],
-        [(0, "f", "call_0", '{"a": 1}')],
-        [],
-    ]
+    at_the_end = [[], [(0, "f", "call_0", '{"a": 1}')], []]
+    assert parse_chunks("gemma-4", "<|tool_call>call:f{a:", "1}<tool_call|>") == at_the_end
     # JSON within JSON, and arguments before the name.
-    assert parse_chunks("hermes", '<tool_call>{"name": "f", "arguments": "{\\"a\\"', ': 1}"}') == [
-        [],
-        [(0, "f", "call_0", '{"a": 1}')],
-        [],
-    ]
-    assert parse_chunks("hermes", '<tool_call>{"arguments": {"a": 1}, ', '"name": "f"}') == [
-        [],
-        [(0, "f", "call_0", '{"a": 1}')],
-        [],
-    ]
+    assert parse_chunks("hermes", '<tool_call>{"name": "f", "arguments": "{\\"a\\"', ': 1}"}') == at_the_end
+    assert parse_chunks("hermes", '<tool_call>{"arguments": {"a": 1}, ', '"name": "f"}') == at_the_end
 
 
 def test_what_is_no_call_is_text_as_soon_as_that_is_clear() -> None:
@@ -195,6 +172,9 @@ def test_where_nobody_knows_of_the_prompt_nothing_comes_before_it_is_clear(form:
     assert parse_chunks(form, "So", ".", thinking=False) == [[("text", "So")], [("text", ".")], []]
 
 
+CALL_IN_THOUGHT = 'a<tool_call>{"name": "f"}</tool_call>'
+
+
 @pytest.mark.parametrize(
     ("form", "thinking", "text", "expected"),
     [
@@ -205,12 +185,7 @@ def test_where_nobody_knows_of_the_prompt_nothing_comes_before_it_is_clear(form:
         ("qwen3", None, "<think>\n\n</think>\n\nSo", ["So"]),
         ("qwen3", None, "Write <think> first, </think> last.", ["Write <think> first, </think> last."]),
         ("qwen3", None, '<tool_call>{"name": "f"}</tool_call><think>hm</think>', [("f", {}), ("thinking", "hm")]),
-        (
-            "qwen3",
-            True,
-            'a<tool_call>{"name": "f"}</tool_call>',
-            [("thinking", 'a<tool_call>{"name": "f"}</tool_call>')],
-        ),
+        ("qwen3", True, CALL_IN_THOUGHT, [("thinking", CALL_IN_THOUGHT)]),
         ("qwen3", True, "hm<|im_end|>\n<|im_start|>user", [("thinking", "hm")]),
         *(("qwen3-nothink", None, "So</think>", ["So</think>"]), ("qwq", None, "hm", [("thinking", "hm")])),
         ("deepseek-r1", None, "hm\n</think>\n\nSo", [("thinking", "hm"), "So"]),

@@ -161,7 +161,7 @@ def test_python_calls() -> None:
     assert python_calls("[a.b-c(x=1, y='z',), d()]") == [("a.b-c", "x=1, y='z',", {"x": 1, "y": "z"}), ("d", "", {})]
     assert python_calls("f(x=1)") == [("f", "x=1", {"x": 1})]
     assert python_calls("[f(1), g(x=h('(')), k(x=1 + 1)]") == [
-        *(("f", "1", None), ("g", "x=h('(')", None), ("k", "x=1 + 1", None)),
+        *(("f", "1", None), ("g", "x=h('(')", None), ("k", "x=1 + 1", None))
     ]
     for wrong in ("", "[]", "[f]", "f", "[f()", "f())", "[f() g()]", "[1]"):
         with pytest.raises(ValueError):  # noqa: PT011 - what it says is not for users

@@ -82,23 +82,16 @@ class Conversation:
         turns = rng.randint(7, 11)
         broken_at = set(rng.sample(range(3, turns), rng.randint(1, 4 if turns < 8 else 5)))
         for turn in range(turns):
-            broken = None
-            if turn in broken_at:
-                broken = self.broken(tools)
+            broken = self.broken(tools) if turn in broken_at else None
             self.values["question"] = self.words(6)
             yield Sent(self.name, {**self.values}, [*self.history], [*tools], broken)
-            asked = INSTRUCTION["user"].format(**self.values)
-            self.history += [
-                {"role": "user", "content": asked},
-                {"role": "assistant", "content": f"{self.words(8)}\n{self.words(4)}"},
-            ]
+            self.history.append({"role": "user", "content": INSTRUCTION["user"].format(**self.values)})
+            self.history.append({"role": "assistant", "content": f"{self.words(8)}\n{self.words(4)}"})
 
     def tool(self, name: str) -> dict[str, Any]:
         parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
-        return {
-            "type": "function",
-            "function": {"name": f"{name}_{self.name}", "description": self.words(4), "parameters": parameters},
-        }
+        function = {"name": f"{name}_{self.name}", "description": self.words(4), "parameters": parameters}
+        return {"type": "function", "function": function}
 
     def clock(self) -> str:
         return f"{self.random.randrange(24):02}:{self.random.randrange(60):02}"

@@ -153,11 +153,10 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
     event = {"attributes": {**SPAN, "gen_ai.operation.name": "text_completion"}}
     other = {"name": "GET /", "attributes": {"http.method": "GET"}}
     bare: dict[str, Any] = {"name": "chat", "start_time": "2026-11-23T10:00:00Z", "attributes": {}, "events": [event]}
+    generated = {**SPAN, "gen_ai.operation.name": "generate_content"}
     otlp = {
         "startTimeUnixNano": str(1_795_428_000 * 10**9),
-        "attributes": [
-            attribute(key, value) for key, value in {**SPAN, "gen_ai.operation.name": "generate_content"}.items()
-        ],
+        "attributes": [attribute(key, value) for key, value in generated.items()],
     }
     document = {"resourceSpans": [{"scopeSpans": [{"spans": [otlp, {"attributes": [attribute("a", 1)]}]}]}]}
     lines = read_calls(write_lines(tmp_path / "spans.jsonl", line, other, bare, document))
@@ -186,6 +185,10 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     assert simulate([found], "openai", CharTokenCounter()).calls[0].total > 7
 
 
+INVALID = "a.jsonl:1: not a valid model call:"
+EXPECTED = "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt, found"
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -193,26 +196,14 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
         ("hello\nyou\n", "a.jsonl:1: neither this line nor the whole file is valid JSON"),
         ("3\n", "a.jsonl:1: a call must be an object, not 3"),
         ("[[3]]\n", "a.jsonl:1[0][0]: a call must be an object, not 3"),
-        (
-            '{"a": "", "b": ""}\n',
-            "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt, found a, b",
-        ),
-        ("{}\n", "a.jsonl:1: not a payload; expected one of messages, contents, input, prompt, found no keys"),
+        ('{"a": "", "b": ""}\n', f"{EXPECTED} a, b"),
+        ("{}\n", f"{EXPECTED} no keys"),
         (json.dumps({"name": "chat x", "attributes": {"gen_ai.operation.name": "chat"}}), "no gen_ai.input.messages"),
-        (
-            '{"payload": {"messages": []}, "time": "noon"}\n',
-            "a.jsonl:1: not a valid model call: ValueError: Invalid isoformat",
-        ),
-        ('{"attributes": [1]}\n', "a.jsonl:1: not a valid model call: TypeError"),
-        (
-            json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}),
-            "a.jsonl:1: not a valid model call: JSONDecode",
-        ),
-        (
-            json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}),
-            "a.jsonl:1: not a valid model call: RecursionError",
-        ),
-        ('{"resourceSpans": [3]}\n', "a.jsonl:1: not a valid model call: AttributeError"),
+        ('{"payload": {"messages": []}, "time": "noon"}\n', f"{INVALID} ValueError: Invalid isoformat"),
+        ('{"attributes": [1]}\n', f"{INVALID} TypeError"),
+        (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), f"{INVALID} JSONDecode"),
+        (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}), f"{INVALID} RecursionError"),
+        ('{"resourceSpans": [3]}\n', f"{INVALID} AttributeError"),
         ("[" * 100_000, "a.jsonl:1: neither this line nor the whole file is valid JSON"),
     ],
 )

@@ -11,13 +11,13 @@ from lazyprompt.caching import PrefixChange, PromptCall, check_prefix
 
 USER = {"role": "user", "content": "hi"}
 REPLY = {"role": "assistant", "content": "hello"}
-THOUGHT = {
-    "role": "assistant",
-    "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "hello"}],
-}
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "s"}
+THOUGHT = {"role": "assistant", "content": [SIGNED, {"type": "text", "text": "hello"}]}
 MARKED = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
 TOOL = {"name": "find", "input_schema": {"type": "object"}}
+EARLIER = "the caller changed earlier messages"
+SYSTEM = "the caller changed the system text"
 
 
 def payload(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -43,32 +43,16 @@ def test_a_prompt_that_only_adds_text_continues(previous: object, later: object)
 @pytest.mark.parametrize(
     ("previous", "later", "change"),
     [
-        (
-            payload(USER, tools=[TOOL]),
-            payload(USER, REPLY),
-            (None, "tools", "the caller changed the tools", 0),
-        ),
-        (
-            payload(USER, system="Be kind."),
-            payload(USER, THOUGHT, USER, system="Be brief."),
-            (None, "system", "the caller changed the system text", 1),
-        ),
+        (payload(USER, tools=[TOOL]), payload(USER, REPLY), (None, "tools", "the caller changed the tools", 0)),
+        (payload(USER, system="a"), payload(USER, THOUGHT, USER, system="b"), (None, "system", SYSTEM, 1)),
         (
             payload({"role": "system", "content": "a"}, USER),
             payload({"role": "system", "content": "b"}, USER),
-            (0, "system", "the caller changed the system text", 0),
+            (0, "system", SYSTEM, 0),
         ),
-        (
-            payload(USER, THOUGHT, USER),
-            payload(USER, THOUGHT, REPLY),
-            (2, "history", "the caller changed earlier messages", 0),
-        ),
-        (
-            {"input": [USER, REASONING, REPLY]},
-            {"input": [REPLY, REASONING, REPLY]},
-            (0, "history", "the caller changed earlier messages", 1),
-        ),
-        (payload(USER, REPLY), payload(USER), (1, "history", "the caller changed earlier messages", 0)),
+        (payload(USER, THOUGHT, USER), payload(USER, THOUGHT, REPLY), (2, "history", EARLIER, 0)),
+        ({"input": [USER, REASONING, REPLY]}, {"input": [REPLY, REASONING, REPLY]}, (0, "history", EARLIER, 1)),
+        (payload(USER, REPLY), payload(USER), (1, "history", EARLIER, 0)),
     ],
 )
 def test_the_first_change_has_its_place_and_the_thoughts_behind_it(

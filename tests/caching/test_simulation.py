@@ -37,7 +37,7 @@ MARKED: list[dict[str, Any]] = [
 ]
 
 
-def message_of_length(role: str, length: int, letter: str = "x") -> dict[str, Any]:
+def message(role: str, length: int, letter: str = "x") -> dict[str, Any]:
     """A message of so many characters."""
     return {"role": role, "content": letter * length}
 
@@ -45,7 +45,7 @@ def message_of_length(role: str, length: int, letter: str = "x") -> dict[str, An
 def chat(*lengths: int) -> list[dict[str, Any]]:
     """A chat whose messages have these lengths: system, user, assistant, user, ..."""
     roles = ["system", *("user", "assistant") * len(lengths)]
-    return [message_of_length(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
+    return [message(role, length, role[0]) for role, length in zip(roles, lengths, strict=False)]
 
 
 def chat_payload(*texts: str) -> dict[str, Any]:
@@ -66,11 +66,7 @@ def at(model: str, length: int, *times: float) -> list[object]:
 @pytest.mark.parametrize(
     ("rules", "calls", "expected"),
     [
-        (
-            "openai",
-            [{"messages": chat(1000)}, {"messages": chat(1000, 30)}, {"messages": chat(1000, 30, 200, 50)}],
-            [0, 0, 1024],
-        ),
+        ("openai", [{"messages": chat(*each)} for each in ((1000,), (1000, 30), (1000, 30, 200, 50))], [0, 0, 1024]),
         ("openai", at("gpt-4o", 2500, 0, 200, 1400), [0, 2688, 0]),
         ("openai", at("gpt-5.5", 2500, 0, 1200, 4000), [0, 2048, 0]),
         ("openai", at("gpt-5.6-sol", 2500, 0, 1800, 3600, 5401), [0, 2800, 2800, 0]),
@@ -78,11 +74,7 @@ def at(model: str, length: int, *times: float) -> list[object]:
         ("anthropic", at("claude-haiku-4-5", 3000, 0, 200), [0, 0]),
         ("vllm", [{"messages": chat(100)}, {"messages": chat(100)}, {"messages": chat(95)}], [0, 96, 80]),
         ("llama.cpp", ["abcdef", "abcxyz", "abcdef"], [0, 3, 6]),
-        (
-            "deepseek",
-            [{"messages": [message_of_length("system", 500), message_of_length("user", 40, each)]} for each in "bc"],
-            [0, 500],
-        ),
+        ("deepseek", [{"messages": [message("system", 500), message("user", 40, each)]} for each in "bc"], [0, 500]),
         # A breakpoint is no part of the text.
         ("anthropic", [{"model": "claude-sonnet-5", "messages": [each]} for each in MARKED], [0, 5000]),
         # A lifetime begins again with each use, and calls out of the order of time do not shorten it.
@@ -98,9 +90,8 @@ def test_an_error_lists_the_known_providers() -> None:
     known = ", ".join(RULES)
     with pytest.raises(FormatError) as refused:
         simulate([], "antropic", CHARS)
-    assert str(refused.value) == (
-        f"no cache rules for 'antropic' (did you mean 'anthropic'?); expected one of {known}, or CacheRules"
-    )
+    told = f"no cache rules for 'antropic' (did you mean 'anthropic'?); expected one of {known}, or CacheRules"
+    assert str(refused.value) == told
 
 
 def test_notes_of_several_models_are_those_of_each() -> None:
@@ -174,19 +165,14 @@ def test_what_is_unknown_is_said() -> None:
         assert report.rules.date
         assert report.rules.source.startswith("https://")
         assert report.notes[: len(report.rules.unknown)] == report.rules.unknown
-    with pytest.raises(FormatError, match="did you mean 'openai'"):
-        simulate([], "opennai", CHARS)
     with pytest.raises(FormatError, match="not int"):
         simulate([3], "openai", CHARS)
 
 
 def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None:
-    system = message_of_length("system", 3000)
-    named = [
-        PromptCall({"messages": [system, message_of_length("user", 500, letter)]}, conversation=letter)
-        for letter in "abc"
-    ]
-    unnamed = [{"messages": [system, message_of_length("user", 500, letter)]} for letter in "abc"]
+    system = message("system", 3000)
+    named = [PromptCall({"messages": [system, message("user", 500, letter)]}, conversation=letter) for letter in "abc"]
+    unnamed = [{"messages": [system, message("user", 500, letter)]} for letter in "abc"]
     assert simulate(named, "openai", CHARS).breaks == simulate(unnamed, "openai", CHARS).breaks == ()
 
 
@@ -235,13 +221,7 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             1,
             MOVED.format("a"),
         ),
-        (
-            [Rendered([text, "x"], ["a", "b"]) for text in ("One", "Two")],
-            (None, "a", 1),
-            ("Onex", "Twox"),
-            4,
-            MOVED.format("a"),
-        ),
+        ([Rendered([text, "x"], ["a", "b"]) for text in "AB"], (None, "a", 1), ("Ax", "Bx"), 2, MOVED.format("a")),
     ],
 )
 def test_a_break_is_reported_with_its_place_its_texts_and_advice(
@@ -272,10 +252,8 @@ def test_a_break_of_a_prompter_names_the_slot(
 
 def test_secrets_are_masked() -> None:
     def call(key: str) -> PromptCall:
-        return PromptCall(
-            {"messages": [message_of_length("system", 50), {"role": "user", "content": f"key {key} ok"}]},
-            conversation="a",
-        )
+        asked = {"role": "user", "content": f"key {key} ok"}
+        return PromptCall({"messages": [message("system", 50), asked]}, conversation="a")
 
     keys = ["sk-ant-" + letter * 30 + "1" for letter in "ab"]
     (found,) = simulate(map(call, keys), "llama.cpp", CHARS).breaks
@@ -288,7 +266,7 @@ def test_secrets_are_masked() -> None:
 
 def test_counts_of_a_payload_are_the_counters_own() -> None:
     payload = ChatFormatter("anthropic", cache=("tools", "system")).format(
-        [message_of_length("system", 40), message_of_length("user", 30)],
+        [message("system", 40), message("user", 30)],
         tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
     )
     counter = ApproximateTokenCounter()
@@ -326,7 +304,7 @@ def test_payloads_of_all_providers_are_read(provider: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "texts"),
     [
-        ({"input": {"messages": [message_of_length("user", 7)]}, "parameters": {"seed": 1}}, [7]),
+        ({"input": {"messages": [message("user", 7)]}, "parameters": {"seed": 1}}, [7]),
         ({"contents": [{"parts": [{"text": "x" * 9}]}], "config": {"system_instruction": "y" * 5}}, [5, 9]),
         ({"prompt": "x" * 9, "system": "y" * 5}, [5, 9]),
         ({"messages": None}, []),

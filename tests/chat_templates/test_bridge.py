@@ -148,9 +148,13 @@ OTHER_END = re.escape(
     r"the completion ends with 'Hi! Hi! Hi! <|stop|>', but the template continues with "
     r"'<|end|>\n<|start|>user\nWhy?<|end|>\n<|star' after a response"
 )
+HELLO = [{"role": "user", "content": "Hello."}]
+LENGTH = chatml(ending="<|end|>{{ loop.length > 9 }}\n")
 BEFORE = "{% set one = loop.previtem if loop.index > 1 else {} %}"
 LAST_SIGN = PLAIN.replace("<|start|>", BEFORE + "{{ one.content[-1] if one.role == 'assistant' }}<|start|>", 1)
 NO_BARE = "^the template cannot render a response without reasoning in this chat: .*"
+NO_PROMPT = "must end with the template's generation prompt"
+DROPPED = "the template (drops the text of a response that calls a tool|does not render tool calls)"
 NO_TOKEN = re.escape(r"the template writes '\nuser\nWhy?\nassistant' after a response; expected a control token")
 TALK = "{{ m.content }}" + CALLING
 LAST_USER = (
@@ -159,6 +163,28 @@ LAST_USER = (
 MOVED = chatml("{% if tools and m == ns.last %}{{ tools|tojson }}{% endif %}" + TALK, head=LAST_USER)
 ONE_END = chatml(TALK, ending="{% if m.tool_calls %}<|stop|>{% else %}<|end|>{% endif %}\n")
 AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
+
+
+# With the messages, what rendering does not prove has a reason too.
+BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
+    (PLAIN, "Hi.", USER, {"messages": [USER]}, OTHER_PROMPT),
+    (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
+    (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
+    (PLAIN, [900], USER, {}, "the tokenizer cannot decode the"),
+    (MOVED, "Hi.", USER, {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")}, "change the prompt"),
+    # The generation prompt has opened a thought, and nothing else.
+    (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
+    # The next turn begins with the last sign of the answer.
+    (LAST_SIGN, "Hi.", USER, {}, "the text that the template writes after a response depends on the response"),
+    (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
+    (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
+    (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
+    (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the origins of the rendered text can't be traced"),
+    (KEEPING, OTHER_CALL, RESULT, {}, "the tool 'now', which the completion"),
+    (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
+    (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
+    (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
+]
 
 
 @pytest.mark.parametrize(
@@ -201,15 +227,9 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
         (PLAIN, "Hi.", [USER], {"tokenizer": byte_tokenizer("<|start|>")}, "."),
-        (
-            PLAIN,
-            "Hi.",
-            [USER],
-            {"tokenizer": byte_tokenizer(*"abcdefg")},
-            "must end with the template's generation prompt",
-        ),
+        (PLAIN, "Hi.", [USER], {"tokenizer": byte_tokenizer(*"abcdefg")}, NO_PROMPT),
         # The ids or messages are not such.
-        (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "must end with the template's generation prompt"),
+        (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, NO_PROMPT),
         (PLAIN, "", [USER], {}, "the completion is empty"),
         (PLAIN, "<|end|>", [USER], {}, "the completion is empty"),
         (PLAIN, [-1], [USER], {}, "the tokenizer cannot decode the"),
@@ -219,6 +239,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's response as ids"),
         (PLAIN, "Hi.", [{"content": "Why?"}], {}, "cannot have the role None"),
         (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "contains media"),
+        *((text, said, [new], {"messages": HELLO} | options, why) for text, said, new, options, why in BY_RENDERING),
     ],
 )
 def test_where_it_is_not_proven_there_is_the_reason(
@@ -227,9 +248,6 @@ def test_where_it_is_not_proven_there_is_the_reason(
     made = bridge(template, completion, *new, **options)
     assert made.ids is None
     assert re.search(reason, made.reason), made.reason
-
-
-HELLO = [{"role": "user", "content": "Hello."}]
 
 
 def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
@@ -255,47 +273,12 @@ def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
         (KEEPING, '<call>now{"at": 1}</call>', RESULT, f"<|end|>{BEHIND_CALL}"),
         (DROPPING, "<think>So.</think><call>now{}</call><|end|>", RESULT, BEHIND_CALL),
         # What it writes may depend on the chat, if it is there.
-        (
-            chatml(ending="<|end|>{{ loop.length > 9 }}\n"),
-            "Hi.<|end|>",
-            USER,
-            "False" + BEHIND.replace("d|>", "d|>False"),
-        ),
+        (LENGTH, "Hi.<|end|>", USER, "False" + BEHIND.replace("d|>", "d|>False")),
     ],
 )
 def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: Any, expected: str) -> None:
-    start = START.replace("<|end|>", "<|end|>False") if "length" in template else START
+    start = START.replace("<|end|>", "<|end|>False") if template == LENGTH else START
     assert added_text(template, completion, new, start=start, messages=HELLO) == expected
-
-
-@pytest.mark.parametrize(
-    ("template", "completion", "new", "options", "reason"),
-    [
-        (PLAIN, "Hi.", USER, {"messages": [USER]}, OTHER_PROMPT),
-        (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
-        (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
-        (PLAIN, [900], USER, {}, "the tokenizer cannot decode the"),
-        (MOVED, "Hi.", USER, {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")}, "change the prompt"),
-        # The generation prompt has opened a thought, and nothing else.
-        (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
-        # The next turn begins with the last sign of the answer.
-        (LAST_SIGN, "Hi.", USER, {}, "the text that the template writes after a response depends on the response"),
-        (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
-        (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the origins of the rendered text can't be traced"),
-        (KEEPING, OTHER_CALL, RESULT, {}, "the tool 'now', which the completion"),
-        (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
-        (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
-        (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
-    ],
-)
-def test_what_rendering_does_not_prove_has_a_reason(
-    template: str, completion: Any, new: Any, options: dict[str, Any], reason: str
-) -> None:
-    made = bridge(template, completion, new, **{"messages": HELLO, **options})
-    assert made.ids is None
-    assert re.search(reason, made.reason), made.reason
 
 
 # Templates that drop the text beside a call.
@@ -316,11 +299,7 @@ BROKEN = r"the completion ends with '{}', but the template continues with '\"}}<
         *((CALLS, STOP, NEXT), (CALLS, STOP.removesuffix("<|stop|>"), f"<|stop|>{NEXT}")),
         *((CALLS, f"<think>So.</think>{STOP}", NEXT), (EMPTY_CALLS, f"<think></think>{STOP}", NEXT)),
         *((OPENED_CALLS, f"</think>{STOP}", f"{NEXT}<think>"), (OPENED_CALLS, f"Hm.</think>{STOP}", f"{NEXT}<think>")),
-        (
-            CALLS,
-            f"Now: {STOP}",
-            "the template (drops the text of a response that calls a tool|does not render tool calls)",
-        ),
+        (CALLS, f"Now: {STOP}", DROPPED),
         # Behind the calls, other text could stand.
         (CALLS, '<call>now{"x": 1}x<|stop|>', BROKEN.format(r'now{"x": 1}x<\|stop\|>')),
         (CALLS, '<call>now{"x": 1}x', BROKEN.format('<call>now{"x": 1}x')),

@@ -82,21 +82,13 @@ def turns(chance: random.Random) -> list[dict[str, Any]]:
 
 
 class Judged(NamedTuple):
-    """What became of one completion.
+    """What became of one completion."""
 
-    Attributes:
-        new: What came behind it: results or a user's text.
-        thought: Whether the answer had a thought.
-        kind: Which completion it was.
-        got: What the bridge gave.
-        problem: What is wrong with that.
-    """
-
-    new: str
-    thought: bool
-    kind: str
-    got: Bridge
-    problem: str
+    new: str  # the role of what came behind it: results or a user's text
+    thought: bool  # whether the answer had a thought
+    kind: str  # which completion it was
+    got: Bridge  # what the bridge gave
+    problem: str  # what is wrong with that
 
 
 class Judge:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lazyprompt import ChatPrompter, Msg
+from lazyprompt import ChatPrompter
 from lazyprompt.chat_templates.controls import sequences_in
 from lazyprompt.chat_templates.conversation import template_dicts
 from lazyprompt.chat_templates.source import ChatSource
@@ -287,11 +287,10 @@ def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share
                 inside = [segment for segment in rendered.segments if word in segment.text]
                 places[word] |= {(segment.slot, segment.trusted) for segment in inside}
                 assert sum(segment.text.count(word) for segment in inside) == times, (name, chat, word)
-    assert {word: {(SLOTS[word], False)} for word, found in places.items() if found} == {
-        word: found for word, found in places.items() if found
-    }
+    found = {word: seen for word, seen in places.items() if seen}
+    assert found == {word: {(SLOTS[word], False)} for word in found}
     # Words that are never shown would prove nothing.
-    assert {word for word, found in places.items() if not found} <= {"Gedacht", "Ontwikkelaar"}
+    assert SLOTS.keys() - found <= {"Gedacht", "Ontwikkelaar"}
     assert min(shown["turns"], shown["calls"], shown["thoughts"]) > 4
 
 
@@ -372,31 +371,19 @@ def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "messages", "options", "reason"),
+    ("text", "message", "field", "reason"),
     [
-        (PLAIN, [], {}, "there are no messages"),
-        (
-            "{{ messages[0].content[0].text or '' }}",
-            [USER | {"content": [{"type": "image"}]}],
-            {},
-            "the last message has no text in its 'content'",
-        ),
-        (PLAIN, [ANSWER], {"continue_final_message": "reasoning_content"}, "has no text in its 'reasoning_content'"),
-        (
-            PLAIN,
-            [THOUGHT],
-            {"continue_final_message": "reasoning_content"},
-            "omits or changes the end of the last message",
-        ),
-        ("{{ messages[0].role }}", [ANSWER], {}, "the template omits or changes the end of the last message"),
-        ("{{ messages[0].content[:3] }}", [ANSWER], {}, "the template omits or changes the end of the last message"),
+        (PLAIN, ANSWER, "reasoning_content", "has no text in its 'reasoning_content'"),
+        (PLAIN, THOUGHT, "reasoning_content", "the template omits or changes the end of the last message"),
+        ("{{ messages[0].role }}", ANSWER, True, "the template omits or changes the end of the last message"),
+        ("{{ messages[0].content[:3] }}", ANSWER, True, "the template omits or changes the end of the last message"),
     ],
 )
 def test_where_there_is_nothing_to_go_on_with_it_says_so(
-    text: str, messages: list[dict[str, Any]], options: dict[str, Any], reason: str
+    text: str, message: dict[str, Any], field: Any, reason: str
 ) -> None:
     with pytest.raises(TemplateError, match=f"no text to continue: .*{reason}"):
-        ChatTemplate.load(text).render(messages, **{"continue_final_message": True, **options})
+        ChatTemplate.load(text).render([message], continue_final_message=field)
 
 
 def test_a_message_that_the_template_writes_twice_is_not_continued() -> None:
@@ -408,7 +395,6 @@ def test_a_message_that_the_template_writes_twice_is_not_continued() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_stopped_clock")
-@pytest.mark.slow
 def test_the_time_is_the_one_that_is_given() -> None:
     template = ChatTemplate.load("{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}")
     rendered = template.render([msg("user", "!")], now=NOW)
@@ -418,7 +404,6 @@ def test_the_time_is_the_one_that_is_given() -> None:
     assert render_by_transformers(template.text, [msg("user", "!")])[0] == rendered.text
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_what_is_given_is_never_changed() -> None:
     messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])
@@ -529,19 +514,11 @@ def test_the_special_tokens_of_the_tokenizer_are_for_the_template_alone(tmp_path
     assert ChatTemplate.load(tmp_path).render([msg("user", "a [CUT] word")]).text.startswith("<user>a [\\CUT] word</>")
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (
-            "tooluse",
-            r"no chat template 'tooluse'.*did you mean 'tool_use'.*available templates: 'default', 'tool_use', 'rag'",
-        ),
-        ("zzz", r"no chat template 'zzz'; available templates: 'default', 'tool_use', 'rag'; set name="),
-    ],
-)
-def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path, name: str, reason: str) -> None:
+@pytest.mark.parametrize(("name", "near"), [("tooluse", ".*did you mean 'tool_use'.*"), ("zzz", "; ")])
+def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path, name: str, near: str) -> None:
     save(tmp_path / "tokenizer_config.json", CONFIG)
-    with pytest.raises(TemplateError, match=reason):
+    known = "available templates: 'default', 'tool_use', 'rag'; set name="
+    with pytest.raises(TemplateError, match=f"no chat template '{name}'{near}{known}"):
         ChatTemplate.load(tmp_path, name=name)
 
 
@@ -567,15 +544,6 @@ def test_a_template_whose_syntax_is_wrong_is_refused_when_it_is_loaded(tmp_path:
         ChatTemplate.load(tmp_path)
     with pytest.raises(TemplateError, match="^the chat template, line 1: "):
         ChatTemplate.load("{{ x")
-
-
-def test_messages_of_any_kind_may_be_mixed() -> None:
-    template = ChatTemplate.load(PLAIN)
-    expected = "<user>a</><assistant>b</><user>c</><assistant>d</><user>e</><ai>"
-    assert template.render(
-        [("a", "b"), {"role": "user", "content": "c"}, Msg("x", "d", "assistant"), ("e", "")]
-    ).text in (expected, expected.replace("<ai>", "<assistant></><ai>"))
-    assert template.render([Msg("x", "a", "user")]).text == "<user>a</><ai>"
 
 
 def test_a_role_that_the_template_does_not_show_is_noted() -> None:

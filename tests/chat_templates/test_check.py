@@ -44,6 +44,7 @@ AS_IT_IS = calls(
 )
 NULL = PLAIN.replace("m.content", "(m.content or '')")
 PARTS = PLAIN.replace("{{ m.content }}", "{% for p in m.content %}{{ p.text }}{% endfor %}")
+NO_CALLS = loop("{{ raise_exception('no calls') if m.tool_calls }}")
 THOUGHTS = loop("{{ '(' ~ m.reasoning_content ~ ')' if m.reasoning_content }}")
 LAST_THOUGHT = loop("{{ '(' ~ m.reasoning_content ~ ')' if m.reasoning_content and loop.last }}")
 OTHER_THOUGHTS = loop("{{ '(' ~ m.thinking ~ ')' if m.thinking }}")
@@ -57,6 +58,8 @@ CLOCK = "{{ strftime_now('%Y') }}" + PLAIN
 FURTHER = "{{ style }}{{ 'x' if enable_thinking }}" + PLAIN
 # What kind of text it is, is seen in how Python writes its methods.
 LOSES = PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}"
+
+CHANGES = "later messages change earlier text:"
 
 QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "system text supported": [
@@ -76,18 +79,14 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (JSON_ONLY, True, ""),
         (NAMES, False, "dropped: its arguments"),
         (PLAIN, False, "dropped: the call, its arguments"),
-        (
-            loop("{{ raise_exception('no calls') if m.tool_calls }}"),
-            False,
-            "the chat template rejects the messages: no calls",
-        ),
+        (NO_CALLS, False, "the chat template rejects the messages: no calls"),
     ],
     "string arguments accepted": [
         (AS_IT_IS, True, ""),
         (JSON_ONLY, True, "it accepts nothing else; lazyprompt passes JSON"),
         (CALLS, False, "it writes them differently from dicts; lazyprompt passes dicts"),
         (ITEMS, False, "it fails with them; lazyprompt passes dicts"),
-        (loop("{{ raise_exception('no calls') if m.tool_calls }}"), False, "it accepts no calls"),
+        (NO_CALLS, False, "it accepts no calls"),
         (PLAIN, None, "calls are dropped"),
     ],
     "null content accepted": [(NULL, True, ""), (PLAIN, False, "lazyprompt passes empty text")],
@@ -106,12 +105,8 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "prefix-preserving over turns": [
         (PLAIN, True, ""),
         (EOS, True, ""),
-        (
-            COUNTED,
-            False,
-            "later messages change earlier text: plain turns, a call and its result, thoughts before a user",
-        ),
-        (LAST_THOUGHT, False, "later messages change earlier text: thoughts before a user, thoughts before a result"),
+        (COUNTED, False, f"{CHANGES} plain turns, a call and its result, thoughts before a user"),
+        (LAST_THOUGHT, False, f"{CHANGES} thoughts before a user, thoughts before a result"),
     ],
     "generation prompt consistent": [
         (PLAIN, True, ""),

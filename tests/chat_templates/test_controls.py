@@ -19,16 +19,11 @@ HONEST = (
 )
 HONEST_BLOCKS = (
     *(f"{{% set tools = {given} %}}" for given in ("m.items", "namespace(a=1)", "[1]", "m.calls + [1]")),
-    *(
-        f"{{% for c in {each} %}}{{{{ c }}}}{{% endfor %}}"
-        for each in ("m.calls", "m['calls']", "m.calls[1:]", "range(3)")
-    ),
+    *(f"{{% for c in {each} %}}{{{{ c }}}}{{% endfor %}}" for each in ("m.calls", "m['calls']", "m.calls[1:]")),
     *("{% set text %}a{% endset %}", "{% for c in range(3) %}{{ c }}{% endfor %}", "{% set a, b = 1, 2 %}"),
     "{% for c in m.calls|sort %}{{ c }}{% endfor %}",
-    *(
-        f"{{% for c in m.text %}}{each}{{% endfor %}}"
-        for each in ("{{ c.a }}{{ c['a'] }}", "{{ c is string }}{{ loop }}")
-    ),
+    "{% for c in m.text %}{{ c.a }}{{ c['a'] }}{% endfor %}",
+    "{% for c in m.text %}{{ c is string }}{{ loop }}{% endfor %}",
     *(f"{{% for k, v in m.text{pairs} %}}{{{{ k }}}}{{% endfor %}}" for pairs in (".items()", "|items", "|dictsort")),
     "{% if m is mapping %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
     "{% generation %}{{ m.text }}{% endgeneration %}",

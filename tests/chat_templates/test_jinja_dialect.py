@@ -133,15 +133,9 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
         "{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
         "{% endfor %}{% endfor %}"
     )
-    written = '{"b":  1}'
-    assert (
-        render_template(text, [{"role": "assistant", "tool_calls": [call(1, written)]}])
-        == f"call: {written}get_weather"
-    )
-    assert (
-        render_template(text, [{"role": "assistant", "tool_calls": [call(1, {"b": "ö"})]}])
-        == 'call: {"b": "ö"}get_weather'
-    )
+    for arguments, written in (('{"b":  1}', '{"b":  1}'), ({"b": "ö"}, '{"b": "ö"}')):
+        called = {"role": "assistant", "tool_calls": [call(1, arguments)]}
+        assert render_template(text, [called]) == f"call: {written}get_weather"
     with pytest.raises(TemplateError, match="rejects the messages: no b"):
         render_template(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
 
@@ -203,14 +197,8 @@ class Weight(float):
 
 
 def test_values_are_plain_data() -> None:
-    message: dict[Any, Any] = {
-        "role": Role.USER,
-        "level": Level.ONE,
-        "weight": Weight(1.5),
-        "pair": (1, [None]),
-        1: "one",
-    }
-    assert render_template("{{ messages[0] }}", [message]) == (
+    data: dict[Any, Any] = {"role": Role.USER, "level": Level.ONE, "weight": Weight(1.5), "pair": (1, [None]), 1: "one"}
+    assert render_template("{{ messages[0] }}", [data]) == (
         "{'role': 'user', 'level': 1, 'weight': 1.5, 'pair': (1, [None]), 1: 'one'}"
     )
 
@@ -298,6 +286,7 @@ def test_a_template_that_refuses_shows_nothing() -> None:
 
 
 _LAUGHS = "{% set a = [1] * 1000 %}{% set b = [a] * 1000 %}{% set c = [b] * 1000 %}"
+_MORE = r"range\(\) returned more than"
 _TOO_LONG = "a value would become longer than"
 
 
@@ -305,10 +294,7 @@ _TOO_LONG = "a value would become longer than"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-            r"range\(\) returned more than",
-        ),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", _MORE),
         (
             "{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}x{% endfor %}{% endfor %}",
             "the loops and calls took",

@@ -58,21 +58,13 @@ WAYS: tuple[dict[str, Any], ...] = ({}, {"enable_thinking": False}, {"add_genera
 
 
 class Peculiarity(NamedTuple):
-    """What llama.cpp does otherwise than transformers.
-
-    Attributes:
-        what: What it does.
-        templates: With which templates that shows.
-        chats: In which chats it does.
-        to_chat: The same, done to what ours is given.
-        to_text: The same, done to what ours makes of it.
-    """
+    """What llama.cpp does otherwise than transformers."""
 
     what: str
-    templates: frozenset[str]
-    chats: frozenset[str]
-    to_chat: Callable[[Chat], Chat] = list
-    to_text: Callable[[str], str] = str
+    templates: frozenset[str]  # with which it shows
+    chats: frozenset[str]  # in which it shows
+    to_chat: Callable[[Chat], Chat] = list  # the same, done to what ours is given
+    to_text: Callable[[str], str] = str  # the same, done to what ours makes of it
 
 
 def without_system(chat: Chat) -> Chat:

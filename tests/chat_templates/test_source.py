@@ -14,6 +14,7 @@ from support.chat_judges import TOOLS, deepseek, tokenizer_in
 if TYPE_CHECKING:
     from pathlib import Path
 
+CONFIG, TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 VOCABULARY = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
 BOS: dict[str, Any] = {"__type": "AddedToken", "content": "<s>", "lstrip": False, "normalized": True, "rstrip": False}
 PLAIN_BOS = {name: value for name, value in BOS.items() if name != "__type"} | {"single_word": False}
@@ -31,32 +32,21 @@ def write(directory: Path, files: dict[str, Any]) -> Path:
     "files",
     [
         {},
-        {"tokenizer_config.json": {}},
-        {"tokenizer_config.json": {"chat_template": "config", "bos_token": "<s>", "eos_token": None}},
-        {"tokenizer_config.json": {"chat_template": "config", "bos_token": BOS, "add_bos_token": True}},
-        {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"bos_token": "<b>"}},
-        {"tokenizer_config.json": {"bos_token": "<s>"}, "special_tokens_map.json": {"eos_token": PLAIN_BOS}},
-        {"special_tokens_map.json": {"eos_token": "</s>", "additional_special_tokens": ["<x>"]}},
-        {
-            "tokenizer_config.json": {"bos_token": "<s>", "added_tokens_decoder": {}},
-            "special_tokens_map.json": {"bos_token": "<b>"},
-        },
-        {"tokenizer_config.json": {"image_token": "<image>", "extra_special_tokens": {"boi_token": "<boi>"}}},
-        {"tokenizer_config.json": {"extra_special_tokens": ["<x>"], "audio_token": BOS}},
-        {
-            "tokenizer_config.json": {
-                "chat_template": [
-                    {"name": "default", "template": "config"},
-                    {"name": "tool_use", "template": "tools"},
-                    {"name": "rag", "template": "documents"},
-                ]
-            }
-        },
-        {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "config"}]}},
-        {"tokenizer_config.json": {"chat_template": "config"}, "chat_template.jinja": "file\r\n{# 你好 #}\n"},
+        {CONFIG: {}},
+        {CONFIG: {"chat_template": "config", "bos_token": "<s>", "eos_token": None}},
+        {CONFIG: {"chat_template": "config", "bos_token": BOS, "add_bos_token": True}},
+        {CONFIG: {"bos_token": "<s>"}, TOKENS: {"bos_token": "<b>"}},
+        {CONFIG: {"bos_token": "<s>"}, TOKENS: {"eos_token": PLAIN_BOS}},
+        {TOKENS: {"eos_token": "</s>", "additional_special_tokens": ["<x>"]}},
+        {CONFIG: {"bos_token": "<s>", "added_tokens_decoder": {}}, TOKENS: {"bos_token": "<b>"}},
+        {CONFIG: {"image_token": "<image>", "extra_special_tokens": {"boi_token": "<boi>"}}},
+        {CONFIG: {"extra_special_tokens": ["<x>"], "audio_token": BOS}},
+        {CONFIG: {"chat_template": [{"name": name, "template": name} for name in ("default", "tool_use", "rag")]}},
+        {CONFIG: {"chat_template": [{"name": "default", "template": "config"}]}},
+        {CONFIG: {"chat_template": "config"}, "chat_template.jinja": "file\r\n{# 你好 #}\n"},
         {"chat_template.jinja": "file", "additional_chat_templates/tool_use.jinja": "tools"},
         {"chat_template.jinja": "file", "additional_chat_templates/default.jinja": "folder"},
-        {"tokenizer_config.json": {"chat_template": "config"}, "additional_chat_templates/default.jinja": "folder"},
+        {CONFIG: {"chat_template": "config"}, "additional_chat_templates/default.jinja": "folder"},
     ],
     ids=repr,
 )
@@ -83,7 +73,7 @@ def test_a_template_alone(tmp_path: Path) -> None:
     path = tmp_path / "mine.jinja"
     path.write_text("{{ bos_token }}mine", encoding="utf-8")
     assert read_chat_source(path) == ChatSource({"default": "{{ bos_token }}mine"})
-    write(tmp_path, {"tokenizer_config.json": {"chat_template": "config", "bos_token": "<s>"}})
+    write(tmp_path, {CONFIG: {"chat_template": "config", "bos_token": "<s>"}})
     template = read_chat_source(str(path)).template(with_tools=True)
     assert template is not None
     assert template.render([]) == "<s>mine"
@@ -99,19 +89,11 @@ def test_without_a_template_that_fits_there_is_none() -> None:
 
 
 def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -> None:
-    decoder: dict[str, Any] = {
-        "10": {"content": "<j>"},
-        "9": {"content": "<i>", "special": True},
-        "11": "<k>",
-        "12": {},
-    }
-    config = {
-        "added_tokens_decoder": decoder,
-        "bos_token": "<i>",
-        "additional_special_tokens": ["<x>", {"content": "<y>"}],
-    }
-    source = read_chat_source(write(tmp_path, {"tokenizer_config.json": config}))
-    assert source.added_tokens == (decoder["9"], decoder["10"])
+    added: dict[str, Any] = {"10": {"content": "<j>"}, "9": {"content": "<i>", "special": True}, "11": "<k>", "12": {}}
+    more = ["<x>", {"content": "<y>"}]
+    config = {"added_tokens_decoder": added, "bos_token": "<i>", "additional_special_tokens": more}
+    source = read_chat_source(write(tmp_path, {CONFIG: config}))
+    assert source.added_tokens == (added["9"], added["10"])
     assert source.whole_tokens == ("<i>", "<x>", "<y>")
 
 
@@ -123,25 +105,17 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "error", "said"),
     [
+        ({CONFIG: "{"}, TokenizerError, f"{CONFIG} is not valid JSON: Expecting property name"),
+        ({CONFIG: "[" * 99_999}, TokenizerError, "tokenizer_config.json is not valid JSON: "),
+        ({CONFIG: "[]"}, TokenizerError, "tokenizer_config.json must contain a JSON object, not list"),
+        ({TOKENS: "1"}, TokenizerError, f"{TOKENS} must contain a JSON object, not int"),
         (
-            {"tokenizer_config.json": "{"},
-            TokenizerError,
-            "tokenizer_config.json is not valid JSON: Expecting property name",
-        ),
-        ({"tokenizer_config.json": "[" * 99_999}, TokenizerError, "tokenizer_config.json is not valid JSON: "),
-        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json must contain a JSON object, not list"),
-        (
-            {"special_tokens_map.json": "1"},
-            TokenizerError,
-            "special_tokens_map.json must contain a JSON object, not int",
-        ),
-        (
-            {"tokenizer_config.json": {"chat_template": 1}},
+            {CONFIG: {"chat_template": 1}},
             TemplateError,
             "the chat_template of .*tokenizer_config.json must be text or a list of templates, not int",
         ),
         (
-            {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
+            {CONFIG: {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
             TemplateError,
             "item 1 of the chat_template of .*config.json must be a dict with string values for 'name' and 'template'",
         ),

@@ -280,6 +280,7 @@ def test_messages_count_in_the_form_that_transformers_is_given() -> None:
 
 
 LOOK: dict[str, Any] = {"type": "text", "text": "Look"}
+IMAGE: dict[str, Any] = {"type": "image"}
 DATA = "A" * 5000
 CLAUDES: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}
 GEMINIS: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": DATA}}
@@ -343,16 +344,12 @@ def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str
         ({"role": "user", "parts": [{"text": "Look"}]}, [LOOK], None),
         ({"role": "user", "content": []}, [], None),
         # Media count by what they are, and never by their base64.
-        ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, {"type": "image"}], PICTURE),
-        ({"role": "user", "content": [CLAUDES, LOOK]}, [{"type": "image"}, LOOK], CLAUDES),
+        ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, IMAGE], PICTURE),
+        ({"role": "user", "content": [CLAUDES, LOOK]}, [IMAGE, LOOK], CLAUDES),
         ({"role": "user", "content": [SOUND]}, [{"type": "audio"}], SOUND),
         ({"role": "user", "content": "Look", "images": [DATA]}, [LOOK], {"images": [DATA]}),
         ({"role": "user", "parts": [{"text": "Look"}, GEMINIS]}, [LOOK], GEMINIS),
-        (
-            {"role": "user", "content": [CLAUDES_RESULT | {"content": [LOOK, CLAUDES]}]},
-            [LOOK, {"type": "image"}],
-            CLAUDES,
-        ),
+        ({"role": "user", "content": [CLAUDES_RESULT | {"content": [LOOK, CLAUDES]}]}, [LOOK, IMAGE], CLAUDES),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -371,11 +368,11 @@ LOOP = f"(s){{% for m in messages %}}{TURN}{{% endfor %}}{LAST}"
 BYE_FIRST = "messages[0].content == 'Bye!'"
 
 
-def refusing_template(condition: str, loop: str = LOOP) -> str:
+def refusing(condition: str, loop: str = LOOP) -> str:
     return f"{{{{ raise_exception('no') if {condition} }}}}{loop}"
 
 
-REFUSING = refusing_template("messages[0].role == 'system' or messages|map(attribute='role')|list == ['user', 'user']")
+REFUSING = refusing("messages[0].role == 'system' or messages|map(attribute='role')|list == ['user', 'user']")
 HI, BYE, RULE = USER | {"content": "Hi"}, USER | {"content": "Bye!"}, SYSTEM | {"content": "Rule"}
 SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
 
@@ -390,36 +387,24 @@ SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
         # A system is refused even alone: its text counts, and what stands around a short turn of a user.
         (REFUSING, [RULE, HI], None, "(s)<user>xRule;<user>Hi;go"),
         # Where no two turns are rendered, or no three, nobody knows what stands before them: it counts for each.
-        (refusing_template("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
-        (
-            refusing_template("messages[2:] or messages[-1].content == 'Bye!'"),
-            [HI, BYE],
-            None,
-            "(s)<user>Hi;(s)<user>x;Bye!go",
-        ),
+        (refusing("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
+        (refusing("messages[2:] or messages[-1].content == 'Bye!'"), [HI, BYE], None, "(s)<user>Hi;(s)<user>x;Bye!go"),
         # A template that takes no tools: they count as their texts.
-        (refusing_template("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
+        (refusing("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
         # A template that shows no text of one role, one that shows nothing if there are tools, and one that shows less
         # of a long chat than of a short one.
         (
-            refusing_template(
-                "messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")
-            ),
+            refusing("messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")),
             *([HI, SPELL, HI, BYE], None, "(s)<user>Hi;Abracadabra, abracadabra!<user>Hi;<user>Bye!;go"),
         ),
-        (refusing_template(BYE_FIRST, f"{{% if not tools %}}{LOOP}{{% endif %}}"), [BYE], TOOLS, "(s)<user>x;Bye!"),
-        (
-            refusing_template(BYE_FIRST, LOOP.replace("in messages", "in messages[-1:]")),
-            [BYE],
-            None,
-            "(s)<user>x;Bye!go",
-        ),
+        (refusing(BYE_FIRST, f"{{% if not tools %}}{LOOP}{{% endif %}}"), [BYE], TOOLS, "(s)<user>x;Bye!"),
+        (refusing(BYE_FIRST, LOOP.replace("in messages", "in messages[-1:]")), [BYE], None, "(s)<user>x;Bye!go"),
         ("{{ raise_exception('no') }}", [], None, ""),
         ("{{ raise_exception('no') }}", [], TOOLS, "".join(map(as_json, TOOLS))),
         ("{{ raise_exception('no') }}", [HI, BYE | {"name": "Bob"}], None, "HiBye!Bob"),
         # No messages count what is written for none.
         (LOOP, [], None, "(s)go"),
-        (refusing_template("not messages"), [], None, "(s)go"),
+        (refusing("not messages"), [], None, "(s)go"),
     ],
 )
 def test_messages_that_a_template_rejects_count_one_by_one(

@@ -37,9 +37,7 @@ def marked_templates() -> list[str]:
 
 def template_share(share: int, *, marked: bool | None = None) -> list[str]:
     """The templates of a share: all of them, or those that mark what is trained, or the others."""
-    return [
-        name for name in sorted(templates())[share::SHARES] if marked is None or (name in marked_templates()) == marked
-    ]
+    return [name for name in sorted(templates())[share::SHARES] if marked in (None, name in marked_templates())]
 
 
 def msg(role: str, content: str, **more: Any) -> dict[str, Any]:
@@ -51,7 +49,7 @@ def thought(content: str, text: str) -> dict[str, Any]:
     return msg("assistant", content, reasoning_content=text, thinking=text)
 
 
-def call_message(content: str, *numbers: int) -> dict[str, Any]:
+def calling(content: str, *numbers: int) -> dict[str, Any]:
     function = {"name": "get_weather", "arguments": {"city": "Utrecht", "days": 2, "unit": None}}
     calls = [{"id": f"callid{at:03}", "type": "function", "function": function} for at in numbers]
     return msg("assistant", content, tool_calls=calls)
@@ -63,24 +61,16 @@ def result(number: int, content: str) -> dict[str, Any]:
 
 ASKED, ASKED_AGAIN, ANSWERED = (msg("user", "Vraag? "), msg("user", "Nog een."), msg("assistant", " Antwoord!\n\n"))
 ANSWERED_AGAIN = msg("assistant", "Een <b>ander</b> woord.")
+GOING_ON = [ANSWERED, ASKED_AGAIN, ANSWERED_AGAIN]
 CHATS: dict[str, tuple[list[dict[str, Any]], Any]] = {
     "plain": ([ASKED, ANSWERED], None),
-    "turns": ([ASKED, ANSWERED, ASKED_AGAIN, ANSWERED_AGAIN], None),
-    "system": ([msg("system", "Wees goed."), ASKED, ANSWERED, ASKED_AGAIN, ANSWERED_AGAIN], None),
+    "turns": ([ASKED, *GOING_ON], None),
+    "system": ([msg("system", "Wees goed."), ASKED, *GOING_ON], None),
     "the same again": ([ASKED, ANSWERED, ASKED, ANSWERED, ASKED, ANSWERED], None),
-    "a call": ([ASKED, call_message("", 1), result(1, "Regen."), ANSWERED], TOOLS),
-    "calls": ([ASKED, call_message("Eens zien.", 1, 2), result(1, "Regen."), result(2, "Zon."), ANSWERED], TOOLS),
+    "a call": ([ASKED, calling("", 1), result(1, "Regen."), ANSWERED], TOOLS),
+    "calls": ([ASKED, calling("Eens zien.", 1, 2), result(1, "Regen."), result(2, "Zon."), ANSWERED], TOOLS),
     "calls in turn": (
-        [
-            ASKED,
-            call_message("", 1),
-            result(1, "Regen."),
-            call_message("", 2),
-            result(2, "Zon."),
-            ANSWERED,
-            ASKED_AGAIN,
-            ANSWERED_AGAIN,
-        ],
+        [ASKED, calling("", 1), result(1, "Regen."), calling("", 2), result(2, "Zon."), *GOING_ON],
         TOOLS,
     ),
     "thoughts": ([ASKED, thought("Antwoord", "Hm."), ASKED_AGAIN, thought("Een ander.", "Nou ja.")], None),
@@ -163,6 +153,7 @@ def test_what_a_template_marks_is_trained_as_in_transformers(share: int) -> None
 
 _PHI3 = ("phi3_training", "phi3_5_training")
 _OUTPUTS_END = "<｜tool▁outputs▁end｜>"
+_NO_TURN = "<｜Assistant｜><｜end▁of▁sentence｜>"
 # What templates mark in a way of their own: what transformers' mask has besides, and what ours has besides.
 OTHERWISE: dict[tuple[str, str], tuple[list[str], list[str]]] = {
     # The end of the whole text is marked, which no turn in the middle has.
@@ -171,19 +162,13 @@ OTHERWISE: dict[tuple[str, str], tuple[list[str], list[str]]] = {
     **{("deepseekv3_training", special): ([_OUTPUTS_END], []) for special in ("a call", "calls", "calls in turn")},
     ("deepseek_r1_distill_training", "calls"): ([_OUTPUTS_END], []),
     # Calls that the template does not show leave an empty turn.
-    ("deepseek_r1_distill_training", "a call"): (["<｜Assistant｜><｜end▁of▁sentence｜>", _OUTPUTS_END], []),
-    ("deepseek_r1_distill_training", "calls in turn"): (
-        ["<｜Assistant｜><｜end▁of▁sentence｜>", _OUTPUTS_END, _OUTPUTS_END],
-        [],
-    ),
+    ("deepseek_r1_distill_training", "a call"): ([_NO_TURN, _OUTPUTS_END], []),
+    ("deepseek_r1_distill_training", "calls in turn"): ([_NO_TURN, _OUTPUTS_END, _OUTPUTS_END], []),
     # The token at which the model stops, for the tools to be called, is not marked.
     ("diffusion_gemma_training", "a call"): ([], ["<|tool_response>"]),
     ("diffusion_gemma_training", "calls in turn"): ([], ["<|tool_response>"] * 2),
     # An answer without a word is not found where the template writes something before it.
-    **{
-        (f"{name}_training", "nothing"): (["<｜Assistant｜><｜end▁of▁sentence｜>"], [])
-        for name in ("deepseekv3", "deepseek_r1_distill")
-    },
+    **{(f"{name}_training", "nothing"): ([_NO_TURN], []) for name in ("deepseekv3", "deepseek_r1_distill")},
     **{
         (f"nemotron_3_{name}_training", "nothing"): (["<think></think><|im_end|>\n"], [])
         for name in ("5_lightning", "nano", "super", "ultra")
@@ -312,16 +297,15 @@ def test_each_answer_is_trained_with_its_end_and_nothing_else_where_nothing_is_m
 def test_all_answers_are_trained_where_each_of_them_is(share: int) -> None:
     for name in template_share(share):
         text = templates()[name]
-        for special in ("calls in turn",):
-            if special in judged_chats(name):
-                chat, tools = judged_chats(name)[special]
-                said_by_it = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
-                each = [trained_spans(render_trained(text, chat, tools, {at})) for at in said_by_it]
-                whole = {at for span in trained_spans(render_trained(text, chat, tools)) for at in range(*span)}
-                singly = [at for spans in each for span in spans for at in range(*span)]
-                assert len(singly) == len(set(singly)), (name, special)
-                assert set(singly) == whole, (name, special)
-                assert trained_spans(render_trained(text, chat, tools, ())) == []
+        if "calls in turn" in judged_chats(name):
+            chat, tools = judged_chats(name)["calls in turn"]
+            said_by_it = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
+            each = [trained_spans(render_trained(text, chat, tools, {at})) for at in said_by_it]
+            whole = {at for span in trained_spans(render_trained(text, chat, tools)) for at in range(*span)}
+            singly = [at for spans in each for span in spans for at in range(*span)]
+            assert len(singly) == len(set(singly)), name
+            assert set(singly) == whole, name
+            assert trained_spans(render_trained(text, chat, tools, ())) == []
 
 
 PLAIN = (
@@ -343,6 +327,10 @@ IN_TURN = (
     "{% for m in messages %}{% if m.role == 'user' %}<user>{{ m.content }}<assistant>{% elif m.role == 'tool' %}"
     "<tool>{{ m.content }}</tool>{% else %}{{ m.content }}{% if loop.last or loop.nextitem.role == 'user' %}</>"
     "{% endif %}{% endif %}{% endfor %}"
+)
+SHOWING_RESULTS = (
+    "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
+    "{{ loop.nextitem.content if not loop.last }}]{% endif %}{{ m.content }}</>{% endif %}"
 )
 MARKED_EMPTY = (
     "<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}<ja/>{% endgeneration %}{% else %}{{ m.content }}"
@@ -375,22 +363,8 @@ MARKED_EMPTY = (
         # A turn with the results of tools in its middle.
         (IN_TURN, [ASKED, YES, RAIN, NO], ["ja<tool>", "nee</>"]),
         (IN_TURN, TURNS, ENDED),
-        (
-            turns(
-                "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
-                "{{ loop.nextitem.content if not loop.last }}]{% endif %}{{ m.content }}</>{% endif %}"
-            ),
-            [ASKED, REMEMBERED, RAIN],
-            ["hm<call>[", "ja</>"],
-        ),
-        (
-            turns(
-                "{% if m.role != 'tool' %}<{{ m.role }}>{% if m.thinking %}{{ m.thinking }}<call>["
-                "{{ loop.nextitem.content }}]{% endif %}{{ m.content }}</>{% endif %}"
-            ),
-            [ASKED, REMEMBERED, RAIN],
-            ["hm", "ja</>"],
-        ),
+        (turns(SHOWING_RESULTS), [ASKED, REMEMBERED, RAIN], ["hm<call>[", "ja</>"]),
+        (turns(SHOWING_RESULTS.replace(" if not loop.last", "")), [ASKED, REMEMBERED, RAIN], ["hm", "ja</>"]),
         (turns("<{{ m.role }}>{{ m.thinking }}|{{ m.content }}</>"), [ASKED, REMEMBERED], ["hm|ja</>"]),
         # Templates that take only some chats.
         (turns("<{{ m.role }}>{{ m.content }}</>{{ raise_exception('no') if messages|length == 1 }}"), TURNS, ENDED),
@@ -444,10 +418,7 @@ def test_the_generation_prompt_of_the_variables_is_left_out() -> None:
     ("text", "end"),
     [
         (PLAIN, "</>"),
-        (
-            turns("{{ m.content or raise_exception('no') }}{{ '<end>' if m.role == 'assistant' else '<user>' }}"),
-            "<end>",
-        ),
+        (turns("{{ m.content or raise_exception('no') }}{{ '<e>' if m.role == 'assistant' else '<user>' }}"), "<e>"),
         (turns("{{ raise_exception('no') if messages[0].role != 'user' }}<{{ m.role }}>{{ m.content }}</>"), "</>"),
         (turns("<{{ m.role }}>{{ m.content }} </> \n"), "</>"),
         (turns("<{{ m.role }}>{{ m.content }}"), ""),
@@ -478,9 +449,8 @@ def test_what_the_template_itself_marks_decides() -> None:
 
 
 def test_what_is_forged_in_an_answer_is_trained_as_it_is_shown() -> None:
-    assert trained_texts(render_trained(PLAIN, [ASKED, msg("assistant", "a </> b <|x|>")], None)) == [
-        "a <\\/> b <\\|x|></>"
-    ]
+    made = render_trained(PLAIN, [ASKED, msg("assistant", "a </> b <|x|>")], None)
+    assert trained_texts(made) == ["a <\\/> b <\\|x|></>"]
 
 
 def test_a_forged_answer_of_the_user_is_not_trained() -> None:
@@ -490,9 +460,8 @@ def test_a_forged_answer_of_the_user_is_not_trained() -> None:
 
 
 def test_where_origins_are_lost_nobody_can_say_what_is_trained() -> None:
-    with pytest.raises(
-        TemplateError, match="^cannot determine which text the assistant wrote: the origins of the rendered text"
-    ):
+    told = "^cannot determine which text the assistant wrote: the origins of the rendered text"
+    with pytest.raises(TemplateError, match=told):
         # What kind of text it is, is seen in how Python writes its methods.
         render_trained(PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}", [ASKED, ANSWERED], None)
 

@@ -20,6 +20,7 @@ from lazyprompt import (
 )
 from lazyprompt.messages.msg import Msg, TextBlock
 from support.chat_judges import SPECIAL, TOOLS, templates
+from training.helpers import trained_texts
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -83,9 +84,8 @@ def test_a_template_given_at_the_call_is_for_that_call() -> None:
     assert text.startswith("<|im_start|>system\nBe brief.\nAnswer in French.")
     assert PROMPTER.render(INPUT, chat_template=CHAT).text == text
     assert PROMPTER.generate_prompt(INPUT) == before
-    assert PROMPTER.with_chat_template(CHAT).with_markers("qwen2.5").generate_prompt(INPUT) == PROMPTER.generate_prompt(
-        INPUT, model="qwen2.5"
-    )
+    marked = PROMPTER.with_chat_template(CHAT).with_markers("qwen2.5")
+    assert marked.generate_prompt(INPUT) == PROMPTER.generate_prompt(INPUT, model="qwen2.5")
     with pytest.raises(TemplateError, match="pass only one of them"):
         PROMPTER.generate_prompt(INPUT, model="qwen2.5", chat_template=CHAT)
 
@@ -105,9 +105,8 @@ def test_values_open_no_turn_whichever_slot_they_are_for() -> None:
     asked = {"language": forged, "topic": forged, "input": forged}
     text = prompter.generate_prompt(asked, [[forged, forged]])
     honest = prompter.generate_prompt(dict.fromkeys(asked, "x"), [["x", "x"]])
-    assert [text.count(marker) for marker in ("<|im_start|>", "<|im_end|>")] == [
-        honest.count(marker) for marker in ("<|im_start|>", "<|im_end|>")
-    ]
+    for marker in ("<|im_start|>", "<|im_end|>"):
+        assert text.count(marker) == honest.count(marker)
     with pytest.raises(SafetyError, match="'language'|language"):
         prompter.with_safety("raise").generate_prompt(asked)
     raw = prompter.with_safety("off").render(asked)
@@ -153,7 +152,7 @@ def test_prompts_and_samples_show_who_wrote_each_part_of_them() -> None:
     for train, trained in expected.items():
         sample = prompter.training_sample(INPUT, "Me.", ASKED, train=train)
         assert sample.text == prompter.generate_prompt(INPUT, ASKED) + "Me.<|im_end|>\n"
-        assert [sample.text[start:end] for start, end in sample.spans] == trained
+        assert trained_texts(sample) == trained
         shown = [at for part, at in zip(sample.parts, sample.part_messages, strict=True) if part and at is not None]
         assert shown == [0, 0, 0, 1, 2, 3, 4]
 
@@ -172,18 +171,13 @@ def test_samples_show_thoughts_and_train_what_the_assistant_says() -> None:
     chat = template("qwen3")
     prompter = ChatPrompter(system="").with_chat_template(chat)
     sample = prompter.training_sample("Who?", "Me.", [["Hi", "Hello."]])
-    assert [sample.text[start:end] for start, end in sample.spans] == ["<think>\n\n</think>\n\nMe.<|im_end|>"]
+    assert trained_texts(sample) == ["<think>\n\n</think>\n\nMe.<|im_end|>"]
     assert sample.text.startswith(prompter.generate_prompt("Who?", [["Hi", "Hello."]]))
     every = prompter.training_sample("Who?", "Me.", [["Hi", "Hello."]], train="all")
-    assert [every.text[start:end] for start, end in every.spans] == [
-        "Hello.<|im_end|>",
-        "<think>\n\n</think>\n\nMe.<|im_end|>",
-    ]
+    assert trained_texts(every) == ["Hello.<|im_end|>", "<think>\n\n</think>\n\nMe.<|im_end|>"]
     thoughtful = Msg("assistant", [ThinkingBlock("Hm."), TextBlock("Me.")], "assistant")
     with_thought = prompter.training_sample(history=[Msg("user", "Who?", "user"), thoughtful])
-    assert [with_thought.text[start:end] for start, end in with_thought.spans] == [
-        "<think>\nHm.\n</think>\n\nMe.<|im_end|>"
-    ]
+    assert trained_texts(with_thought) == ["<think>\nHm.\n</think>\n\nMe.<|im_end|>"]
 
 
 @pytest.mark.slow
@@ -224,18 +218,15 @@ def test_the_system_text_that_a_template_brings_is_found(name: str, system: str 
 
 @pytest.mark.slow
 def test_a_template_makes_samples_of_whole_conversations() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     chat: list[Any] = [
         {"role": "user", "content": "Who?"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "now", "arguments": "{}"}}],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": "Noon."},
         {"role": "assistant", "content": "Noon.", "reasoning_content": "Hm."},
     ]
     sample = template("qwen3").training_sample(chat, TOOLS, train="all")
-    assert [sample.text[start:end] for start, end in sample.spans] == [
+    assert trained_texts(sample) == [
         '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>',
         "<think>\nHm.\n</think>\n\nNoon.<|im_end|>",
     ]

@@ -94,11 +94,8 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
     """What is the same in every prompt is put in once, and nothing of it moves."""
     slots = {"x": "1"} if "{x}" in instruction + user else {}
     for system in ("", "S"):
-        prompter = Prompter(
-            InstructionTemplate({"system": instruction, "user": user}),
-            PromptTemplate(text, optional=optional),
-            system=system,
-        )
+        instructions = InstructionTemplate({"system": instruction, "user": user})
+        prompter = Prompter(instructions, PromptTemplate(text, optional=optional), system=system)
         for said in ("x", "", None, "y <|im_end|>"):
             fields = {"system": system, "instruction": instruction.format(**slots), "user": user.format(**slots)}
             expected = as_written(text, optional, **fields, input=said or "").replace("<|im_end|>", "<\\|im_end|>")
@@ -121,9 +118,8 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
     ],
 )
 def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
-    with pytest.raises(
-        error, match=f"^this prompt template has no placeholder for the {field}; add {{{field}}} to the template$"
-    ):
+    told = f"^this prompt template has no placeholder for the {field}; add {{{field}}} to the template$"
+    with pytest.raises(error, match=told):
         PromptTemplate("Fixed.").render(prompt)
     assert PromptTemplate(f"{{{field}}}").render(prompt).text
     # The system text may be left out, and a field without text has nothing to lose.
@@ -145,9 +141,8 @@ def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> N
 def test_rendering_a_prompt_takes_markers_and_a_policy() -> None:
     prompt = Prompt(instruction="I", input="<|im_end|>", history=[["q", "a"]], label="L")
     template = ChatPromptTemplate()
-    assert template.render(prompt, Markers.for_model("chatml")).text.endswith(
-        "<\\|im_end|><|im_end|>\n<|im_start|>assistant\nL"
-    )
+    text = template.render(prompt, Markers.for_model("chatml")).text
+    assert text.endswith("<\\|im_end|><|im_end|>\n<|im_start|>assistant\nL")
     assert "<|im_end|>" in template.render(prompt, safety="off").text
     with pytest.raises(SafetyError, match="'input' contains the control sequence"):
         template.render(prompt, safety="raise")

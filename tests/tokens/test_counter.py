@@ -9,15 +9,7 @@ import pytest
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    FileBlock,
-    Msg,
-    TextBlock,
-    ToolResultBlock,
-    URLSource,
-    VideoBlock,
-)
+from lazyprompt.messages.msg import AudioBlock, FileBlock, Msg, TextBlock, ToolResultBlock, URLSource, VideoBlock
 from lazyprompt.tokens.counter import CharTokenCounter, content_of, forms
 
 if TYPE_CHECKING:

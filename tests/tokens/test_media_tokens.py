@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lazyprompt.errors import MissingExtraError
+from lazyprompt.tokens.media import CountedMedia as Media
 from lazyprompt.tokens.media import (
-    CountedMedia,
     Limit,
     estimate_media_tokens,
     image_size,
@@ -347,53 +347,47 @@ LEAST = "A" * 1024
     [
         (
             {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
-            [CountedMedia("image", "image/png", data="AAAA", detail="low")],
+            [Media("image", "image/png", data="AAAA", detail="low")],
         ),
-        ({"image_url": "https://a", "detail": "high"}, [CountedMedia("image", detail="high")]),
+        ({"image_url": "https://a", "detail": "high"}, [Media("image", detail="high")]),
         (
             {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "AAAA"}},
-            [CountedMedia("image", "image/gif", data="AAAA")],
+            [Media("image", "image/gif", data="AAAA")],
         ),
-        (
-            {"inline_data": {"mime_type": "audio/wav", "data": b"abc"}},
-            [CountedMedia("audio", "audio/wav", data=b"abc")],
-        ),
+        ({"inline_data": {"mime_type": "audio/wav", "data": b"abc"}}, [Media("audio", "audio/wav", data=b"abc")]),
         (
             {"file": {"file_data": "data:video/mp4;base64,AAAA", "filename": "a"}},
-            [CountedMedia("video", "video/mp4", data="AAAA")],
+            [Media("video", "video/mp4", data="AAAA")],
         ),
         (
             {"source": {"type": "text", "media_type": "text/plain", "data": "abc"}},
-            [CountedMedia("file", "text/plain", text="abc")],
+            [Media("file", "text/plain", text="abc")],
         ),
         (
             {"source": {"content": [{"type": "text", "text": "a"}, {"image": "a"}, "b", {"type": "image"}]}},
-            [CountedMedia("file", text="a"), CountedMedia("image", data="a"), CountedMedia("image")],
+            [Media("file", text="a"), Media("image", data="a"), Media("image")],
         ),
-        ({"type": "audio", "audio": LEAST}, [CountedMedia("audio", data=LEAST)]),
-        ({"type": "audio", "audio": LEAST[1:]}, [CountedMedia("audio")]),
-        ({"type": "audio", "audio": f"file:{LEAST}"}, [CountedMedia("audio")]),
-        ({"type": "audio", "audio": "data:;base64,AAAA"}, [CountedMedia("audio", data="AAAA")]),
-        ({"type": "audio", "audio": "DATA:image/GIF,abc"}, [CountedMedia("image", "image/gif")]),
-        ({"images": ["AAAA", b"a"]}, [CountedMedia("image", data="AAAA"), CountedMedia("image", data=b"a")]),
-        ({"video": ["https://a", PNG]}, [CountedMedia("image"), CountedMedia("image", "image/png", data="AAAA")]),
-        (
-            {"type": "video", "video": {"format": "mp4", "source": {"bytes": b"a"}}},
-            [CountedMedia("video", "mp4", data=b"a")],
-        ),
-        *(({"type": "x"}, [CountedMedia("file")]), ({"image": []}, [CountedMedia("file")])),
-        *(({"image": None}, [CountedMedia("file")]), ({"type": "image", "image": 3}, [CountedMedia("image")])),
+        ({"type": "audio", "audio": LEAST}, [Media("audio", data=LEAST)]),
+        ({"type": "audio", "audio": LEAST[1:]}, [Media("audio")]),
+        ({"type": "audio", "audio": f"file:{LEAST}"}, [Media("audio")]),
+        ({"type": "audio", "audio": "data:;base64,AAAA"}, [Media("audio", data="AAAA")]),
+        ({"type": "audio", "audio": "DATA:image/GIF,abc"}, [Media("image", "image/gif")]),
+        ({"images": ["AAAA", b"a"]}, [Media("image", data="AAAA"), Media("image", data=b"a")]),
+        ({"video": ["https://a", PNG]}, [Media("image"), Media("image", "image/png", data="AAAA")]),
+        ({"type": "video", "video": {"format": "mp4", "source": {"bytes": b"a"}}}, [Media("video", "mp4", data=b"a")]),
+        *(({"type": "x"}, [Media("file")]), ({"image": []}, [Media("file")])),
+        *(({"image": None}, [Media("file")]), ({"type": "image", "image": 3}, [Media("image")])),
         (
             {"type": "input_audio", "input_audio": {"data": "data:audio/ogg;base64,AAAA", "format": "wav"}},
-            [CountedMedia("audio", "audio/ogg", data="AAAA")],
+            [Media("audio", "audio/ogg", data="AAAA")],
         ),
-        ({"file": {"url": "https://a", "mimeType": "image/png"}}, [CountedMedia("image", "image/png")]),
-        ({"type": "image", "image": {}}, [CountedMedia("image")]),
-        ({"source": {"text": "a"}}, [CountedMedia("file", text="a")]),
-        ({"file": {"content": "abc", "data": None}}, [CountedMedia("file", text="abc")]),
+        ({"file": {"url": "https://a", "mimeType": "image/png"}}, [Media("image", "image/png")]),
+        ({"type": "image", "image": {}}, [Media("image")]),
+        ({"source": {"text": "a"}}, [Media("file", text="a")]),
+        ({"file": {"content": "abc", "data": None}}, [Media("file", text="abc")]),
     ],
 )
-def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expected: list[CountedMedia]) -> None:
+def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expected: list[Media]) -> None:
     assert media_in(part) == expected
 
 
@@ -402,4 +396,4 @@ def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expect
     [(png(0, 9), None), (png(9, 0), None), (png(1, 9), (1, 9)), (text_of(png(9, 1)), (9, 1)), (None, None), ("", None)],
 )
 def test_a_picture_has_a_size_if_both_sides_are_positive(data: Any, expected: tuple[int, int] | None) -> None:
-    assert image_size(CountedMedia("image", data=data)) == expected
+    assert image_size(Media("image", data=data)) == expected

@@ -238,9 +238,8 @@ def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
         path = folder / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324 - as above
         path.write_bytes(content)
     path.write_bytes(b"other")
-    assert "differs from the file at https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not" in fault(
-        "small"
-    )
+    told = "differs from the file at https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not"
+    assert told in fault("small")
     path.write_bytes(content)
     assert encoding_for("small").encode("hi!") == [256, 0]
     assert download_vocabulary("small") == folder / hashlib.sha1(b"https://a/vocab.bpe").hexdigest()  # noqa: S324 - as above
@@ -438,23 +437,22 @@ def floods(_: socket.socket) -> Iterable[bytes]:
     yield from [bytes(1_000_000)] * 40
 
 
+TOO_LONG = "the download took longer than 0.5 s; pass a longer timeout="
+NO_VOCABULARY = "is not the vocabulary cl100k_base:"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (drips, "the download took longer than 0.5 s; pass a longer timeout="),
-        (drips_headers, "the download took longer than 0.5 s; pass a longer timeout="),
-        (waits, "the download took longer than 0.5 s; pass a longer timeout="),
+        *((slow, TOO_LONG) for slow in (drips, drips_headers, waits)),
         (lambda _: [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], "the server responded with status 404"),
         (lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"], "status 302"),
         (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nIQ== 0"], "IncompleteRead"),
         (lambda _: [b"SSH-2.0\r\n"], "cannot be downloaded: "),
-        (
-            lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"],
-            "is not the vocabulary cl100k_base: its 6 bytes",
-        ),
-        (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], "is not the vocabulary cl100k_base: its 0 bytes"),
+        (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"], f"{NO_VOCABULARY} its 6 bytes"),
+        (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], f"{NO_VOCABULARY} its 0 bytes"),
     ],
 )
 def test_what_is_no_vocabulary_leaves_nothing_behind(site: Site, folder: Path, answer: Any, told: str) -> None:

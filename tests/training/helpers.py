@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,11 @@ CALL: dict[str, Any] = {
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "sky", "arguments": '{"city": "Köln"}'}}],
 }
 each_family = pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml), ("deepseek-v3", deepseek_tokenizer)])
+
+
+def weather_call(number: int, city: str = "Köln") -> dict[str, Any]:
+    function = {"name": "weather", "arguments": json.dumps({"city": city}, ensure_ascii=False)}
+    return {"id": f"call_{number}", "type": "function", "function": function}
 
 
 def words(draw: random.Random, *more: str) -> str:

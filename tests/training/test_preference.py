@@ -45,10 +45,8 @@ def test_pairs_in_the_forms_of_trl() -> None:
         {"prompt": MESSAGES, "completion": said[0], "label": True},
         {"prompt": MESSAGES, "completion": said[1], "label": False},
     )
-    with pytest.raises(
-        FormatError,
-        match=r"^unknown .* 'trl-txt' for pairs \(did you mean 'trl-text'\?\); expected one of trl, trl-text$",
-    ):
+    told = r"^unknown .* 'trl-txt' for pairs \(did you mean 'trl-text'\?\); expected one of trl, trl-text$"
+    with pytest.raises(FormatError, match=told):
         pair.export("trl-txt")
 
 
@@ -61,22 +59,18 @@ def test_an_answer_may_be_a_message_that_calls() -> None:
     assert exported["tools"] == [*PROMPTER.generate_prompt(VALUES, tools=[sky], return_dict=True)["tools"]]
     text = pair.export("trl-text")["chosen"]
     assert text == 'Let me see.\n<tool_call>\n{"name": "sky", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>'
-    with pytest.raises(
-        HistoryError, match="^the response is a message with the role 'user'; expected an assistant message without"
-    ):
+    told = "^the response is a message with the role 'user'; expected an assistant message without"
+    with pytest.raises(HistoryError, match=told):
         PROMPTER.preference_sample(VALUES, MESSAGES[1], "a")
     # As a label of a sample, too: the history needs no user's turn for it then.
     assert PROMPTER.training_sample(VALUES, CALL, tools=[sky]) == pair.chosen
 
 
 def test_one_answer_twice_is_no_pair() -> None:
-    with pytest.raises(
-        FormatError, match=r"^chosen and rejected have the same response: 'Oui\.<\|im_end\|>'; omit this pair$"
-    ):
+    told = r": 'Oui\.<\|im_end\|>'; omit this pair$"
+    with pytest.raises(FormatError, match=f"^chosen and rejected have the same response{told}"):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
-    with pytest.raises(
-        FormatError, match=r"same response except for masked text: 'Oui\.<\|im_end\|>'; omit this pair$"
-    ):
+    with pytest.raises(FormatError, match=f"same response except for masked text{told}"):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
     with pytest.raises(FormatError, match=f"same response: '{'x' * 80}'; omit this pair$"):
         PROMPTER.preference_sample(VALUES, "x" * 81, "x" * 81)
@@ -105,11 +99,8 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
     prompt = PROMPTER.generate_prompt(VALUES) + SCAFFOLD
     assert pair.export("trl-text") == {"prompt": prompt, "chosen": "Oui.<|im_end|>", "rejected": "Non.<|im_end|>"}
     ids = pair.features(chatml())
-    assert [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")] == [
-        prompt,
-        "Oui.<|im_end|>",
-        "Non.<|im_end|>",
-    ]
+    texts = [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")]
+    assert texts == [prompt, "Oui.<|im_end|>", "Non.<|im_end|>"]
     whole = pair.reward_features(chatml())
     assert chatml().decode(whole["chosen_ids"]) == pair.chosen.text
     with pytest.raises(FormatError, match="masked text inside a response; use features"):
@@ -141,8 +132,7 @@ def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> N
 
 
 @pytest.mark.parametrize(
-    ("rejected", "expected"),
-    [("p me", ["Oh", " hello you", " help me"]), ("lo me", ["Oh hello", " you", " me"])],
+    ("rejected", "expected"), [("p me", ["Oh", " hello you", " help me"]), ("lo me", ["Oh hello", " you", " me"])]
 )
 def test_a_token_over_the_border_of_the_prompt_belongs_to_answers_that_differ(
     rejected: str, expected: list[str]

@@ -37,6 +37,7 @@ BLOCKS: list[Any] = [
     Msg("assistant", "m5 It rains.", "assistant"),
 ]
 PAIRS = [["m1 a", "m2 b"], ["m3 c", "m4 d"]]
+TEMPLATE = pytest.param("template", marks=pytest.mark.slow)
 
 
 def texts_of(sample: TrainingSample, tokenizer: Any) -> dict[int, str]:
@@ -49,18 +50,7 @@ def texts_of(sample: TrainingSample, tokenizer: Any) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("train", ["last", "all"])
-@pytest.mark.parametrize(
-    "family",
-    [
-        "qwen3",
-        "llama3.1",
-        "mistral-v3",
-        "gemma2",
-        "chatglm3",
-        "default",
-        pytest.param("template", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("family", ["qwen3", "llama3.1", "mistral-v3", "gemma2", "chatglm3", "default", TEMPLATE])
 @pytest.mark.parametrize(("history", "last"), [(HISTORY, 7), (BLOCKS, 7), (PAIRS, 6), ([], 2)])
 def test_each_token_knows_its_message(family: str, history: Any, last: int, train: Any) -> None:
     prompter = ChatPrompter("m0 Be {a}.", system="")
@@ -68,9 +58,8 @@ def test_each_token_knows_its_message(family: str, history: Any, last: int, trai
         prompter = prompter.with_chat_template(ChatTemplate.load(templates()["qwen3_training"]))
     elif family != "default":
         prompter = prompter.with_markers(family)
-    sample = prompter.training_sample(
-        {"a": "m0 kind", "input": f"m{last - 1} Und?"}, f"m{last} Ja.", history, train=train
-    )
+    given = {"a": "m0 kind", "input": f"m{last - 1} Und?"}
+    sample = prompter.training_sample(given, f"m{last} Ja.", history, train=train)
     texts = texts_of(sample, chatml())
     # Some families' system text stands in the last turn.
     assert sorted(texts) == [*range(last + 1)]
@@ -84,9 +73,8 @@ def test_each_token_knows_its_message(family: str, history: Any, last: int, trai
 
 
 def test_origins_and_slots_are_those_of_the_segments() -> None:
-    sample = (
-        ChatPrompter("Be {a}.", system="").with_markers("qwen3").training_sample({"a": "kind", "input": "Yes"}, "No")
-    )
+    prompter = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
+    sample = prompter.training_sample({"a": "kind", "input": "Yes"}, "No")
     tokens = sample.tokens(chatml())
     assert [token[1:] for token in tokens if token.text.strip() in ("Be", "kind", "Yes", "No", "<|im_end|>")] == [
         ("Be", 0, "instruction", True, False),
@@ -113,18 +101,13 @@ def test_the_slots_of_the_users_part_are_of_the_users_message() -> None:
 @pytest.mark.slow
 def test_a_template_tells_the_messages_of_its_chat() -> None:
     template = ChatTemplate.load(templates()["qwen3_training"])
-    chat = [
-        {"role": role, "content": f"m{at}"}
-        for at, role in enumerate(("system", "user", "assistant", "user", "assistant"))
-    ]
+    roles = ("system", "user", "assistant", "user", "assistant")
+    chat = [{"role": role, "content": f"m{at}"} for at, role in enumerate(roles)]
     sample = template.training_sample(chat, train="all")
     assert [text.strip() for text in texts_of(sample, chatml()).values()] == ["m0", "m1", "m2", "m3", "m4"]
-    ends = [token for token in sample.tokens(chatml()) if token.text == "<|im_end|>"]
+    ends = [(token.message, token.trained) for token in sample.tokens(chatml()) if token.text == "<|im_end|>"]
     # Those of the assistant's turns are trained.
-    assert [(end.message, end.trained) for end in ends] == [
-        *((None, False), (None, False), (2, True)),
-        *((None, False), (4, True)),
-    ]
+    assert ends == [(None, False), (None, False), (2, True), (None, False), (4, True)]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, FormatError, Msg
+from training.helpers import weather_call as call
 
 if TYPE_CHECKING:
     from lazyprompt.training.samples import TrainingSample
@@ -21,11 +22,6 @@ TOOLS = [{"type": "function", "function": WEATHER}]
 PROMPTER = ChatPrompter("Be {style}.", system="").with_markers("qwen3-instruct-2507")
 GIVEN = {"style": "kind", "input": "And now?"}
 PAIRS = [["Hi", "Hello."]]
-
-
-def call(number: int, city: str = "Köln") -> dict[str, Any]:
-    function = {"name": "weather", "arguments": json.dumps({"city": city}, ensure_ascii=False)}
-    return {"id": f"call_{number}", "type": "function", "function": function}
 
 
 def result(number: int) -> dict[str, Any]:
@@ -59,25 +55,18 @@ def with_calls(train: Any = "all") -> TrainingSample:
 
 CALLED = {"name": "weather", "arguments": {"city": "Köln"}}
 TRL_CALL = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": CALLED}]}
-RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"}
 EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
     "openai": (sample(), "openai", {"messages": [*TALK, SAID]}),
     # What is not trained is left out by its weight.
     "openai, calls": (
         with_calls("last"),
         "openai",
-        {"messages": [SYSTEM, CALLS[0], {**CALLS[1], "weight": 0}, RESULT, CALLS[3]], "tools": TOOLS},
+        {"messages": [SYSTEM, CALLS[0], {**CALLS[1], "weight": 0}, *CALLS[2:]], "tools": TOOLS},
     ),
     "alpaca": (
         sample(),
         "alpaca",
-        {
-            "instruction": "And now?",
-            "input": "",
-            "output": "Now it rains.",
-            "system": "Be kind.\n\n",
-            "history": [["Hi", "Hello."]],
-        },
+        {"instruction": "And now?", "input": "", "output": "Now it rains.", "system": "Be kind.\n\n", "history": PAIRS},
     ),
     "sharegpt": (
         sample(),
@@ -112,7 +101,7 @@ EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
     "trl, calls": (
         with_calls("last"),
         "trl",
-        {"prompt": [SYSTEM, CALLS[0], TRL_CALL, RESULT], "completion": [CALLS[3]], "tools": TOOLS},
+        {"prompt": [SYSTEM, CALLS[0], TRL_CALL, CALLS[2]], "completion": [CALLS[3]], "tools": TOOLS},
     ),
     "trl, a call as the answer": (
         PROMPTER.training_sample({"style": "kind"}, None, CALLS[:2], TOOLS),
@@ -149,13 +138,8 @@ def test_alpaca_of_an_alpaca_prompter_tells_the_instruction() -> None:
     made = AlpacaPrompter("Sum up.", extra_keys="text", system="").training_sample("It rains.", "Rain.")
     assert made.messages[1] == {"role": "user", "content": ""}
     instruction = str(made.messages[0]["content"])
-    assert made.export("alpaca") == {
-        "instruction": instruction,
-        "input": "",
-        "output": "Rain.",
-        "system": "",
-        "history": [],
-    }
+    expected = {"instruction": instruction, "input": "", "output": "Rain.", "system": "", "history": []}
+    assert made.export("alpaca") == expected
     extra = "Here are some extra messages you can referred to:\n\n### text:\nIt rains.\n\n"
     assert instruction.endswith(f"### Instruction:\nSum up.\n\n{extra}")
 

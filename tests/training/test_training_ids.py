@@ -30,6 +30,7 @@ CALLS: list[dict[str, Any]] = [
 ]
 # No text but what is given.
 BARE = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
+TRUSTING = ChatPrompter(system="").with_safety("off")
 
 
 def tokens_of(sample: TrainingSample, tokenizer: Any) -> tuple[str, list[str]]:
@@ -71,10 +72,8 @@ def test_the_ids_of_honest_text_are_the_tokenizers_own() -> None:
     sample = ChatPrompter(system="S").training_sample("q", "a <think>b</think>", PAIRS, model="qwen3")
     assert sample.labels(chatml()).input_ids == chatml().encode(sample.text, allowed_special="all")
     sample = ChatPrompter(system="S").training_sample("q", "a", PAIRS, model="deepseek-v3")
-    assert (
-        sample.labels(deepseek_tokenizer()).input_ids
-        == deepseek_tokenizer()(sample.text, add_special_tokens=False)["input_ids"]
-    )
+    theirs = deepseek_tokenizer()(sample.text, add_special_tokens=False)["input_ids"]
+    assert sample.labels(deepseek_tokenizer()).input_ids == theirs
 
 
 def test_no_value_becomes_a_special_token() -> None:
@@ -153,12 +152,8 @@ def test_a_word_whose_space_is_the_prompts_begins_in_the_prompt() -> None:
         assert labels == [-100, -100, -100, ids[3]]
         assert straddling == [2]
         # The family whose prompt stops short of the space leaves it to the model.
-        sample = (
-            ChatPrompter(system="")
-            .with_safety("off")
-            .with_markers(Markers(soh="a", soa=" ", generation="", eoa=":", exact=True))
-            .training_sample("b", "b", [["a", "a"]], train="all")
-        )
+        prompter = TRUSTING.with_markers(Markers(soh="a", soa=" ", generation="", eoa=":", exact=True))
+        sample = prompter.training_sample("b", "b", [["a", "a"]], train="all")
         found = sample.labels(tokenizer)
         assert sample.text == "aa a:ab b:"
         assert [tokenizer.id_to_token(label) for label in found.labels if label != -100] == ["Ġa", ":", "Ġb", ":"]
@@ -176,12 +171,8 @@ def test_white_space_that_an_end_marker_takes_makes_it_straddle() -> None:
     # As Phi-3's tokenizer has it.
     tokenizer = spaced(trims=False)
     tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False, rstrip=True)])
-    sample = (
-        ChatPrompter(system="")
-        .with_safety("off")
-        .with_markers(Markers(soh="a", soa="b", eoa="<|end|>\n", exact=True))
-        .training_sample("a", "a")
-    )
+    prompter = TRUSTING.with_markers(Markers(soh="a", soa="b", eoa="<|end|>\n", exact=True))
+    sample = prompter.training_sample("a", "a")
     ids, labels, straddling = sample.labels(tokenizer)
     assert labels == [-100, -100, -100, *ids[3:]]
     assert straddling == [len(ids) - 1]
@@ -194,13 +185,9 @@ def test_each_token_is_trained_if_it_begins_in_trained_text(data: st.DataObject)
     words = st.sampled_from(["hello", " wor", "ld", "🙂", "你好", "\n", "<|im_end|>", "'", "12", " ", "."])
     text = st.lists(words, max_size=5).map("".join)
     markers = Markers(soh="<|im_start|>", soa=data.draw(text), eoa=data.draw(text), exact=True)
-    sample = (
-        ChatPrompter(system="")
-        # Of any markers, text beside them can make others.
-        .with_safety("off")
-        .with_markers(markers)
-        .training_sample(data.draw(text), data.draw(text), [[data.draw(text), data.draw(text)]], train="all")
-    )
+    asked, answer, *pair = (data.draw(text) for _ in range(4))
+    # Of any markers, text beside them can make others.
+    sample = TRUSTING.with_markers(markers).training_sample(asked, answer, [pair], train="all")
     ids, labels, straddling = sample.labels(chatml())
     at = 0
     spans = [range(*span) for span in sample.spans]
