@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modules.online_scenes import close_all
+from modules.online_scenes import Counted, close_all
 from modules.talks import KINDS, Module, module_of
 from support.model_server.server import Answer, ModelServer
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
+def server() -> Iterator[Counted]:
     """A server that judges what it is sent."""
-    with ModelServer() as made:
+    with Counted() as made:
         yield made
         close_all()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
@@ -31,19 +30,12 @@ WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'
 
 
 class Make(NamedTuple):
-    """What a model is made like.
-
-    Attributes:
-        template: Its chat template.
-        tokens: Its control tokens.
-        bos: The one that begins a text.
-        eos: The one that ends an answer.
-    """
+    """What a model is made like."""
 
     template: str
-    tokens: tuple[str, ...]
-    bos: str
-    eos: str
+    tokens: tuple[str, ...]  # its control tokens
+    bos: str  # the one that begins a text
+    eos: str  # the one that ends an answer
 
     @property
     def vocabulary(self) -> dict[str, TokenType]:
@@ -51,13 +43,7 @@ class Make(NamedTuple):
         return {**dict.fromkeys(self.tokens, TokenType.CONTROL), "ab": TokenType.NORMAL}
 
     def write(self, path: Path, *, add_bos: bool = False, template: bool = True) -> Path:
-        """Write a model.
-
-        Args:
-            path: Where to.
-            add_bos: Whether its file says that a BOS goes before each text.
-            template: Whether its file holds the template.
-        """
+        """Write a model whose file says whether a BOS goes before each text, and may hold the template."""
         writes = gguf.GGUFWriter.add_add_bos_token
 
         def add(writer: gguf.GGUFWriter, _: object) -> None:
@@ -136,24 +122,6 @@ def received_prompt(url: str, prompt: object) -> str:
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0}
         said: Any = client.post("/completion", cast_to=object, body=body)
     return str(said["prompt"])
-
-
-def ask_by(module: TrainableModule, way: str) -> str:
-    """What a model answers to "hi", asked in one of the ways."""
-    if way == "call":
-        return module("hi")
-    if way == "stream":
-        return "".join(module.stream("hi"))
-
-    async def asked() -> str:
-        try:
-            if way == "acall":
-                return await module.acall("hi")
-            return "".join([piece async for piece in module.astream("hi")])
-        finally:
-            await module.aclose()
-
-    return asyncio.run(asked())
 
 
 def call_error(call: Callable[[], object]) -> EngineError:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
+from lazyprompt import Chat, ChatPrompter, OnlineChatModule, TrainableModule
 from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, ModelServer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from support.model_server.server import Seen
 
 NAMES = tuple(SOURCES)
+WAYS = ("call", "stream", "acall", "astream")
 FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each client
 # Of the four ways to call a module, two at a time: a whole answer and a stream, one of them in a loop. Where each
 # client has half of its cases in these and half in those, it has every case, and every way, at half the price.
@@ -54,16 +55,22 @@ def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModul
     return made
 
 
-def run_in_loop(module: OnlineChatModule | TrainableModule, what: Coroutine[Any, Any, Any]) -> Any:
+def run_in_loop(asked: OnlineChatModule | TrainableModule | Chat, what: Coroutine[Any, Any, Any]) -> Any:
     """What a coroutine gives in an event loop of its own, whose connections are closed behind it."""
 
     async def run() -> Any:
         try:
             return await what
         finally:
-            await module.aclose()
+            await close_connections(asked)
 
     return asyncio.run(run())
+
+
+async def close_connections(asked: OnlineChatModule | TrainableModule | Chat) -> None:
+    """Close the connections that the running event loop has to the model of a module or a chat."""
+    module: Any = asked.module if isinstance(asked, Chat) else asked
+    await module.aclose()
 
 
 async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
@@ -75,24 +82,28 @@ async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
     await asyncio.wait([task])
 
 
-def ways(module: OnlineChatModule | TrainableModule, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
-    """The four ways to ask a module: call, stream, acall, astream."""
+def ways(asked: OnlineChatModule | TrainableModule | Chat, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
+    """The four ways to ask a module or a chat: call, stream, acall, astream."""
 
     def streamed() -> Reply:
-        stream = module.stream(*call, **more)
-        list(stream)
+        stream = asked.stream(*call, **more)
+        assert "".join(stream) == stream.reply
         return stream.reply
 
     async def astreamed() -> Reply:
-        async with module.astream(*call, **more) as stream:
-            async for _ in stream:
-                pass
+        async with asked.astream(*call, **more) as stream:
+            assert "".join([piece async for piece in stream]) == stream.reply
         return stream.reply
 
-    yield lambda: module(*call, **more)
+    yield lambda: asked(*call, **more)
     yield streamed
-    yield lambda: run_in_loop(module, module.acall(*call, **more))
-    yield lambda: run_in_loop(module, astreamed())
+    yield lambda: run_in_loop(asked, asked.acall(*call, **more))
+    yield lambda: run_in_loop(asked, astreamed())
+
+
+def ask_by(way: str, asked: OnlineChatModule | TrainableModule | Chat, *call: Any) -> Reply:
+    """What a model answers, asked in one of the ways."""
+    return dict(zip(WAYS, ways(asked, *call), strict=True))[way]()
 
 
 class Counted(ModelServer):

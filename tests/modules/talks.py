@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
+from modules.online_scenes import ask_by
 
 if TYPE_CHECKING:
     from lazyprompt import Chat, Reply
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 Module: TypeAlias = OnlineChatModule | TrainableModule
 KINDS = ("online", "local")
-WAYS = ("call", "stream", "acall", "astream")
 # The caller's words and no others.
 BARE = ChatPrompter(system="")
 
@@ -62,28 +61,4 @@ def words(chat: Chat) -> list[tuple[str, str]]:
 
 def spoken(chat: Chat, way: str, said: object = "hi") -> Reply:
     """What a model answers, asked in one of the ways."""
-    if way == "call":
-        return chat(said)
-    if way == "stream":
-        stream = chat.stream(said)
-        assert "".join(stream) == stream.reply
-        return stream.reply
-
-    async def asked() -> Reply:
-        try:
-            if way == "acall":
-                return await chat.acall(said)
-            stream = chat.astream(said)
-            assert "".join([piece async for piece in stream]) == stream.reply
-            return stream.reply
-        finally:
-            await close_connections(chat)
-
-    return asyncio.run(asked())
-
-
-async def close_connections(chat: Chat) -> None:
-    """Close the connections of the running event loop."""
-    module = chat.module
-    if isinstance(module, Module):
-        await module.aclose()
+    return ask_by(way, chat, said)

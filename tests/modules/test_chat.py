@@ -10,7 +10,8 @@ import pytest
 
 from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, Msg
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
-from modules.talks import BARE, KINDS, WAYS, Module, close_connections, module_of, sent_text, spoken, weather, words
+from modules.online_scenes import WAYS, close_connections
+from modules.talks import BARE, KINDS, Module, module_of, sent_text, spoken, weather, words
 from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 

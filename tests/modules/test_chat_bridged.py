@@ -14,7 +14,8 @@ from lazyprompt import Budget, CallRecord, CharTokenCounter, ChatPrompter, Train
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served
-from modules.talks import BARE, TOOL_TEMPLATE, WAYS, spoken, weather
+from modules.online_scenes import WAYS
+from modules.talks import BARE, TOOL_TEMPLATE, spoken, weather
 from support.serving import Serving
 
 if TYPE_CHECKING:
@@ -171,36 +172,25 @@ def test_results_go_on_with_the_call_as_the_model_wrote_it(engine: tuple[Path, s
 
 @pytest.mark.parametrize(
     "given",
-    [{"tokenizer": None}, {"engine": "lmdeploy"}, {"engine": "other"}],
-    ids=["no tokenizer", "no ids", "unknown engine"],
+    [
+        *({"tokenizer": None}, {"engine": "lmdeploy"}, {"engine": "other"}),
+        *({"markers": "chatml"}, {"chat_template": "{{ messages | length }}"}),
+    ],
+    ids=["no tokenizer", "no ids", "unknown engine", "markers", "template"],
 )
-def test_where_ids_do_not_go_on_it_is_the_plain_way(
+def test_where_ids_or_the_layout_do_not_go_on_it_is_the_plain_way(
     engine: tuple[Path, str], make: Make, given: dict[str, Any]
 ) -> None:
     records: list[CallRecord] = []
     module = local(engine, make, records, **given)
-    assert module.continued() is module
-    chat = module.chat()
-    chat("hi")
-    history = list(chat.history)
-    chat("again")
-    assert records[-1].payload["prompt"] == module.render("again", history).text
-    assert "return_tokens" not in records[-1].params["extra_body"]
-    module.close()
-
-
-@pytest.mark.parametrize("layout", [{"markers": "chatml"}, {"chat_template": "{{ messages | length }}"}])
-def test_where_the_layout_does_not_go_on_it_is_the_plain_way(
-    engine: tuple[Path, str], make: Make, layout: dict[str, Any]
-) -> None:
-    records: list[CallRecord] = []
-    module = local(engine, make, records, **layout)
-    assert isinstance(module.continued(), Bridged)
+    by_layout = "markers" in given or "chat_template" in given
+    assert isinstance(module.continued(), Bridged) if by_layout else module.continued() is module
     chat = module.chat()
     for text in ("hi", "again"):
         history = list(chat.history)
         chat(text)
         assert records[-1].payload["prompt"] == module.render(text, history).text
+        assert by_layout or "return_tokens" not in records[-1].params["extra_body"]
     module.close()
 
 

@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    Chat,
-    ChatFormatter,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from lazyprompt import Base64Source, Chat, ChatFormatter
 from lazyprompt.errors import HistoryError
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from modules.talks import Module, sent_text, words
 from support.conversations import Maker
 

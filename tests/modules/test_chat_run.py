@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import (
-    Chat,
-    ChatPrompter,
-    HistoryError,
-    ModuleError,
-    Msg,
-    Reply,
-    ToolResultBlock,
-    ToolsError,
-    ToolUseBlock,
-)
-from modules.talks import close_connections, local_of, module_of, weather
+from lazyprompt import Chat, ChatPrompter, Msg, Reply, ToolResultBlock, ToolUseBlock
+from lazyprompt.errors import HistoryError, ModuleError, ToolsError
+from modules.online_scenes import run_in_loop
+from modules.talks import local_of, module_of, weather
 from support.model_server.server import Answer, ModelServer, Seen
 
 if TYPE_CHECKING:
@@ -40,6 +32,22 @@ def call_answer(*calls: tuple[str, dict[str, Any]]) -> Answer:
     return Answer("", calls=tuple((f"c{at}", name, given) for at, (name, given) in enumerate(calls)))
 
 
+def deleter() -> tuple[list[str], Callable[[str], str]]:
+    """What was deleted, and the function that a model may call for it."""
+    ran: list[str] = []
+
+    def delete(name: str) -> str:
+        """Delete."""
+        ran.append(name)
+        return "deleted"
+
+    return ran, delete
+
+
+def results_in(chat: Chat) -> list[ToolResultBlock]:
+    return [block for message in chat.history for block in message.blocks if isinstance(block, ToolResultBlock)]
+
+
 def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply, list[object]]:
     """The answer of a run, and its steps but for pieces of answers."""
     if way == "run":
@@ -49,14 +57,11 @@ def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply
     else:
 
         async def work() -> list[object]:
-            try:
-                if way == "arun":
-                    return [await chat.arun(input, **more)]
-                return [step async for step in chat.asteps(input, **more)]
-            finally:
-                await close_connections(chat)
+            if way == "arun":
+                return [await chat.arun(input, **more)]
+            return [step async for step in chat.asteps(input, **more)]
 
-        steps = asyncio.run(work())
+        steps = run_in_loop(chat, work())
     reply = steps[-1]
     assert isinstance(reply, Reply)
     return reply, [step for step in steps if isinstance(step, Reply | ToolResultBlock)]
@@ -112,7 +117,7 @@ def test_what_fails_is_the_result_that_the_model_reads(lenient: ModelServer, way
     lenient.answer = answers(calls, Answer("I see."))
     chat = module_of("online", lenient).chat(tools=[lookup])
     assert run(chat, way)[0] == "I see."
-    results = [block for message in chat.history for block in message.blocks if isinstance(block, ToolResultBlock)]
+    results = results_in(chat)
     assert all(result.is_error for result in results)
     failed, misnamed, unknown = (result.output for result in results)
     assert failed == "KeyError: 'a'"
@@ -164,13 +169,7 @@ def test_a_run_without_an_input_continues_where_the_rounds_ended(lenient: ModelS
 
 
 def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: ModelServer) -> None:
-    ran: list[str] = []
-
-    def delete(name: str) -> str:
-        """Delete."""
-        ran.append(name)
-        return "deleted"
-
+    ran, delete = deleter()
     lenient.answer = answers(
         call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("No."), Answer("Yes.")
     )
@@ -189,13 +188,7 @@ def test_pending_calls_run_only_without_an_input_and_without_a_result(lenient: M
 @pytest.mark.parametrize("refused", [1, 2])
 def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way: str, refused: int) -> None:
     """It ran although the caller had refused it, and its second result was an error of the next request."""
-    ran: list[str] = []
-
-    def delete(name: str) -> str:
-        """Delete."""
-        ran.append(name)
-        return "deleted"
-
+    ran, delete = deleter()
     lenient.answer = answers(call_answer(("delete", {"name": "a"}), ("delete", {"name": "b"})), Answer("Done."))
     chat = module_of("online", lenient).chat(tools=[delete])
 
@@ -206,15 +199,14 @@ def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way
     async def work() -> None:
         async for step in chat.asteps("Delete both."):
             refuse(step)
-        await close_connections(chat)
 
     if way == "steps":
         for step in chat.steps("Delete both."):
             refuse(step)
     else:
-        asyncio.run(work())
+        run_in_loop(chat, work())
     no, yes = ("not allowed", True), ("deleted", False)
-    results = [block for message in chat.history for block in message.blocks if isinstance(block, ToolResultBlock)]
+    results = results_in(chat)
     assert [(each.id, each.output, each.is_error) for each in results] == [
         ("c0", *no),
         ("c1", *(no if refused > 1 else yes)),
@@ -226,13 +218,7 @@ def test_a_call_with_a_result_of_the_caller_is_not_run(lenient: ModelServer, way
 @pytest.mark.parametrize("way", WAYS)
 def test_only_the_calls_of_the_last_reply_run(lenient: ModelServer, way: str) -> None:
     """Those that the caller passed over ran with those of a later reply."""
-    ran: list[str] = []
-
-    def delete(name: str) -> str:
-        """Delete."""
-        ran.append(name)
-        return "deleted"
-
+    ran, delete = deleter()
     past = [
         Msg("user", "Delete a.", "user"),
         Msg("assistant", [ToolUseBlock("c0", "delete", {"name": "a"})], "assistant"),

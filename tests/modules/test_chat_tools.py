@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import (
-    Chat,
-    ChatPrompter,
-    ChatTemplate,
-    ImageBlock,
-    Msg,
-    OnlineChatModule,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-)
+from lazyprompt import Chat, ChatPrompter, ChatTemplate, OnlineChatModule
 from lazyprompt.errors import HistoryError, ModuleError
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from modules.local_models import MAKES
-from modules.talks import TOOL_TEMPLATE, WAYS, Module, local_of, module_of, sent_text, spoken, weather
+from modules.online_scenes import WAYS
+from modules.talks import TOOL_TEMPLATE, Module, local_of, module_of, sent_text, spoken, weather
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:

@@ -30,17 +30,11 @@ CUSTOM = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_free", "name"
 
 
 class Form(NamedTuple):
-    """What a provider sends beside texts, thoughts and calls of functions.
+    """What a provider sends beside texts, thoughts and calls of functions."""
 
-    Attributes:
-        said: The key of a request that holds the conversation.
-        own: What its server tools leave in an answer.
-        free: A call of a custom tool, which takes free text; nothing where the provider has none.
-    """
-
-    said: str
-    own: tuple[Json, ...] = ()
-    free: tuple[Json, ...] = ()
+    said: str  # the key of a request that holds the conversation
+    own: tuple[Json, ...] = ()  # what its server tools leave in an answer
+    free: tuple[Json, ...] = ()  # a call of a custom tool, which takes free text
 
 
 FORMS = {
@@ -65,19 +59,12 @@ FORMS = {
 
 @dataclass
 class Memory:
-    """A server's memory of a chat.
-
-    Attributes:
-        source: The provider.
-        answers: The answers to come.
-        said: What must stand at the beginning of the next request: the last request, and the answer to it.
-        refused: Why a request was refused.
-    """
+    """A server's memory of a chat."""
 
     source: str
-    answers: Iterator[Answer]
-    said: list[Json] = field(default_factory=list[Json])
-    refused: list[str] = field(default_factory=list[str])
+    answers: Iterator[Answer]  # those to come
+    said: list[Json] = field(default_factory=list[Json])  # what the next request begins with
+    refused: list[str] = field(default_factory=list[str])  # why a request was refused
 
     def judge(self, seen: Seen) -> Misbehaviour | None:
         said = seen.body[FORMS[self.source].said]

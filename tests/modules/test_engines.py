@@ -68,14 +68,9 @@ def test_what_each_engine_needs_and_is_asked_for() -> None:
 
 def test_params_puts_together_what_the_client_does_not_know() -> None:
     schema: dict[str, Any] = {"extra_body": {"structured_outputs": {"json": {}}}}
-    assert ENGINES["vllm"].params({"seed": 1}, schema) == {
-        "seed": 1,
-        "extra_body": {
-            "skip_special_tokens": False,
-            "spaces_between_special_tokens": False,
-            "structured_outputs": {"json": {}},
-        },
-    }
+    exact = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
+    expected = {"seed": 1, "extra_body": {**exact, **schema["extra_body"]}}
+    assert ENGINES["vllm"].params({"seed": 1}, schema) == expected
     user = {"extra_body": {"skip_special_tokens": True}}
     assert ENGINES["sglang"].params(user) == user  # the last word is the caller's
     assert ENGINES["llama.cpp"].params() == {}
@@ -172,10 +167,7 @@ def test_the_engine_of_a_model(folder: Path) -> None:
         ("files", "is a directory of GGUF files; pass the path of one of them: a.gguf, b.gguf"),
         ("none", "is not a model directory: it contains no config.json"),
         ("text.txt", "text.txt is neither a GGUF file nor a model directory"),
-        (
-            "/no/such/thing",
-            "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,",
-        ),
+        ("/no/such/thing", "cannot choose an engine for '/no/such/thing': .* set engine= to one of llama.cpp,"),
     ],
 )
 def test_a_model_of_no_engine_is_told(folder: Path, model: str, says: str) -> None:

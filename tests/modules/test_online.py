@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ from modules.online_scenes import (
     ASKED,
     FEW,
     NAMES,
-    OTHERS,
     PROMPTER,
     as_sent,
     common_for,
@@ -86,29 +84,11 @@ def test_all_ways_give_the_same(server: ModelServer, source: str, answer: Answer
     assert [call[1:] for call in called.calls] == [call[1:] for call in answer.calls]
     assert called.finish == answer.why
     prompt, completion = answer.prompt_tokens, answer.completion_tokens
-    assert called.usage == {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
+    tokens = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    assert called.usage == tokens
     assert [seen.refusal for seen in server.seen] == [None] * 4
     assert len({to_json(seen.payload) for seen in server.seen}) == 1
     assert all({KEY, f"Bearer {KEY}"} & {*seen.headers.values()} for seen in server.seen)
-
-
-def test_openai_itself_is_known_by_its_address(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There it is asked for tokens, called by newer names, and given schemas."""
-    found = socket.getaddrinfo
-    here = {"api.openai.com": "127.0.0.1", b"api.openai.com": "127.0.0.1"}
-    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: found(here.get(host, host), *more, **named))
-    url = server.url("openai").replace("127.0.0.1", "api.openai.com")
-    server.answer = Answer('{"a": 1}', prompt_tokens=7)
-    form = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    replies = [way() for way in ways(module(server, "openai", base_url=url), ASKED, response_format=form, max_tokens=5)]
-    assert [(reply.parsed, reply.usage and reply.usage["prompt_tokens"]) for reply in replies] == [({"a": 1}, 7)] * 4
-    for seen in server.seen:
-        assert seen.body["max_completion_tokens"] == 5
-        assert seen.body["response_format"]["json_schema"]["schema"] == form
 
 
 @ALL
@@ -243,7 +223,7 @@ def test_the_prompter_and_what_is_given_stay_as_they_are(server: ModelServer, so
     held = copy.deepcopy((given, history, tools, stop))
     model = module(server, source).prompt(prompter)
     server.answer = FULL
-    params = {"stop": stop} if OTHERS.get(source, {}).get("stop", "stop") else {}
+    params = {"stop": stop} if "stop" in common_for(source) else {}
     for way in ways(model, given, history, tools, **params):
         way()
     server.answer = Answer('{"a": 1}')

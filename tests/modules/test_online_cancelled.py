@@ -5,28 +5,18 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import ModuleError
 from lazyprompt.modules.clients._base import OfficialClient
-from modules.online_scenes import ASKED, FEW, Counted, close_all, module, run_in_loop
+from modules.online_scenes import ASKED, FEW, Counted, module, run_in_loop
 from support.client_scenes import TIMEOUT, opened_sockets, until
 from support.model_server.server import Answer, Slow, Status
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)
-
-
-@pytest.fixture
-def server() -> Iterator[Counted]:
-    with Counted(judges=False) as server:
-        yield server
-        close_all()
 
 
 @SOME
@@ -53,21 +43,6 @@ def test_cancelling_closes_the_connection(server: Counted, source: str) -> None:
 
     run_in_loop(model, given_up())
     assert [seen.client_left for seen in server.seen] == [True, True]
-
-
-@SOME
-def test_a_time_limit_of_the_caller_closes_the_connection(server: Counted, source: str) -> None:
-    model = module(server, source)
-    server.faults = lambda _: Slow(first=TIMEOUT)
-
-    async def limited() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await model.acall(ASKED)
-        await asyncio.to_thread(until, lambda: not server.seen or server.over() == len(server.seen))
-
-    run_in_loop(model, limited())
-    assert all(seen.client_left for seen in server.seen)
 
 
 @SOME

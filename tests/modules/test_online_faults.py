@@ -202,14 +202,6 @@ def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) 
 
 
 @SOME
-def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> None:
-    url = server.url(source).replace(f"/{source}", "/nowhere")
-    for error in failures(module(server, source, base_url=url), ASKED):
-        assert error.kind == "not found"
-        assert "check the model's name and the server's URL" in str(error)
-
-
-@SOME
 def test_an_answer_that_does_not_come_is_a_timeout(server: ModelServer, source: str) -> None:
     server.faults = lambda _: Slow(first=TIMEOUT)
     for error in failures(module(server, source, timeout=0.15), ASKED):

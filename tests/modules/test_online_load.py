@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
-from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, close_all, echo_marks, module, run_in_loop
+from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, echo_marks, module, run_in_loop
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
 from support.paths import TESTS
@@ -35,13 +35,6 @@ AT_ONCE = 500
 # else to do, it is 15 to 50, and 8 to 25.
 STALLS = {None: 500, 200: 250}
 FAULTS: tuple[Misbehaviour, ...] = (Status(429, retry_after=0.01), Status(500, retry_after=0.01), Drop())
-
-
-@pytest.fixture
-def server() -> Iterator[Counted]:
-    with Counted() as server:
-        yield server
-        close_all()
 
 
 class Flaky:
@@ -148,15 +141,10 @@ def served_elsewhere(source: str) -> Iterator[str]:
 
 
 class Stall(NamedTuple):
-    """The longest time that a loop stood still, in milliseconds.
+    """The longest time that a loop stood still, in milliseconds."""
 
-    Attributes:
-        busy: What the loop itself worked in that time; it does not depend on what else the machine does.
-        waited: How much later than it wanted a task woke up that sleeps for a millisecond.
-    """
-
-    busy: float
-    waited: float
+    busy: float  # what the loop itself worked in that time; it does not depend on what else the machine does
+    waited: float  # how much later than it wanted a task woke up that sleeps for a millisecond
 
 
 async def measure_stall(model: OnlineChatModule) -> Stall:

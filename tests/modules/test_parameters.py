@@ -9,21 +9,10 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from lazyprompt import (
-    Budget,
-    ChatTemplate,
-    FormatError,
-    ImageBlock,
-    Markers,
-    ModuleError,
-    Msg,
-    OnlineChatModule,
-    Profile,
-    Source,
-    TrainableModule,
-    URLSource,
-)
+from lazyprompt import Budget, ChatTemplate, Markers, OnlineChatModule, Profile, Source, TrainableModule
+from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.messages.msg import ImageBlock, Msg, URLSource
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.sources import SOURCES
 
@@ -58,27 +47,21 @@ OWN = Profile(name="acme", form=ChatForm(), source="https://acme.example")
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "kind", "advice"),
     [
-        (
-            {"provider": OWN},
-            (
-                "'provider' contains a Profile, which can't be sent; did you mean "
-                "source=Source(NAME, provider=PROFILE, ...)?"
-            ),
-        ),
-        ({"of": [Source("acme")]}, "'of' contains a Source, which can't be sent; did you mean source=?"),
-        (
-            {"of": ChatTemplate.load("{{ messages[0].content }}")},
-            "'of' contains a ChatTemplate, which can't be sent; did you mean chat_template=?",
-        ),
-        ({"family": Markers()}, "'family' contains a Markers, which can't be sent; did you mean markers=?"),
-        ({"limit": Budget(9)}, "'limit' contains a Budget, which can't be sent; did you mean budget=?"),
-        ({"seed": {1, 2}}, "'seed' contains a set, which can't be sent; pass JSON values, or objects of the official"),
-        ({"extra_body": {"a": [b"x"]}}, "'extra_body' contains a bytes, which can't be sent; pass JSON values"),
+        ({"provider": OWN}, "Profile", "did you mean source=Source(NAME, provider=PROFILE, ...)?"),
+        ({"of": [Source("acme")]}, "Source", "did you mean source=?"),
+        ({"of": ChatTemplate.load("{{ messages[0].content }}")}, "ChatTemplate", "did you mean chat_template=?"),
+        ({"family": Markers()}, "Markers", "did you mean markers=?"),
+        ({"limit": Budget(9)}, "Budget", "did you mean budget=?"),
+        ({"seed": {1, 2}}, "set", "pass JSON values, or objects of the official"),
+        ({"extra_body": {"a": [b"x"]}}, "bytes", "pass JSON values"),
     ],
 )
-def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(params: dict[str, Any], words: str) -> None:
+def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(
+    params: dict[str, Any], kind: str, advice: str
+) -> None:
+    said = f"the call parameter {next(iter(params))!r} contains a {kind}, which can't be sent; {advice}"
     for call in (
         lambda: module("openai", **params),
         lambda: module("openai").payload("Hi", **params),
@@ -88,7 +71,7 @@ def test_a_value_that_cannot_be_sent_is_refused_where_it_is_written(params: dict
     ):
         with pytest.raises(ModuleError) as caught:
             call()
-        assert str(caught.value).startswith(f"the call parameter {words}")
+        assert str(caught.value).startswith(said)
 
 
 class Wanted(BaseModel):

@@ -468,18 +468,13 @@ def test_it_ends_where_the_program_is_interrupted_while_it_starts_and_a_log_of_o
 
 def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Path, temporary: Path) -> None:
     ours, theirs = pty.openpty()
-    helpers = str(TESTS)
     shown = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         with closing(os.fdopen(theirs, "wb")) as other:
             ends = dict.fromkeys(("stdin", "stdout", "stderr"), other)
+            text = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{STARTING}"
             program = spawn(
-                python(
-                    "-c",
-                    f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{STARTING}",
-                    str(model),
-                    helpers,
-                ),
+                python("-c", text, str(model), str(TESTS)),
                 **ends,
                 start_new_session=True,
                 env=os.environ | {"TERM": "xterm", "COLUMNS": "400"},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
 pytestmark = pytest.mark.slow
 STATUSES = (301, 302, 303, 307, 308)
-ENGINES = ("vllm", "ollama")
+CLIENTS = (*(("source", name) for name in SOURCES), ("engine", "vllm"), ("engine", "ollama"))
 
 
 def assert_refused(make: Callable[[str], Any], status: int) -> None:
@@ -49,17 +49,10 @@ def assert_refused(make: Callable[[str], Any], status: int) -> None:
 
 
 @pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("source", SOURCES)
-def test_no_client_follows_a_redirect(source: str, status: int) -> None:
-    assert_refused(
-        lambda url: OnlineChatModule(source, model="m", base_url=url, api_key=KEY, retries=0, timeout=10), status
-    )
-
-
-@pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_no_engines_client_follows_a_redirect(engine: str, status: int) -> None:
-    assert_refused(
-        lambda url: TrainableModule("m", engine=engine, url=url, markers="chatml", api_key=KEY, retries=0, timeout=10),
-        status,
-    )
+@pytest.mark.parametrize(("kind", "name"), CLIENTS)
+def test_no_client_follows_a_redirect(kind: str, name: str, status: int) -> None:
+    common: dict[str, Any] = {"api_key": KEY, "retries": 0, "timeout": 10}
+    if kind == "source":
+        assert_refused(lambda url: OnlineChatModule(name, model="m", base_url=url, **common), status)
+    else:
+        assert_refused(lambda url: TrainableModule("m", engine=name, url=url, markers="chatml", **common), status)

@@ -113,14 +113,9 @@ def test_what_is_held_back_comes_before_another_kind() -> None:
 
 
 def test_all_texts_of_a_message_are_restored() -> None:
-    blocks = (
-        ThinkingBlock(BROKEN, "proof"),
-        TextBlock(BROKEN),
-        ToolUseBlock("1", "f", {BROKEN: BROKEN}),
-    )
+    blocks = (ThinkingBlock(BROKEN, "proof"), TextBlock(BROKEN), ToolUseBlock("1", "f", {BROKEN: BROKEN}))
     given = (ThinkingBlock(FORGED), TextBlock(FORGED), ToolUseBlock("1", "f", {FORGED: FORGED}))
-    assert restore_message(Msg("assistant", blocks, "assistant"), Restorer(PAIRS)) == Msg(
-        "assistant", given, "assistant"
-    )
+    restored = restore_message(Msg("assistant", blocks, "assistant"), Restorer(PAIRS))
+    assert restored == Msg("assistant", given, "assistant")
     same = Msg("assistant", "so", "assistant")
     assert restore_message(same, Restorer(PAIRS)) is same

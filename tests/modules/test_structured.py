@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
 from lazyprompt.modules._reading import AnswerSchema
-from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, module, ways
 from support.model_server.server import Answer, HalfCall, ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
@@ -68,10 +68,9 @@ PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer(Answer(json.dumps(ROME))) as server:
-        yield server
-        close_all()
+def server(server: ModelServer) -> ModelServer:
+    server.answer = Answer(json.dumps(ROME))
+    return server
 
 
 @pytest.mark.slow

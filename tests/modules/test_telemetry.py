@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from lazyprompt import CallLog, CallRecord, ChatPrompter, ModuleError, Msg, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from lazyprompt.modules.clients._base import Request
-from modules.online_scenes import ASKED, FEW, close_all, give_up, module, run_in_loop, ways
+from modules.online_scenes import ASKED, FEW, common_for, give_up, module, run_in_loop, ways
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
@@ -41,10 +41,9 @@ class City(BaseModel):
 
 
 @pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with ModelServer(ANSWER) as server:
-        yield server
-        close_all()
+def server(server: ModelServer) -> ModelServer:
+    server.answer = ANSWER
+    return server
 
 
 @pytest.fixture
@@ -209,25 +208,19 @@ def test_a_hook_that_ends_the_program_does(server: ModelServer) -> None:
 
 # Spans.
 
-PARAMS: dict[str, dict[str, Any]] = {
-    "openai": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
-    "anthropic": {"max_tokens": 50, "stop": "END"},
-    "gemini": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
-    "ollama": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": "END", "seed": 7},
-}
 PROVIDERS = {"gemini": "gcp.gemini"}
 
 
 @SOME
 def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
-    model = module(server, source)
-    for way in ways(model, ASKED, **PARAMS[source]):
+    params = {**common_for(source), "stop": "END"}
+    for way in ways(module(server, source), ASKED, **params):
         way()
     found = spans.get_finished_spans()
     assert len(found) == 4
     for at, span in enumerate(found):
         assert (span.name, span.kind, span.status.status_code) == ("chat m", SpanKind.CLIENT, StatusCode.UNSET)
-        requested = {f"gen_ai.request.{name}": value for name, value in PARAMS[source].items() if name != "stop"}
+        requested = {f"gen_ai.request.{name}": value for name, value in params.items() if name != "stop"}
         usage = {} if source == "openai" and at % 2 else {"input_tokens": 7, "output_tokens": 5}
         assert attributes(span) == {
             "gen_ai.operation.name": "chat",

@@ -31,14 +31,8 @@ class Served(NamedTuple):
 
     def module(self, **more: Any) -> TrainableModule:
         """A module that asks it."""
-        given: dict[str, Any] = {
-            "url": self.url,
-            "max_tokens": 24,
-            "temperature": 0.0,
-            "extra_body": {"grammar": WORDS},
-            **more,
-        }
-        return TrainableModule(self.path, **given).prompt(PROMPTER)
+        given: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}, **more}
+        return TrainableModule(self.path, url=self.url, **given).prompt(PROMPTER)
 
 
 @pytest.fixture(scope="module", params=MAKES)
@@ -91,9 +85,8 @@ def test_all_ways_to_ask_get_the_same_answer(model: Served) -> None:
     pieces = list(stream)
     assert len(pieces) > 2
     assert "".join(pieces) == stream.reply == reply
-    assert (stream.reply.message, stream.reply.usage, stream.reply.finish) == (
-        *(reply.message, reply.usage, reply.finish),
-    )
+    for name in ("message", "usage", "finish"):
+        assert getattr(stream.reply, name) == getattr(reply, name)
 
     async def asked() -> tuple[str, list[str], str]:
         stream = module.astream(CALL, HISTORY)
@@ -126,10 +119,8 @@ def test_ids_get_the_same_answer_as_text(model: Served) -> None:
     module, safe = model.module(), model.module(safe_tokens=True, tokenizer=model.make.tokenizer())
     reply, safely = module(CALL, HISTORY), safe(CALL, HISTORY)
     assert (safely, safely.usage, safely.finish) == (reply, reply.usage, reply.finish)
-    assert (
-        safe.payload(CALL, HISTORY)["prompt"]
-        == posted(model.url, "/tokenize", content=module.render(CALL, HISTORY).text, add_special=True)["tokens"]
-    )
+    tokens = posted(model.url, "/tokenize", content=module.render(CALL, HISTORY).text, add_special=True)["tokens"]
+    assert safe.payload(CALL, HISTORY)["prompt"] == tokens
 
 
 def test_forged_control_tokens_are_plain_text(model: Served) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
-from modules.local_models import ask_by, call_error
+from modules.local_models import call_error
+from modules.online_scenes import ask_by
 from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ def test_each_fault_is_one_error(fault: Misbehaviour, kind: FaultKind, streamed:
         module = make_module(server)
         for way, expected in (("call", kind), ("stream", streamed), ("acall", kind), ("astream", streamed)):
             server.faults = [fault]
-            error = call_error(lambda way=way: ask_by(module, way))  # type: ignore[misc]  # bound now
+            error = call_error(lambda way=way: ask_by(way, module, "hi"))  # type: ignore[misc]  # bound now
             assert (error.kind, way) == (expected, way)
             assert str(error).startswith("other: ")
             if isinstance(fault, Cut | Ends) and "stream" in way:
                 assert "so far so good".startswith(str(error.partial))
                 assert str(error.partial)
             server.faults = []
-            assert ask_by(module, way) == "so far so good"
+            assert ask_by(way, module, "hi") == "so far so good"
         module.close()
 
 
@@ -77,6 +78,6 @@ def test_an_answer_that_says_nothing_is_an_error(text: str) -> None:
         module = make_module(server)
         for way in ("call", "stream"):
             with pytest.raises((EngineError, ModuleError)) as told:
-                ask_by(module, way)
+                ask_by(way, module, "hi")
             assert told.value.kind == "empty"
         module.close()

@@ -27,20 +27,15 @@ def server() -> Iterator[ModelServer]:
 
 # What each engine is sent: vLLM's CompletionRequest, SGLang's, LMDeploy's, Ollama's generate; others get nothing but
 # OpenAI's fields.
-COMMON = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["X", "<|eot_id|>"]}
+GIVEN = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7}
+COMMON = {**GIVEN, "stop": ["X", "<|eot_id|>"]}
+EXACT = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
 SCHEMA = {"title": "w", "type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 SENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama.cpp": (LLAMA_HI, COMMON, {"extra_body": {"json_schema": SCHEMA}}),
     "vllm": (
         LLAMA.bos + LLAMA_HI,
-        {
-            **COMMON,
-            "extra_body": {
-                "skip_special_tokens": False,
-                "spaces_between_special_tokens": False,
-                "add_special_tokens": False,
-            },
-        },
+        {**COMMON, "extra_body": {**EXACT, "add_special_tokens": False}},
         {"extra_body": {"structured_outputs": {"json": SCHEMA}}},
     ),
     "sglang": (
@@ -48,11 +43,7 @@ SENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {**COMMON, "extra_body": {"skip_special_tokens": False}},
         {"extra_body": {"json_schema": json.dumps(SCHEMA)}},
     ),
-    "lmdeploy": (
-        LLAMA_HI,
-        {**COMMON, "extra_body": {"skip_special_tokens": False, "spaces_between_special_tokens": False}},
-        {},
-    ),
+    "lmdeploy": (LLAMA_HI, {**COMMON, "extra_body": EXACT}, {}),
     "ollama": (
         LLAMA_HI,
         {"options": {"num_predict": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": COMMON["stop"]}},
@@ -63,8 +54,7 @@ SENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def make_module(engine: str, url: str = NOWHERE) -> TrainableModule:
-    given = {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": "X"}
-    return module("org/m", engine=engine, url=url, markers="llama-3", **given)
+    return module("org/m", engine=engine, url=url, markers="llama-3", stop="X", **GIVEN)
 
 
 @pytest.mark.parametrize("engine", SENT)

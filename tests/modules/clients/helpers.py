@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import ModelServer
 
@@ -43,13 +44,9 @@ class ClientTests:
             yield client
 
     @contextmanager
-    def opened(
-        self, server: ModelServer, *, key: str | None = KEY, timeout: float = TIMEOUT, retries: int = 0, **options: Any
-    ) -> Iterator[OfficialClient]:
-        secret = None if key is None else Secret(key)
-        client = self.connect(ClientSettings(server.url(self.provider), secret, timeout, retries, options))
-        yield client
-        client.close()
+    def opened(self, server: ModelServer, **settings: Any) -> Iterator[OfficialClient]:
+        with closing(self.connect(settings_for(server, self.provider, **settings))) as client:
+            yield client
 
     @property
     def formatter(self) -> ChatFormatter:
@@ -62,9 +59,8 @@ class ClientTests:
         return Request(model, self.formatter.format(*said, tools=tools), client.params(common))
 
     def streamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
-        collector = client.collector()
-        deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
-        return self.formatter.parse(collector.answer()), deltas, collector.complete
+        stream = collect_stream(client, request)
+        return self.formatter.parse(stream.answer), stream.deltas, stream.complete
 
     async def astreamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
         collector = client.collector()
@@ -81,6 +77,52 @@ class ClientTests:
             assert KEY not in shown + repr(fault) + str(fault) + repr(client)
             assert "\n" not in fault.message
             yield fault
+
+
+def settings_for(
+    server: ModelServer,
+    provider: str,
+    *,
+    key: str | None = KEY,
+    timeout: float = TIMEOUT,
+    retries: int = 0,
+    **options: Any,
+) -> ClientSettings:
+    """Settings for a client of the server."""
+    return ClientSettings(server.url(provider), None if key is None else Secret(key), timeout, retries, options)
+
+
+def ask(content: str = "ping", model: str = "m", **params: object) -> Request:
+    """A request of one user's turn in OpenAI's form."""
+    return Request(model, {"messages": [{"role": "user", "content": content}]}, params)
+
+
+def parse_answer(provider: str, answer: object) -> Msg:
+    """What a module makes of an answer."""
+    return ChatFormatter(SOURCES[provider].provider).parse(answer)
+
+
+class Streamed(NamedTuple):
+    """A stream to its end."""
+
+    answer: dict[str, Any]
+    deltas: list[Delta]
+    complete: bool
+
+
+def collect_stream(client: OfficialClient, request: Request) -> Streamed:
+    """A stream, collected."""
+    collector = client.collector()
+    deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
+    return Streamed(collector.answer(), deltas, collector.complete)
+
+
+def call_error(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
+    """The error of a call or of a stream, and the fault that the client makes of it."""
+    error = raised_error(lambda: list(client.stream(request)) if stream else client.send(request))
+    fault = client.fault(error)
+    assert fault is not None, repr(error)
+    return error, fault
 
 
 def raised_error(what: Callable[[], object]) -> Exception:

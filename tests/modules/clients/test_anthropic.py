@@ -32,17 +32,6 @@ class TestAnthropicClient(ClientTests):
     def connect(self, settings: ClientSettings) -> OfficialClient:
         return anthropic.connect(settings)
 
-    def test_a_refusal_says_so(self, server: ModelServer, client: OfficialClient) -> None:
-        server.answer = Answer("I would rather", finish="refusal")
-        request = self.request(client)
-        whole: Any = client.send(request)
-        collector = client.collector()
-        for event in client.stream(request):
-            collector.feed(event)
-        answer = collector.answer()
-        assert (whole.stop_reason, answer["stop_reason"]) == ("refusal", "refusal")
-        assert self.formatter.parse(answer).text == "I would rather"
-
     def test_the_arguments_of_half_a_call_are_kept_as_they_were_written(
         self, server: ModelServer, client: OfficialClient
     ) -> None:
@@ -63,11 +52,8 @@ class TestAnthropicClient(ClientTests):
 
     def test_names_of_parameters(self, client: OfficialClient) -> None:
         assert client.params({}) == {"max_tokens": anthropic.DEFAULT_MAX_TOKENS}
-        assert client.params({"max_tokens": 7, "stop": ["a"], "metadata": {"user_id": "u"}}) == {
-            "max_tokens": 7,
-            "stop_sequences": ["a"],
-            "metadata": {"user_id": "u"},
-        }
+        kept = {"max_tokens": 7, "metadata": {"user_id": "u"}}
+        assert client.params({**kept, "stop": ["a"]}) == {**kept, "stop_sequences": ["a"]}
 
     def test_a_budget_for_thoughts_comes_on_top(self, client: OfficialClient) -> None:
         thinking = {"type": "enabled", "budget_tokens": 2000}
@@ -169,6 +155,7 @@ def collect(*events: Any) -> dict[str, Any]:
 
 def test_blocks_that_are_no_text() -> None:
     block, delta = "content_block_start", "content_block_delta"
+    search = {"type": "server_tool_use", "id": "s", "name": "web"}
     answer = collect(
         {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}},
         {"type": block, "index": 0, "content_block": {"type": "redacted_thinking", "data": "x9"}},
@@ -178,11 +165,7 @@ def test_blocks_that_are_no_text() -> None:
         {"type": delta, "index": 2, "delta": {"type": "citations_delta", "citation": {"cited_text": "a"}}},
         {"type": delta, "index": 2, "delta": {"type": "text_delta", "text": "A."}},
         {"type": delta, "index": 2, "delta": {"type": "citations_delta", "citation": {"cited_text": "b"}}},
-        {
-            "type": block,
-            "index": 3,
-            "content_block": {"type": "server_tool_use", "id": "s", "name": "web", "input": {}},
-        },
+        {"type": block, "index": 3, "content_block": {**search, "input": {}}},
         {"type": delta, "index": 3, "delta": {"type": "input_json_delta", "partial_json": '{"q":1}'}},
         {"type": block, "index": 4, "content_block": {"type": "web_search_tool_result", "content": []}},
         {"type": block, "index": 5, "content_block": {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}},
@@ -196,7 +179,7 @@ def test_blocks_that_are_no_text() -> None:
             {"type": "redacted_thinking", "data": "x9"},
             {"type": "thinking", "thinking": "", "signature": "s"},
             {"type": "text", "text": "A.", "citations": [{"cited_text": "a"}, {"cited_text": "b"}]},
-            {"type": "server_tool_use", "id": "s", "name": "web", "input": {"q": 1}},
+            {**search, "input": {"q": 1}},
             {"type": "web_search_tool_result", "content": []},
             {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
         ],

@@ -29,21 +29,16 @@ def collect(*events: object) -> tuple[ChatCollector, list[Delta]]:
     return collector, [delta for event in events for delta in collector.feed(event)]
 
 
+OPENS_A, OPENS_B = (piece("", "weather", index=at, id=own_id) for at, own_id in enumerate("ab"))
 BOTH: list[tuple[str | None, str, str]] = [("a", "weather", PARIS), ("b", "weather", ROME)]
 CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, str]]]] = {
     "as OpenAI": (
-        [
-            [piece("", "weather", index=0, id="a")],
-            [piece(PARIS[:5], index=0)],
-            [piece(PARIS[5:], index=0)],
-            [piece("", "weather", index=1, id="b")],
-            [piece(ROME, index=1)],
-        ],
+        [[OPENS_A], [piece(PARIS[:5], index=0)], [piece(PARIS[5:], index=0)], [OPENS_B], [piece(ROME, index=1)]],
         BOTH,
     ),
     "side by side": (
         [
-            [piece("", "weather", index=0, id="a"), piece("", "weather", index=1, id="b")],
+            [OPENS_A, OPENS_B],
             [piece(PARIS[:5], index=0), piece(ROME[:7], index=1)],
             [piece(ROME[7:], index=1), piece(PARIS[5:], index=0)],
         ],
@@ -56,12 +51,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
         BOTH,
     ),
     "the index 0, and pieces": (
-        [
-            [piece("", "weather", index=0, id="a")],
-            [piece(PARIS, index=0)],
-            [piece("", "weather", index=0, id="b")],
-            [piece(ROME, index=0)],
-        ],
+        [[OPENS_A], [piece(PARIS, index=0)], [{**OPENS_B, "index": 0}], [piece(ROME, index=0)]],
         BOTH,
     ),
     "no index, no ids, whole": (
@@ -82,11 +72,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
         BOTH,
     ),
     "a new id for each piece": (
-        [
-            [piece("", "weather", index=0, id="a")],
-            [piece(PARIS[:4], index=0, id="x")],
-            [piece(PARIS[4:], index=0, id="y")],
-        ],
+        [[OPENS_A], [piece(PARIS[:4], index=0, id="x")], [piece(PARIS[4:], index=0, id="y")]],
         BOTH[:1],
     ),
     "the name again and again": (
@@ -98,7 +84,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
         BOTH[:1],
     ),
     "empty ids and names, and null": (
-        [[piece("", "weather", index=0, id="a")], [piece(PARIS, "", index=0, id="")], [piece(None, index=0, id=None)]],
+        [[OPENS_A], [piece(PARIS, "", index=0, id="")], [piece(None, index=0, id=None)]],
         BOTH[:1],
     ),
     "an id that comes late": ([[piece(PARIS, "weather", index=0)], [piece("", index=0, id="a")]], BOTH[:1]),
@@ -135,11 +121,8 @@ def test_thoughts_have_many_names_and_are_told_once(name: str) -> None:
         chunk(**{name: "So "}), chunk(**{name: "then", "content": "a"}), chunk("stop", content="b")
     )
     assert deltas == [Delta("thinking", "So "), Delta("thinking", "then"), Delta("text", "a"), Delta("text", "b")]
-    assert collector.answer()["choices"][0]["message"] == {
-        "role": "assistant",
-        "content": "ab",
-        "reasoning_content": "So then",
-    }
+    said = {"role": "assistant", "content": "ab", "reasoning_content": "So then"}
+    assert collector.answer()["choices"][0]["message"] == said
 
 
 def test_a_server_in_a_change_of_names_says_a_thought_twice() -> None:
@@ -171,12 +154,8 @@ def test_refusals_and_text_in_parts_are_text() -> None:
         chunk(refusal="no"),
     )
     assert deltas == [Delta("text", "ab"), Delta("thinking", "hm"), Delta("thinking", "!"), Delta("text", "no")]
-    assert collector.answer()["choices"][0]["message"] == {
-        "role": "assistant",
-        "content": "ab",
-        "refusal": "no",
-        "reasoning_content": "hm!",
-    }
+    said = {"role": "assistant", "content": "ab", "refusal": "no", "reasoning_content": "hm!"}
+    assert collector.answer()["choices"][0]["message"] == said
 
 
 def test_usage_counts_wherever_it_is_and_the_last_one_does() -> None:
@@ -203,21 +182,10 @@ def test_other_choices_are_not_mixed_in() -> None:
     assert not collector.complete
 
 
+KEYS = ("choices", "delta", "tool_calls", "function", "name", "arguments", "index", "id", "content", "usage", "x")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    *("choices", "delta", "tool_calls", "function", "name", "arguments"),
-                    *("index", "id", "content", "usage", "x"),
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
 

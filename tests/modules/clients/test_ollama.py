@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from base64 import b64encode
 from dataclasses import replace
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from lazyprompt.errors import MediaError, ModuleError
-from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.clients import ollama
 from lazyprompt.modules.clients._base import ClientSettings, Request
 from modules.clients.helpers import ClientTests, raised_error, ways
-from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE, said_by, said_in
+from support.client_scenes import ANSWERS, CALLS, KEY, said_by, said_in
 from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
 
@@ -63,19 +61,6 @@ class _Ollama(ClientTests):
             assert said_by(msg)[2] == [tuple(each) for each in answer.calls]
         await client.aclose()
 
-    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: OfficialClient) -> None:
-        said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
-        server.faults = lambda _: Status(400, said)
-        assert {fault.kind for fault in self.faults(client, self.request(client))} == {"overflow"}
-
-    def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
-        self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("OLLAMA_API_KEY", KEY)
-        with self.opened(server, key=None) as client:
-            client.send(self.request(client))
-        assert not any(KEY in value for value in server.seen[0].headers.values())
-
     def test_no_log_shows_the_key(
         self, server: ModelServer, client: OfficialClient, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -88,6 +73,11 @@ class _Ollama(ClientTests):
         assert len(server.seen) == 16
         assert caplog.records
         assert KEY not in caplog.text
+
+    def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: OfficialClient) -> None:
+        said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
+        server.faults = lambda _: Status(400, said)
+        assert {fault.kind for fault in self.faults(client, self.request(client))} == {"overflow"}
 
     def test_common_parameters_become_options(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": 3}
@@ -152,18 +142,6 @@ class TestChat(_Ollama):
     def connect(self, settings: ClientSettings) -> OfficialClient:
         return ollama.connect(settings)
 
-    @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
-        server.answer = WHOLE
-        ask = Msg("Ann", "the weather?", "user")
-        request = self.request(client, ask)
-        sent = client.send(request) if how == "whole" else None
-        msg = self.streamed(client, request)[0] if sent is None else self.formatter.parse(sent)
-        results = Msg("tool", tuple(ToolResultBlock(own_id, name, "rain") for own_id, name, _ in NUMBERED), "tool")
-        server.answer = Answer("rain it is")
-        assert self.formatter.parse(client.send(self.request(client, ask, msg, results))).text == "rain it is"
-        assert [seen.refusal for seen in server.seen] == [None, None]
-
     @pytest.mark.parametrize("image", ["/etc/passwd.", "https://example.com/cat.png", 7])
     def test_a_picture_that_is_no_base64_is_refused(
         self, server: ModelServer, client: OfficialClient, image: object
@@ -204,16 +182,3 @@ class TestGenerate(_Ollama):
                 way()
             assert client.fault(caught.value) is None
         assert server.seen == []
-
-
-def test_a_stream_in_a_loop_that_ends_early_leaves_nothing(recwarn: pytest.WarningsRecorder) -> None:
-    with ModelServer(WHOLE) as server:
-        client = ollama.connect(ClientSettings(server.url("ollama"), None, 30.0, 0, {}))
-
-        async def first() -> None:
-            async for _ in client.astream(Request("m", {"messages": [{"role": "user", "content": "hi"}]}, {})):
-                break
-            await client.aclose()
-
-        asyncio.run(first())
-    assert not recwarn
