@@ -1,9 +1,9 @@
 """Lazyprompt as the conformance vectors of Prompty ask for it: names and shapes, no logic of its own."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 from fuzz.rendered import messages_from_text
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
@@ -12,16 +12,11 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
 from lazyprompt.files.targets import request
+from lazyprompt.messages.msg import Block
 from lazyprompt.messages.openai_form import address_of, source_of
+from lazyprompt.modules.clients._base import Collector
 from lazyprompt.modules.clients.anthropic import AnthropicCollector
 from lazyprompt.modules.clients.openai import ChatCollector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from lazyprompt.messages.msg import Block
-    from lazyprompt.modules.clients._base import Collector
 
 Data = dict[str, Any]
 

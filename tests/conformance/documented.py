@@ -3,11 +3,11 @@
 A document prints "You are" where its program says "You're"; what the program says counts.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +15,9 @@ import lazyprompt
 from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.report import Payload
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import Msg
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from lazyprompt.formatters.report import Payload
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"

@@ -1,23 +1,16 @@
 """Runs vectors of Prompty's form: what was seen is projected to what is expected, and compared as JSON."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
+import pytest
 import yaml
 
 from conformance import adapter
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.targets import read_answer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pytest
-
 
 Data = dict[str, Any]
 
@@ -27,10 +20,8 @@ def project(seen: Any, expected: Any) -> Any:
     if isinstance(expected, dict) and isinstance(seen, dict):
         fields, wanted = cast("Data", seen), cast("Data", expected)
         return {key: project(fields.get(key), value) for key, value in wanted.items()}
-    if isinstance(expected, list) and isinstance(seen, list):
-        items, all_wanted = cast("Sequence[Any]", seen), cast("Sequence[Any]", expected)
-        if len(items) == len(all_wanted):
-            return [project(mine, value) for mine, value in zip(items, all_wanted, strict=True)]
+    if isinstance(expected, list) and isinstance(seen, list) and len(seen) == len(expected):
+        return [project(mine, value) for mine, value in zip(seen, expected, strict=True)]
     return cast("object", seen)
 
 

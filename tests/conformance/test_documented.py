@@ -1,7 +1,5 @@
 """What documents of other libraries print: examples of their kinds, and the printed ones where they are at hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,12 +3,10 @@
 1,000 histories; ``--hypothesis-profile=deep`` has 20,000.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -20,6 +18,7 @@ from lazyprompt import (
     FormatError,
     HistoryError,
     LazyPromptError,
+    Msg,
     OnlineChatModule,
     Prompty,
     TrainableModule,
@@ -29,11 +28,6 @@ from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.batch.plan import RowPlan
 from support.conversations import lines_by_role
 from support.rough_histories import RoughHistory, rough_history
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from lazyprompt import Msg
 
 pytestmark = pytest.mark.slow  # thousands of prompts for each door
 
@@ -84,7 +78,7 @@ LOCAL_MODULE = TrainableModule("m", url="http://127.0.0.1:1", chat_template=CHAT
 # The keys of a payload that a conversation is written under.
 SAID = ("system", "instructions", "system_instruction", "messages", "contents", "input", "tools")
 
-Payload: TypeAlias = "Mapping[str, Any]"
+Payload: TypeAlias = Mapping[str, Any]
 
 
 def conversation(history: RoughHistory) -> list[Any]:

@@ -2,24 +2,12 @@
 
 import copy
 import json
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
-from lazyprompt import (
-    AlpacaPrompter,
-    ChatPrompter,
-    EmptyPrompter,
-    FewShotTemplate,
-    FormatError,
-    HistoryError,
-    Markers,
-    Msg,
-    OpenAIPrompt,
-    SlotError,
-    TemplateError,
-    ToolsError,
-)
+from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, FewShotTemplate, Markers, Msg, OpenAIPrompt
+from lazyprompt.errors import FormatError, HistoryError, SlotError, TemplateError, ToolsError
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -162,16 +150,12 @@ def test_b15_nothing_is_changed_and_nothing_is_shared() -> None:
     tools = copy.deepcopy(TOOLS)
     values = {"q": {"k": [1]}}
     prompter = ChatPrompter("n {q}", tools=tools)
-    first = prompter.generate_prompt(values, history, return_dict=True)
+    first: Any = prompter.generate_prompt(values, history, return_dict=True)
     expected = copy.deepcopy(first)
-    messages, sent = first["messages"], first["tools"]
-    assert isinstance(messages, list)
-    assert isinstance(sent, list)
-    for message in messages:
-        assert isinstance(message, dict)
+    for message in first["messages"]:
         message["content"] = "changed"
         message.get("tool_calls", []).clear()
-    sent.clear()
+    first["tools"].clear()
     tools.clear()
     assert history == CALL_TURNS
     assert values == {"q": {"k": [1]}}
@@ -182,8 +166,7 @@ def test_b15_a_hook_works_on_copies() -> None:
     """It was handed the caller's own history."""
     history = [["a", "b"]]
 
-    def hook(input: object, history: object, tools: object, label: object) -> object:
-        assert isinstance(history, list)
+    def hook(input: object, history: Any, tools: object, label: object) -> object:
         history[0][0] = "changed"
         return input, history, tools, label
 

@@ -1,36 +1,15 @@
-"""What the tests of formatters share: short ways to make calls and results, and payloads that were judged."""
-
-from __future__ import annotations
+"""What the tests of formatters share: short ways to make messages, calls and results."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    ChatFormatter,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    MultiAgentFormatter,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
-)
+from lazyprompt import Base64Source, ChatFormatter, Msg, MultiAgentFormatter, URLSource, VideoBlock
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from support.conversations import JPEG, MP4, PDF, PNG, WAV
-from support.providers.judges import in_order
-from support.providers.types import strictly
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from lazyprompt import Payload
-    from lazyprompt.messages.msg import Block
 
 KINDS = (ChatFormatter, MultiAgentFormatter)
 CALLING = tuple(name for name in PROVIDERS if name != "ollama-generate")
@@ -50,6 +29,9 @@ MEDIA: dict[str, dict[str, Block]] = {
     }
     for kind, (block, media_type) in _MEDIA.items()
 }
+# They fetch no address themselves.
+BLIND = ("ollama", "ollama-generate", "moonshot")
+PORTRAIT = "https://example.com/a.png"
 IMAGE = ImageBlock(Base64Source("image/png", PNG))
 PHOTO = ImageBlock(Base64Source("image/jpeg", JPEG))
 HI = Msg("Ann", "hi", "user")
@@ -91,69 +73,15 @@ def answering(*blocks: Block) -> Msg:
     return Msg("tool", blocks, "tool")
 
 
-def accepted(formatter: ChatFormatter, payload: Payload) -> Payload:
-    """The payload, as accepted by our own validator and by the tests' judges."""
-    formatter.validate(payload)
-    strictly(formatter.provider, payload)
-    in_order(formatter.provider, payload)
-    return payload
+def turn(role: str, *content: Any, key: str = "content", **more: Any) -> dict[str, Any]:
+    """A message dict whose content is a list of parts."""
+    return {"role": role, key: list(content), **more}
 
 
-def judged(formatter: ChatFormatter, *messages: Any, tools: Any = None) -> Payload:
-    """The payload of messages, accepted by all."""
-    return accepted(formatter, formatter.format(*messages, tools=tools))
+def openai_call(call_id: str, name: str = "f", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
 
 
-def dump(payload: Payload) -> str:
-    return json.dumps(payload, ensure_ascii=False)
-
-
-def reported(payload: Payload, kind: str, action: str = "left out") -> list[str]:
-    """The places of the entries of a kind."""
-    return [entry.where for entry in payload.report if (entry.kind, entry.action) == (kind, action)]
-
-
-def places(text: str, *marks: str) -> list[int]:
-    """Where the marks are, each of which is there once."""
-    found = [mark for mark in marks if text.count(mark) != 1]
-    if found:
-        raise AssertionError(f"{found} not once in {text}")
-    return [text.index(mark) for mark in marks]
-
-
-def roles(payload: Payload) -> list[str]:
-    """Who speaks, turn by turn; an item of the Responses API that is no message by its type."""
-    system = ["system"] if {"system", "instructions", "system_instruction"} & payload.keys() else []
-    turns = next((payload[key] for key in ("messages", "contents", "input") if key in payload), [{"role": "user"}])
-    spoken = (turn.get("role") or turn["type"] for turn in turns)
-    return [*system, *("system" if role == "developer" else role for role in spoken)]
-
-
-def called(value: object) -> list[tuple[str, str]]:
-    """The ids and names of all calls in a payload, in any provider's form."""
-    if isinstance(value, list):
-        return [each for item in value for each in called(item)]
-    if not isinstance(value, dict):
-        return []
-    if value.get("type") in ("tool_use", "function_call"):
-        return [(str(value.get("call_id", value.get("id"))), value["name"])]
-    if {"id", "function"} <= value.keys():
-        return [(value["id"], value["function"]["name"])]
-    if "function_call" in value:
-        # Gemini matches a call without an id by its place.
-        call = value["function_call"]
-        return [(call.get("id", f"the call {id(value)}"), call["name"])]
-    return [each for item in value.values() for each in called(item)]
-
-
-def texts(value: object, key: str = "") -> list[str]:
-    """All texts that a model reads as said, in any provider's form; thoughts and arguments apart."""
-    if isinstance(value, str):
-        return [value] if key in _SAID else []
-    items = (
-        value.items() if isinstance(value, dict) else ((key, item) for item in value) if isinstance(value, list) else ()
-    )
-    return [text for name, item in items for text in texts(item, name)]
-
-
-_SAID = ("text", "content", "prompt", "system", "instructions", "system_instruction", "output")
+def openai_calling(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A message dict of the assistant with calls in OpenAI's form."""
+    return {"role": "assistant", "content": None, "tool_calls": list(calls), **more}

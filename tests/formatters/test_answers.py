@@ -1,16 +1,16 @@
 """Answers as the providers' own clients hold them, and as their REST APIs send them, read to the same messages."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re
 import threading
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import ollama
 import pytest
@@ -28,6 +28,8 @@ from openai.types.responses import Response
 from pydantic import BaseModel, ConfigDict
 from zai.types.chat.chat_completion import Completion
 
+from formatters.payloads import paths
+from lazyprompt import Base64Source, Msg, URLSource
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import (
     as_dict,
@@ -39,24 +41,10 @@ from lazyprompt.formatters._answers import (
     from_openai_chat,
     from_responses,
 )
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-    URLSource,
-)
+from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.native import Native
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Reader = Callable[[Any, str], Msg]
+Reader = Callable[[Any, str], Msg]
 
 ARGUMENTS: dict[str, Any] = {"city": "Zürich", "days": [1, None], "deep": {"unit": None}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(ARGUMENTS)}}
@@ -497,11 +485,6 @@ def test_no_file_that_an_answer_names_is_opened(tmp_path: Path) -> None:
     assert from_ollama(as_dict(response), "ollama").content == "Hot."
 
 
-def test_ollamas_own_ids_are_kept() -> None:
-    answer = {"message": {"content": "", "tool_calls": [{"id": "mine", **BARE_CALL}]}}
-    assert first_call(from_ollama(answer, "ollama")).id == "mine"
-
-
 def test_a_call_that_openai_has_run_itself_is_kept_beside_the_message() -> None:
     ran, waits = ({"type": "function_call", "call_id": each, "name": "f", "arguments": "{}"} for each in ("a", "b"))
     output = {"type": "function_call_output", "call_id": "a", "output": "1"}
@@ -732,11 +715,6 @@ JSON = whole(SCALARS)
 GARBAGE = whole(SCALARS | st.binary() | st.just(Colour.RED) | st.builds(object) | st.tuples(SCALARS))
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, item in items for place in places(item, (*path, key)))]
-
-
 # Down to here an answer is the provider's own: what stands there tells whether it is one at all.
 ENVELOPES = {
     *((), ("error",), ("choices",), ("choices", 0), ("choices", 0, "message"), ("content",), ("message",)),
@@ -750,7 +728,7 @@ ENVELOPES = {
 def test_an_answer_with_anything_at_any_place_never_raises(data: st.DataObject) -> None:
     case = CASES[data.draw(st.sampled_from(sorted(CASES)), "case")]
     answer = copy.deepcopy(case.answer)
-    path = data.draw(st.sampled_from([place for place in places(answer) if place not in ENVELOPES]), "place")
+    path = data.draw(st.sampled_from([place for place in paths(answer) if place not in ENVELOPES]), "place")
     target: Any = answer
     for key in path[:-1]:
         target = target[key]

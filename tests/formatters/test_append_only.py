@@ -1,35 +1,21 @@
 """History is append-only: what was sent stays as it was sent, and no void thought goes back."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from formatters.helpers import judged, reported
-from lazyprompt import (
-    ApproximateTokenCounter,
-    Budget,
-    ChatFormatter,
-    ChatPrompter,
-    FormatError,
-    Msg,
-    MultiAgentFormatter,
-)
-from lazyprompt.caching import check_prefix
+from formatters.payloads import judged, reported
+from lazyprompt import ApproximateTokenCounter, Budget, ChatFormatter, ChatPrompter, Msg, MultiAgentFormatter, Payload
+from lazyprompt._base.roles import Role
+from lazyprompt.caching import PrefixChange, check_prefix
+from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from support.chats import TOOL, requests_of, synthetic_chat
 from support.conversations import Maker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from lazyprompt import Payload
-    from lazyprompt._base.roles import Role
-    from lazyprompt.caching import PrefixChange
 
 # All chats are tried by the slow tests, a quarter of them by the quick ones.
 SEEDS = pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 60), marks=pytest.mark.slow)], ids=len)
@@ -59,9 +45,7 @@ def payload_texts(payload: dict[str, Any]) -> list[str]:
         ("ssu", ["s0\n\ns1", "u2"], []),
     ],
 )
-def test_late_system_text_stands_behind_the_users_turn_with_anthropic(
-    roles: str, expected: list[str], moved: list[str]
-) -> None:
+def test_late_system_text_stands_behind_the_users_turn(roles: str, expected: list[str], moved: list[str]) -> None:
     """It went to the front, which changed what stood before all thoughts."""
     payload = ChatFormatter("anthropic").format(*talk(roles))
     assert payload_texts(payload) == expected
@@ -191,9 +175,7 @@ def within_prompter(provider: str, chat: list[Msg]) -> list[Payload]:
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("within", [within_formatter, within_prompter])
-def test_a_budget_rewrites_seldom_and_sends_no_void_thought(
-    provider: str, within: Callable[[str, list[Msg]], list[Payload]]
-) -> None:
+def test_a_budget_rewrites_seldom(provider: str, within: Callable[[str, list[Msg]], list[Payload]]) -> None:
     """It dropped a message at each turn, which made all thoughts void, and sent them: 397 of 657 turns."""
     found: list[PrefixChange | None] = []
     for seed in range(60):

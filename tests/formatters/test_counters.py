@@ -1,14 +1,13 @@
 """Counters that ask a provider: the official clients, asking a server of our own that counts words."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -24,16 +23,12 @@ from lazyprompt.errors import (
 )
 from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
+from lazyprompt.tokens.counter import TokenCounter
 from support.conversations import PNG
 from support.providers.loopback import JsonServer, judge, payload_of
 from support.providers.types import fits, sdk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from lazyprompt.formatters.report import Payload
-    from lazyprompt.tokens.counter import TokenCounter
 
 Counter: TypeAlias = AnthropicTokenCounter | GeminiTokenCounter
 
@@ -398,6 +393,8 @@ def test_a_missing_client_names_its_extra(kind: str, module: str, extra: str, mo
     assert isinstance(caught.value.__cause__, ImportError)
 
 
+BOTH: list[TokenCounter] = [AnthropicTokenCounter("m"), GeminiTokenCounter("m")]
+
+
 def test_they_are_token_counters_that_do_not_add_up() -> None:
-    counters: list[TokenCounter] = [AnthropicTokenCounter("m"), GeminiTokenCounter("m")]
-    assert [getattr(counter, "additive", None) for counter in counters] == [False, False]
+    assert [getattr(counter, "additive", None) for counter in BOTH] == [False, False]

@@ -3,8 +3,6 @@
 The kinds are read from the clients, so that those of a newer release are tried without a change here.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -103,6 +101,11 @@ def test_an_item_of_a_history_for_the_responses_api_goes_back(kind: str) -> None
 
 
 PARTS = kinds(chat_types.ChatCompletionContentPartParam)
+VALID: dict[str, dict[str, Any]] = {
+    "file": {"file": {"file_id": "f1"}},
+    "input_audio": {"input_audio": {"data": "UklGRg==", "format": "wav"}},
+    "image_url": {"image_url": {"url": "https://example.org/a.png"}},
+}
 CALLS = (
     kinds(chat_types.ChatCompletionMessageToolCallParam)
     if hasattr(chat_types, "ChatCompletionMessageToolCallParam")
@@ -112,13 +115,7 @@ CALLS = (
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_a_part_for_openai_goes_back(kind: str) -> None:
-    part = PARTS[kind]
-    if kind == "file":
-        part = {"type": "file", "file": {"file_id": "f1"}}
-    if kind == "input_audio":
-        part = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
-    if kind == "image_url":
-        part = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    part = {**PARTS[kind], **VALID.get(kind, {})}
     payload = ChatFormatter("openai").format({"role": "user", "content": [{"type": "text", "text": "a"}, part]})
     assert is_sent_or_reported(payload, part)
 
@@ -145,9 +142,7 @@ GEMINI_PARTS = {
 @pytest.mark.parametrize("kind", GEMINI_PARTS)
 def test_a_part_of_gemini_goes_back(kind: str) -> None:
     value = GEMINI_PARTS[kind]
-    part: dict[str, Any] = {kind: value}
-    if kind == "function_call":
-        part = {kind: {"name": "f", "args": {}}}
+    part: dict[str, Any] = {kind: {"name": "f", "args": {}} if kind == "function_call" else value}
     formatter = ChatFormatter("gemini")
     history: list[Any] = [HI, {"role": "model", "parts": [{"text": "a"}, part]}]
     if kind == "function_response":
@@ -155,9 +150,8 @@ def test_a_part_of_gemini_goes_back(kind: str) -> None:
         calls: dict[str, Any] = {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}}]}
         history = [HI, calls, {"role": "user", "parts": [part]}]
     elif kind in ("inline_data", "file_data"):
-        part = {
-            kind: {"mime_type": "image/png", **({"data": "eA=="} if kind == "inline_data" else {"file_uri": "gs://a"})}
-        }
+        where = {"data": "eA=="} if kind == "inline_data" else {"file_uri": "gs://a"}
+        part = {kind: {"mime_type": "image/png", **where}}
         history = [HI, {"role": "model", "parts": [{"text": "a"}, part]}]
     payload = formatter.format(*history)
     assert is_sent_or_reported(payload, part)

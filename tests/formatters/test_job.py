@@ -1,7 +1,5 @@
 """The arguments of ``format``: messages, pairs and lists of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,24 +4,17 @@ Nothing here looks at a profile: each cell is found out anew by sending content 
 arrive must be in the report.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
 from formatters.helpers import MARKS, MEDIA
-from lazyprompt import ChatFormatter, FormatError, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt import ChatFormatter, FormatError, Msg, Payload, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.formatters.providers import HEADERS, PROVIDERS, Row, profile_of, row_of, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lazyprompt import Payload
-    from lazyprompt.messages.msg import Block
+from lazyprompt.messages.msg import Block
 
 SIGNATURE = b64encode(b"signed").decode()
 QUESTION, ANSWER = Msg("user", "Is it raining?", "user"), Msg("assistant", "It is.", "assistant")
@@ -120,18 +113,12 @@ def thinking_cell(provider: str) -> str:
         "foreign": ThinkingBlock("I ponder.", SIGNATURE, id="rs_1", provider="somebody"),
         "redacted": ThinkingBlock(redacted="b3BhcXVl", provider=provider),
     }
-    back = [
-        sort
-        for sort, block in sorts.items()
-        if arrives(
-            provider,
-            block,
-            block.thinking or "b3BhcXVl",
-            QUESTION,
-            Msg("assistant", [block, TextBlock("It is.")], "assistant"),
-            QUESTION,
-        )
-    ]
+
+    def goes_back(block: ThinkingBlock) -> bool:
+        answer = Msg("assistant", [block, TextBlock("It is.")], "assistant")
+        return arrives(provider, block, block.thinking or "b3BhcXVl", QUESTION, answer, QUESTION)
+
+    back = [sort for sort, block in sorts.items() if goes_back(block)]
     # Whoever takes thoughts as text takes anybody's; the others only their own, and those of nobody.
     return {
         (): "no",

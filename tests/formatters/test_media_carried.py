@@ -1,69 +1,44 @@
 """What becomes of media in a payload: in results, behind them, by address, and what is lost."""
 
-from __future__ import annotations
-
 import tempfile
 from base64 import b64encode
+from collections.abc import Iterator
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from formatters.helpers import (
+    BLIND,
     BYE,
+    CALLING,
     HI,
     IMAGE,
     PHOTO,
+    PORTRAIT,
     SEES,
     answering,
     call,
-    called,
     calling,
-    dump,
     formatters_of,
-    judged,
-    places,
-    reported,
+    openai_call,
+    openai_calling,
     result,
-    roles,
-    texts,
+    turn,
 )
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    ChatFormatter,
-    FileBlock,
-    FormatError,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
-)
+from formatters.payloads import called, dump, judged, places, reported, roles, texts
+from lazyprompt import Base64Source, ChatFormatter, FormatError, Msg, URLSource, VideoBlock
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from support.conversations import JPEG, MP3, MP4, PDF, PNG, WAV
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from lazyprompt import Payload
-    from lazyprompt.messages.msg import Block
-
-    Formats: TypeAlias = Callable[..., Payload]
-
-
-# They fetch no address themselves.
-BLIND = ("ollama", "ollama-generate", "moonshot")
 MEDIA: list[Block] = [
     AudioBlock(Base64Source("audio/wav", WAV)),
     AudioBlock(Base64Source("audio/mpeg", MP3)),
     VideoBlock(Base64Source("video/mp4", MP4)),
     FileBlock(Base64Source("application/pdf", PDF), filename="paper.pdf"),
 ]
-PORTRAIT = "https://example.com/a.png"
 
 
 def shows(url: str) -> Msg:
@@ -87,7 +62,7 @@ def test_the_url_of_a_message_may_be_one_or_several(kind: type[ChatFormatter], p
     assert ("https://e.com/c.mp3" in text) != bool(reported(several, "audio"))
 
 
-@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
+@pytest.mark.parametrize("provider", CALLING)
 @pytest.mark.parametrize("medium", [IMAGE, PHOTO, *MEDIA], ids=lambda block: str(block.kind))
 def test_media_of_results_are_native_or_stand_behind_all_results(provider: str, medium: Any) -> None:
     formatter = ChatFormatter(provider)
@@ -155,36 +130,17 @@ def all_objects(value: object) -> Iterator[object]:
 
 @formatters_of(PROVIDERS)
 def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], provider: str) -> None:
-    tools = (
-        []
-        if provider == "ollama-generate"
-        else [
-            {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"at": {}}}}}
-        ]
-    )
+    parameters = {"type": "object", "properties": {"at": {}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}] * (provider in CALLING)
     use = ToolUseBlock("c1", "f", {"at": [1, {"deep": []}]})
     nested: list[Any] = ['{"at": [1, {"deep": []}]}', {"at": [1, {"deep": []}]}]
-    dicts: list[dict[str, Any]] = [
-        {
-            "role": "assistant",
-            "tool_calls": [
-                {"id": f"d{at}", "type": "function", "function": {"name": "f", "arguments": arguments}}
-                for at, arguments in enumerate(nested)
-            ],
-        },
+    dicts = [
+        openai_calling(*(openai_call(f"d{at}", arguments=arguments) for at, arguments in enumerate(nested))),
         *({"role": "tool", "tool_call_id": f"d{at}", "content": "§"} for at in range(len(nested))),
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PORTRAIT}}],
-        },
+        turn("user", {"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PORTRAIT}}),
     ]
-    messages: list[Any] = [
-        Msg("s", "Be brief.", "system"),
-        HI,
-        calling(use),
-        answering(result("c1", "§", IMAGE)),
-        *dicts,
-    ]
+    said = Msg("s", "Be brief.", "system"), HI, calling(use), answering(result("c1", "§", IMAGE))
+    messages: list[Any] = [*said, *dicts]
     before, formatter = deepcopy((messages, tools)), kind(provider)
     first, second = (judged(formatter, *messages, tools=tools) for _ in range(2))
     assert first == second
@@ -236,14 +192,6 @@ def test_the_assistant_shows_no_picture(provider: str) -> None:
     payload = judged(ChatFormatter(provider), HI, Msg("Bot", [TextBlock("see"), IMAGE], "assistant"), BYE)
     assert PNG not in dump(payload)
     assert reported(payload, "image") == ["messages[1].content[1]"]
-
-
-def test_deepseek_says_that_it_takes_no_pictures() -> None:
-    """They were dropped, and a log was all there was to tell."""
-    payload = judged(ChatFormatter("deepseek"), Msg("Ann", [TextBlock("look"), IMAGE], "user"))
-    assert [str(entry) for entry in payload.report if entry.kind == "image"] == [
-        "messages[0].content[1] (image) left out: deepseek does not accept image"
-    ]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

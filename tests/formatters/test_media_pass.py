@@ -1,64 +1,43 @@
 """Media on their way through a formatter: what is opened, passed on, loaded once, or left out with a word."""
 
-from __future__ import annotations
-
 import asyncio
 import os
+import socket
 import threading
 from base64 import b64encode
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from formatters.helpers import (
+    BLIND,
     BYE,
     HI,
     KINDS,
+    PORTRAIT,
     SEES,
     Characters,
-    accepted,
     answering,
     call,
     calling,
-    dump,
     formatters_of,
-    judged,
-    reported,
     result,
 )
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    ChatFormatter,
-    FileBlock,
-    ImageBlock,
-    MediaError,
-    MediaResolver,
-    Msg,
-    TextBlock,
-    URLSource,
-)
+from formatters.payloads import accepted, dump, judged, reported
+from lazyprompt import ChatFormatter, MediaError, MediaResolver, Payload
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
 from support.conversations import JPEG, PDF
 from support.media import PNG as PNG_BYTES
 from support.media import Site
 
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from lazyprompt import Payload
-
-    Formats: TypeAlias = Callable[..., Payload]
+Formats: TypeAlias = Callable[..., Payload]
 
 
 LOADED = b64encode(PNG_BYTES).decode()
-# They fetch no address themselves.
-BLIND = ("ollama", "ollama-generate", "moonshot")
 FETCHING = tuple(name for name in SEES if name not in BLIND)
-PORTRAIT = "https://example.com/a.png"
 
 
 @pytest.fixture
@@ -116,13 +95,8 @@ def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter],
     (tmp_path / "secret.png").write_bytes(PNG_BYTES)
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     formatter = kind("openai", media=MediaResolver(roots=[root], hosts=["example.com"]))
-    for path in (
-        "/etc/hostname",
-        "file:///etc/hostname",
-        f"{root}/../secret.png",
-        tmp_path / "secret.png",
-        root / "link.png",
-    ):
+    outside = f"{root}/../secret.png", tmp_path / "secret.png", root / "link.png"
+    for path in ("/etc/hostname", "file:///etc/hostname", *outside):
         told = fault(formats, formatter, HI, shows(path))
         assert told.startswith("messages[1].content[1]: ")
         assert "is not in" in told
@@ -145,9 +119,7 @@ def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -
         ("a.txt", b"root:x:0:0", "image/png", "is declared as 'image/png' by its media_type, but the content is not"),
     ],
 )
-def test_a_type_that_lies_is_refused(
-    formats: Formats, root: Path, name: str, data: bytes, media_type: str | None, told: str
-) -> None:
+def test_a_lying_type(formats: Formats, root: Path, name: str, data: bytes, media_type: str | None, told: str) -> None:
     (root / name).write_bytes(data)
     formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
     assert told in fault(formats, formatter, shows(root / name, media_type=media_type))
@@ -212,19 +184,12 @@ def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> 
 def test_a_medium_is_loaded_once(formats: Formats, kind: type[ChatFormatter], provider: str, site: Site) -> None:
     urls = [site.gives(f"/{number}.png") for number in range(3)]
     answer = answering(result("c1", *(ImageBlock(URLSource(url)) for url in urls)))
-    messages = [
-        shows(*urls),
-        *(Msg("Ann", "x" * 99, "user") for _ in range(60)),
-        calling(call("c1")),
-        answer,
-        shows(urls[0]),
-    ]
+    said = [Msg("Ann", "x" * 99, "user")] * 60
+    messages = [shows(*urls), *said, calling(call("c1")), answer, shows(urls[0])]
     resolver = MediaResolver(hosts=["127.0.0.1"])
     counter = Characters()
-    for formatter in (
-        kind(provider, media=resolver),
-        kind(provider, media=resolver, token_counter=counter, max_tokens=3_000),
-    ):
+    limited = kind(provider, media=resolver, token_counter=counter, max_tokens=3_000)
+    for formatter in (kind(provider, media=resolver), limited):
         site.seen.clear()
         text = dump(accepted(formatter, formats(formatter, *messages)))
         assert sorted(each["target"] for each in site.seen) == ["/0.png", "/1.png", "/2.png"]

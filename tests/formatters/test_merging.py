@@ -1,54 +1,25 @@
 """Many speakers in one user's turn: how it looks, and that nobody can speak for another in it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
 from functools import lru_cache
 from textwrap import dedent, indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category, normalize
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formatters.helpers import (
-    BYE,
-    CALLING,
-    HI,
-    IMAGE,
-    PHOTO,
-    SEES,
-    answering,
-    call,
-    calling,
-    dump,
-    judged,
-    places,
-    reported,
-    result,
-    roles,
-)
-from lazyprompt import (
-    Base64Source,
-    ChatFormatter,
-    FormatError,
-    Msg,
-    MultiAgentFormatter,
-    PromptEngine,
-    TextBlock,
-    ThinkingBlock,
-    VideoBlock,
-)
+from formatters.helpers import BYE, CALLING, HI, IMAGE, PHOTO, SEES, answering, call, calling, result
+from formatters.payloads import dump, judged, places, reported, roles
+from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter, PromptEngine
+from lazyprompt._base.roles import Role
+from lazyprompt.formatters.profile import HistoryStyle
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import Base64Source, Msg, TextBlock, ThinkingBlock, VideoBlock
 from support.conversations import JPEG, MP4, PNG
-
-if TYPE_CHECKING:
-    from lazyprompt._base.roles import Role
-    from lazyprompt.formatters.profile import HistoryStyle
-
 
 NOTE = "# Conversation History\nThe content between <history></history> tags contains your conversation history\n"
 HEADERS: dict[HistoryStyle, tuple[str, str]] = {

@@ -1,19 +1,16 @@
 """Keys of messages that no provider has a place for, and the names of tools."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from formatters.helpers import call, calling, dump, formatters_of, judged, result
+from formatters.helpers import CALLING, call, calling, formatters_of, openai_call, openai_calling, result
+from formatters.payloads import dump, judged
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 
 HI: dict[str, object] = {"role": "user", "content": "hi"}
-USED = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-ASKED = {"role": "assistant", "content": None, "tool_calls": [USED]}
-CALLING = [name for name in PROVIDERS if name != "ollama-generate"]
+ASKED = openai_calling(openai_call("c1", "weather"))
 
 
 def lost(payload: Any) -> list[tuple[str, str]]:
@@ -40,11 +37,8 @@ def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], p
 
 
 def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
-    history: list[dict[str, object]] = [
-        {**HI, "content": "a" * 50, "mood": "calm"},
-        {"role": "assistant", "content": "b" * 50},
-    ]
-    payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(history, {**HI, "tone": "dry"})
+    history = {**HI, "content": "a" * 50, "mood": "calm"}, {"role": "assistant", "content": "b" * 50}
+    payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(*history, {**HI, "tone": "dry"})
     assert lost(payload) == [("messages[2].tone", '"dry"')]
 
 
@@ -52,18 +46,17 @@ def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
 def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], provider: str) -> None:
     # It was reported as a speaker's name that is lost, or repaired as one.
     expected = judged(kind(provider), HI, ASKED, {"role": "tool", "tool_call_id": "c1", "content": "rain"}, HI)
+    told = [result("c1", "rain", name="weather")]
     for name in ("weather", "the weather", "天气", "tool"):
         answer: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "name": name, "content": "rain"}
         payload = judged(kind(provider), HI, ASKED, answer, HI)
-        assert (payload.report, len(payload["messages" if "messages" in payload else next(iter(payload))])) == (
-            expected.report,
-            len(expected["messages" if "messages" in expected else next(iter(expected))]),
+        key = kind(provider).profile.form.messages_key
+        assert (payload.report, len(payload[key])) == (expected.report, len(expected[key]))
+        named, plain = (
+            judged(kind(provider), HI, calling(call("c1", "weather")), Msg(who, told, "tool"), HI)
+            for who in (name, "tool")
         )
-        msg = Msg(name, [result("c1", "rain", name="weather")], "tool")
-        assert (
-            judged(kind(provider), HI, calling(call("c1", "weather")), msg, HI).report
-            == judged(kind(provider), HI, calling(call("c1", "weather")), Msg("tool", msg.content, "tool"), HI).report
-        )
+        assert named.report == plain.report
 
 
 def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:

@@ -1,8 +1,7 @@
 """Mistral's own rules: ids of nine signs, thoughts among the content, an answer between results and the user."""
 
-from __future__ import annotations
-
-from formatters.helpers import answering, call, called, calling, judged, result
+from formatters.helpers import answering, call, calling, openai_call, openai_calling, result
+from formatters.payloads import called, judged
 from lazyprompt import AudioBlock, Base64Source, ChatFormatter, FileBlock, Msg, TextBlock, ThinkingBlock, URLSource
 from lazyprompt.formatters._repair import AFTER_RESULTS
 from support.conversations import PDF, WAV
@@ -21,8 +20,7 @@ def test_ids_are_nine_letters_and_digits_and_the_same_in_every_process() -> None
 
 def test_a_result_says_the_name_of_its_tool() -> None:
     answer = {"role": "tool", "tool_call_id": "abcdefgh1", "name": "weather", "content": "rain"}
-    used = {"id": "abcdefgh1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    asked = {"role": "assistant", "content": "", "tool_calls": [used]}
+    asked = openai_calling(openai_call("abcdefgh1", "weather"), content="")
     payload = judged(FORMATTER, HI, asked, answer)
     assert payload["messages"] == [HI, asked, answer]
     assert payload.report == ()

@@ -1,55 +1,39 @@
 """Messages of a provider that go back to it as they came, and what another provider is told of them."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
 import pytest
 
+from formatters.helpers import openai_call, openai_calling, turn
 from lazyprompt import Base64Source, ChatFormatter, ChatPrompter, FileBlock, Msg, messages_from
 from lazyprompt.errors import FormatError, MediaError
+from support.providers.judges import parts
 
 HI = {"role": "user", "content": "hi"}
+SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "search_result", "title": "T", "source": "u", "content": []}
+MARK, GO_ON = {"type": "ephemeral"}, {"type": "text", "text": "Go on."}
 ANTHROPIC: list[dict[str, Any]] = [
     HI,
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-            {"type": "text", "text": "I look.", "citations": [{"type": "page_location", "cited_text": "x"}]},
-            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
-            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
-            {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}, "caller": {"type": "direct"}},
-            {"type": "text", "text": "And now?"},
-        ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {
-                "type": "tool_result",
-                "tool_use_id": "t1",
-                "content": [{"type": "search_result", "title": "T", "source": "u", "content": []}],
-                "cache_control": {"type": "ephemeral"},
-            },
-            {"type": "text", "text": "Go on."},
-        ],
-    },
+    turn(
+        "assistant",
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "text", "text": "I look.", "citations": [{"type": "page_location", "cited_text": "x"}]},
+        SEARCH,
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}, "caller": {"type": "direct"}},
+        {"type": "text", "text": "And now?"},
+    ),
+    turn("user", {"type": "tool_result", "tool_use_id": "t1", "content": [FOUND], "cache_control": MARK}, GO_ON),
 ]
 RESPONSES: list[dict[str, Any]] = [
     HI,
     {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text} for text in "ab"]},
     {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
     {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "e"},
-    {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "phase": "commentary",
-        "content": [{"type": "output_text", "text": "Hot.", "annotations": [{"type": "url_citation"}]}],
-    },
+    {"type": "message", "id": "msg_1", "status": "completed", "phase": "commentary"}
+    | turn("assistant", {"type": "output_text", "text": "Hot.", "annotations": [{"type": "url_citation"}]}),
     {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "sh", "input": "ls"},
     {"type": "custom_tool_call_output", "call_id": "c1", "output": "a.txt"},
     {"type": "function_call", "id": "fc_1", "call_id": "c2", "name": "f", "arguments": "{}", "status": "completed"},
@@ -57,35 +41,24 @@ RESPONSES: list[dict[str, Any]] = [
 ]
 GEMINI: list[dict[str, Any]] = [
     {"role": "user", "parts": [{"text": "hi"}]},
-    {
-        "role": "model",
-        "parts": [
-            {"text": "Hm.", "thought": True},
-            {"executable_code": {"language": "PYTHON", "code": "1"}},
-            {"code_execution_result": {"outcome": "OUTCOME_OK", "output": "1"}},
-            {"inline_data": {"mime_type": "image/png", "data": "iVBORw0KGgo="}, "thought_signature": "QQ=="},
-            {"function_call": {"name": "f", "args": {"camelCase": 1}}, "thought_signature": "QQ=="},
-        ],
-    },
-    {"role": "user", "parts": [{"function_response": {"name": "f", "response": {"rows": [1]}}}]},
+    parts(
+        "model",
+        {"text": "Hm.", "thought": True},
+        {"executable_code": {"language": "PYTHON", "code": "1"}},
+        {"code_execution_result": {"outcome": "OUTCOME_OK", "output": "1"}},
+        {"inline_data": {"mime_type": "image/png", "data": "iVBORw0KGgo="}, "thought_signature": "QQ=="},
+        {"function_call": {"name": "f", "args": {"camelCase": 1}}, "thought_signature": "QQ=="},
+    ),
+    parts("user", {"function_response": {"name": "f", "response": {"rows": [1]}}}),
 ]
 OPENAI: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "file", "file": {"file_id": "f1"}}]},
     {"role": "assistant", "content": "x", "annotations": [{"type": "url_citation"}], "audio": {"id": "a1"}},
     HI,
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}},
-            {
-                "id": "d",
-                "type": "function",
-                "function": {"name": "g", "arguments": '{"a":1}'},
-                "extra_content": {"google": {"thought_signature": "s"}},
-            },
-        ],
-    },
+    openai_calling(
+        {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}},
+        openai_call("d", "g", '{"a":1}', extra_content={"google": {"thought_signature": "s"}}),
+    ),
     {"role": "tool", "tool_call_id": "c", "content": "1"},
     {"role": "tool", "tool_call_id": "d", "content": "2"},
 ]
@@ -179,10 +152,7 @@ def test_a_message_that_a_rule_changes_is_sent_as_blocks_and_the_report_says_so(
 
 
 def test_a_thought_that_anthropic_did_not_sign_is_not_sent_as_its_own() -> None:
-    unsigned = {
-        "role": "assistant",
-        "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "a"}],
-    }
+    unsigned = turn("assistant", {"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "a"})
     payload = ChatFormatter("anthropic").format(HI, unsigned)
     assert payload["messages"][1]["content"] == [{"type": "text", "text": "a"}]
     assert [entry.kind for entry in payload.report] == ["thinking"]
@@ -205,43 +175,32 @@ def test_neighbours_of_the_model_that_become_one_turn_are_sent_as_blocks() -> No
 
 def test_an_answer_under_another_name_goes_back_as_it_came() -> None:
     """Only answers that were called "assistant" kept their form."""
-    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
-    formatter = ChatFormatter("anthropic")
-    answer = formatter.parse({"content": [search, {"type": "text", "text": "Hot."}]}, name="Ann")
+    formatter, said = ChatFormatter("anthropic"), [SEARCH, {"type": "text", "text": "Hot."}]
+    answer = formatter.parse({"content": said}, name="Ann")
     assert answer.name == "Ann"
-    assert formatter.format(HI, answer)["messages"][1]["content"] == [search, {"type": "text", "text": "Hot."}]
+    assert formatter.format(HI, answer)["messages"][1]["content"] == said
 
 
 def test_arguments_go_back_to_openai_as_the_model_wrote_them() -> None:
     """They were written anew, with spaces, so that no cache held the rest of the conversation."""
-    function = {"name": "find", "arguments": '{"q":"a","n":[1,2]}'}
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
+    message = openai_calling(openai_call("c1", "find", '{"q":"a","n":[1,2]}'))
     formatter = ChatFormatter("openai")
-    read = formatter.parse({"choices": [{"message": message}]})
-    for said in (message, read):
-        payload = formatter.format(
-            {"role": "user", "content": "?"}, said, {"role": "tool", "tool_call_id": "c1", "content": "1"}
-        )
+    for said in (message, formatter.parse({"choices": [{"message": message}]})):
+        payload = formatter.format(HI, said, {"role": "tool", "tool_call_id": "c1", "content": "1"})
         assert payload["messages"][1] == message
         assert payload.report == ()
 
 
-@pytest.mark.parametrize("field", ["tool_addition", "text"])
-def test_late_system_text_of_anthropic_goes_back(field: str) -> None:
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}},
+        {"type": "text", "text": "Be brief.", "cache_control": MARK},
+    ],
+)
+def test_late_system_text_of_anthropic_goes_back(part: dict[str, Any]) -> None:
     """Tools that are added in mid-conversation were left out, and cache marks went."""
-    tool = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}}
-    text = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-    late = {"role": "system", "content": [tool if field == "tool_addition" else text]}
-    messages: list[Any] = [
-        {"role": "user", "content": "a"},
-        late,
-        {"role": "assistant", "content": "b"},
-        {"role": "user", "content": "c"},
-    ]
+    messages: list[Any] = [HI, turn("system", part), {"role": "assistant", "content": "b"}, HI]
     payload = ChatFormatter("anthropic", strict=True).format(*messages)
     assert payload["messages"] == messages
     assert payload.report == ()
@@ -259,14 +218,10 @@ def test_a_text_document_goes_to_anthropic_as_text() -> None:
 
 def test_media_in_a_result_of_gemini_stay_there() -> None:
     """Gemini 3 takes media within results; they were put into a user's turn."""
-    call = {"role": "model", "parts": [{"function_call": {"name": "draw", "args": {}, "id": "c1"}}]}
+    call = parts("model", {"function_call": {"name": "draw", "args": {}, "id": "c1"}})
     picture = {"inline_data": {"mime_type": "image/png", "data": "eA=="}}
     response = {"name": "draw", "response": {"output": "done"}, "id": "c1", "parts": [picture]}
-    contents = [
-        {"role": "user", "parts": [{"text": "?"}]},
-        call,
-        {"role": "user", "parts": [{"function_response": response}]},
-    ]
+    contents = [parts("user", {"text": "?"}), call, parts("user", {"function_response": response})]
     payload = ChatFormatter("gemini").format(*contents)
     assert payload["contents"] == contents
     assert payload.report == ()

@@ -1,46 +1,32 @@
 """Two providers that the package does not know: their rules, their forms, and all that works with them at once."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, cast, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 
-from lazyprompt import (
+from lazyprompt import Breakpoints, ChatFormatter, Media, MediaResolver, Msg, MultiAgentFormatter, Profile, URLSource
+from lazyprompt.errors import FormatError, MediaError
+from lazyprompt.formatters.chat_form import ChatForm
+from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import row_of
+from lazyprompt.formatters.shape import BlockView, Check, MessageView, fields, list_of, objects, one_of, text
+from lazyprompt.formatters.shape import Path as Place
+from lazyprompt.messages.msg import (
     Base64Source,
-    Breakpoints,
-    ChatFormatter,
-    FormatError,
+    Block,
     ImageBlock,
-    Media,
-    MediaError,
-    MediaResolver,
-    Msg,
-    MultiAgentFormatter,
-    Profile,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    URLSource,
     VideoBlock,
 )
-from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.profile import HistoryStyle
-from lazyprompt.formatters.providers import row_of
-from lazyprompt.formatters.shape import fields, list_of, objects, one_of, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from lazyprompt.formatters.shape import BlockView, Check, MessageView
-    from lazyprompt.formatters.shape import Path as Place
-    from lazyprompt.messages.msg import Block
-    from lazyprompt.messages.turns import Turn, WrittenTurn
+from lazyprompt.messages.turns import Turn, WrittenTurn
 
 # A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.
 PARROT = Profile(
@@ -231,9 +217,8 @@ def test_the_validator_knows_the_form_and_the_rules() -> None:
 def test_answers_are_read_and_go_back() -> None:
     message = {"content": "I look.", "reasoning": "Hm.", "tool_calls": [{"id": "c1", "function": FUNCTION}]}
     parrots = ChatFormatter(PARROT).parse({"choices": [{"message": message}]})
-    mynahs = ChatFormatter(MYNAH).parse(
-        {"says": [{"text": "I look."}, {"call": "c1", "tool": "weather", "with": "{}"}]}
-    )
+    says = [{"text": "I look."}, {"call": "c1", "tool": "weather", "with": "{}"}]
+    mynahs = ChatFormatter(MYNAH).parse({"says": says})
     said = TextBlock("I look."), ToolUseBlock("c1", "weather")
     assert parrots == Msg("assistant", [ThinkingBlock("Hm.", provider="parrot"), *said], "assistant")
     assert mynahs == Msg("assistant", said, "assistant")
@@ -273,10 +258,8 @@ def test_many_agents_become_a_history(profile: Profile, style: HistoryStyle) -> 
 
 
 def test_the_cache_is_marked_or_the_report_says_that_it_is_not() -> None:
-    messages, places = (
-        (SYSTEM, QUESTION, Msg("assistant", "It is.", "assistant"), QUESTION),
-        ("tools", "system", "history"),
-    )
+    messages = SYSTEM, QUESTION, Msg("assistant", "It is.", "assistant"), QUESTION
+    places = "tools", "system", "history"
     payload = ChatFormatter(PARROT, cache=places).format(*messages, tools=[TOOL])
     ChatFormatter(PARROT).validate(payload)
     marked = {"type": "text", "cache_control": {"type": "ephemeral"}}

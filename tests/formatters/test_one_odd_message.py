@@ -1,7 +1,5 @@
 """One odd message in a conversation changes nothing but itself, and all forms of a conversation give one payload."""
 
-from __future__ import annotations
-
 import re
 from itertools import takewhile
 from random import Random
@@ -11,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formatters.helpers import CALLING, formatters_of, texts
+from formatters.helpers import CALLING, formatters_of
+from formatters.payloads import texts
 from lazyprompt import ChatFormatter, FormatError, Msg, messages_from
 from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import PNG, Maker

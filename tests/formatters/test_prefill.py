@@ -1,12 +1,11 @@
 """The beginning of an answer, which the model goes on with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from formatters.helpers import KINDS, call, calling, dump, judged, result
+from formatters.helpers import KINDS, call, calling, openai_call, result
+from formatters.payloads import dump, judged
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock
 from lazyprompt.formatters._repair import LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS
@@ -52,10 +51,7 @@ def test_only_a_last_answer_can_be_begun(kind: type[ChatFormatter], provider: st
     assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
     assert '"prefix"' not in dump(payload)
     # Calls are answered, so nothing is left to go on with.
-    calls = begun("prefix") | {
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    }
-    payload = judged(kind(provider), HI, calls)
+    payload = judged(kind(provider), HI, begun("prefix") | {"tool_calls": [openai_call("c1")]})
     assert "metadata" in [entry.kind for entry in payload.report]
     assert (
         judged(kind(provider), HI, begun("prefix", value=False), HI).report

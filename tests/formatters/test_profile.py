@@ -1,7 +1,5 @@
 """A profile without rules: what a provider takes that says nothing else."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict, fields
 from typing import Any, cast
@@ -66,9 +64,7 @@ def test_a_type_is_taken_by_name_or_by_kind(types: tuple[str, ...], media_type: 
     ("model", "late", "thoughts", "user_last"),
     [(None, True, False, False), ("", True, True, True), ("new-1", False, True, True), ("old", True, True, True)],
 )
-def test_a_rule_of_some_models_matches_their_beginning(
-    model: str | None, *, late: bool, thoughts: bool, user_last: bool
-) -> None:
+def test_a_models_rule_matches_its_beginning(model: str | None, *, late: bool, thoughts: bool, user_last: bool) -> None:
     """An unknown model accepts late system text if the pattern matches no name at all."""
     some = BARE.but(late_system=re.compile("(?!new)"), thinks=re.compile(""), no_prefill=re.compile(""))
     assert some.takes_late_system(model) is late

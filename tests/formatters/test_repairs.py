@@ -1,10 +1,7 @@
 """What a formatter puts right: exchanges, ids and names, empty texts, system text, first and last turns."""
 
-from __future__ import annotations
-
 import json
-import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,37 +16,20 @@ from formatters.helpers import (
     PHOTO,
     answering,
     call,
-    called,
     calling,
-    dump,
     formatters_of,
-    judged,
-    places,
-    reported,
+    openai_call,
+    openai_calling,
     result,
-    roles,
-    texts,
 )
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    ChatFormatter,
-    FormatError,
-    HistoryError,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from formatters.payloads import called, dump, judged, places, reported, roles, texts
+from lazyprompt import ChatFormatter, FormatError, Msg
+from lazyprompt._base.roles import Role
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.messages.msg import AudioBlock, Base64Source, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, openai_dicts
 from support.conversations import PNG, WAV
-
-if TYPE_CHECKING:
-    from lazyprompt._base.roles import Role
-
 
 NO_EMPTY = ("anthropic", "gemini", "moonshot", "ollama-generate", "mistral")
 USER_FIRST = ("anthropic", "gemini", "dashscope", "dashscope-multimodal", "deepseek", "vllm")
@@ -153,38 +133,22 @@ def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], pro
     assert [dump(payload).count(f'"{name}"') for name in ("c1", "c1_2", "c1_3", "c1_2_2")] == [2, 2, 2, 2]
 
 
-@formatters_of(KEEPS_IDS)
-def test_ids_of_two_calls_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
-    first, second = ([calling(call("c1")), answering(ToolResultBlock("c1", "f", at))] for at in ("a", "b"))
-    at_once = calling(call("c1"), call("c1")), answering(result("c1"), result("c1"))
-    for messages, at in ((first + second, 3), (at_once, 1)):
-        payload = judged(kind(provider), HI, *messages)
-        assert [call_id for call_id, _ in called(payload)] == ["c1", "c1_2"]
-        assert reported(payload, "id", "changed") == [f"messages[{at}]"]
-
-
 @pytest.mark.parametrize("provider", CALLING)
 def test_a_result_is_the_last_calls_of_its_id_if_something_was_said_between(provider: str) -> None:
     """Servers that count calls begin anew in each answer: the result once went to the call before."""
     first, second = calling(call("c1", q="§a")), calling(call("c1", q="§b"))
-    for between in (
-        BYE,
-        Msg("Ann", [TextBlock("bye")], "user"),
-        calling(TextBlock("wait")),
-        Msg("Bot", "wait", "assistant"),
+    one, two = result("c1", "§1"), result("c1", "§2")
+    said = calling(TextBlock("wait")), Msg("Bot", "wait", "assistant"), BYE, Msg("Ann", [TextBlock("bye")], "user")
+    for messages, order in (
+        *(((first, between, second, answering(one)), ("§a", NO_RESULT, "§b", "§1")) for between in said),
+        # With nothing between, both wait, and the older one's result comes first.
+        ((first, second, answering(one, two)), ("§a", "§1", "§b", "§2")),
+        ((first, second, answering(one), answering(two)), ("§a", "§1", "§b", "§2")),
+        # A result ends that, too.
+        ((first, answering(one), second), ("§a", "§1", "§b", NO_RESULT)),
     ):
-        found = dump(judged(ChatFormatter(provider), HI, first, between, second, answering(result("c1", "§1"))))
-        assert places(found, "§a", NO_RESULT, "§b", "§1") == sorted(places(found, "§a", NO_RESULT, "§b", "§1"))
-    # With nothing between, both wait, and the older one's result comes first.
-    for results in (
-        [answering(result("c1", "§1"), result("c1", "§2"))],
-        [answering(result("c1", at)) for at in ("§1", "§2")],
-    ):
-        text = dump(judged(ChatFormatter(provider), HI, first, second, *results))
-        assert places(text, "§a", "§1", "§b", "§2") == sorted(places(text, "§a", "§1", "§b", "§2"))
-    # A result ends that, too.
-    found = dump(judged(ChatFormatter(provider), HI, first, answering(result("c1", "§1")), second))
-    assert places(found, "§a", "§1", "§b", NO_RESULT) == sorted(places(found, "§a", "§1", "§b", NO_RESULT))
+        found = places(dump(judged(ChatFormatter(provider), HI, *messages)), *order)
+        assert found == sorted(found)
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -198,11 +162,6 @@ def test_text_of_a_tool_beside_its_results_is_the_users(provider: str, content: 
     payload = judged(ChatFormatter(provider), *before, Msg("tool", content, "tool"))
     assert "§text§" in dump(payload)
     assert roles(payload)[-1] == "user"
-
-
-def test_a_result_without_a_name_gets_that_of_its_call() -> None:
-    payload = judged(ChatFormatter("gemini"), HI, calling(call("c1", "run")), answering(result("c1", name="")))
-    assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -410,13 +369,8 @@ def test_media_of_results_go_to_the_user_behind_all_results_of_the_exchange() ->
 @pytest.mark.parametrize("provider", CALLING)
 def test_turns_of_one_side_become_one_and_keep_thoughts_first_and_calls_last(provider: str) -> None:
     thought = ThinkingBlock("hm", "c2ln", provider="anthropic")
-    messages = [
-        HI,
-        Msg("Ann", [IMAGE], "user"),
-        calling(TextBlock("§1")),
-        calling(thought, TextBlock("§2"), call("c1")),
-    ]
-    payload = judged(ChatFormatter(provider), *messages)
+    answers = calling(TextBlock("§1")), calling(thought, TextBlock("§2"), call("c1"))
+    payload = judged(ChatFormatter(provider), HI, Msg("Ann", [IMAGE], "user"), *answers)
     first, second = places(dump(payload), "§1", "§2")
     assert first < second
     assert (PNG in dump(payload)) == (provider != "deepseek")
@@ -438,30 +392,14 @@ def test_an_unfinished_answer_ends_in_no_white_space(end: str) -> None:
         assert judged(ChatFormatter(provider), *messages)["messages"][1]["content"] == f"It is{end}"
 
 
-@pytest.mark.parametrize("role", ["bot", "", None, 5, "User"])
-def test_an_unknown_role_is_an_error(role: Any) -> None:
-    with pytest.raises(HistoryError, match=re.escape(f"messages[1] has the unknown role {role!r}")):
-        ChatFormatter("openai").format(HI, {"role": role, "content": "hi"})
-    with pytest.raises(HistoryError, match=re.escape(f"unknown role {role!r}")):
-        Msg("Ann", "hi", role)
-    with pytest.raises(HistoryError, match=re.escape("messages[0] has no 'role'")):
-        ChatFormatter("openai").format({"content": "hi"})
-
-
 @pytest.mark.parametrize(
-    "arguments",
-    ['{"a": ', "[1]", '"x"', '{"a": NaN}', 5, '{"a": "\\ud83d"}', "{} x", "[" * 300 + "]" * 300],
+    "arguments", ['{"a": ', "[1]", '"x"', '{"a": NaN}', 5, '{"a": "\\ud83d"}', "{} x", "[" * 300 + "]" * 300]
 )
 def test_arguments_that_are_no_json_object_are_kept_and_reported(arguments: Any) -> None:
     """They were an error in a dict, and kept in an answer."""
-    use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    exchange = openai_calling(openai_call("c1", "f", arguments)), {"role": "tool", "tool_call_id": "c1", "content": "?"}
     for before in (HI, {"role": "user", "content": "hi"}):
-        payload = judged(
-            ChatFormatter("openai"),
-            before,
-            {"role": "assistant", "content": None, "tool_calls": [use]},
-            {"role": "tool", "tool_call_id": "c1", "content": "?"},
-        )
+        payload = judged(ChatFormatter("openai"), before, *exchange)
         (sent,) = payload["messages"][1]["tool_calls"]
         assert json.loads(sent["function"]["arguments"]) == {"raw_input": str(arguments)}
         assert [(entry.where, entry.kind, entry.action) for entry in payload.report] == [
@@ -488,15 +426,6 @@ def test_text_before_a_result_is_moved_behind_it_with_a_note() -> None:
     assert reported(payload, "tool_result", "moved") == ["messages[2].content[1]"]
 
 
-def test_anthropic_gets_all_results_of_a_turn_in_one_message() -> None:
-    """Each of several results was a user's message of its own."""
-    calls = calling(call("c1"), call("c2"))
-    answers = [Msg("system", [result(name, "42")], "system") for name in ("c1", "c2")]
-    messages = judged(ChatFormatter("anthropic"), HI, calls, *answers, BYE)["messages"]
-    assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "tool_result", "text"]
-    assert len(messages) == 3
-
-
 def test_anthropic_gets_no_unsigned_thought_no_empty_text_and_no_empty_result() -> None:
     """All of them were passed on, and refused."""
     thoughts = ThinkingBlock("mine"), ThinkingBlock("signed", "c2ln")
@@ -519,17 +448,6 @@ def test_turns_of_one_side_and_an_answer_first_are_put_right(provider: str, role
     payload = judged(ChatFormatter(provider), *messages)
     found = places(dump(payload), *(message.text for message in messages))
     assert found == sorted(found)
-
-
-def test_gemini_gets_equal_ids_one_turn_of_results_and_its_system_instruction() -> None:
-    """Calls had no id and their answers one, each answer was a turn, and system text was the user's."""
-    messages = [calling(call("c1"), call("c2")), *(Msg("t", [result(n)], "tool") for n in ("c1", "c2"))]
-    payload = judged(ChatFormatter("gemini"), Msg("system", "Be brief.", "system"), HI, *messages)
-    assert payload["system_instruction"] == "Be brief."
-    user, model, tool = payload["contents"]
-    assert user["parts"] == [{"text": "hi"}]
-    assert [part["function_call"]["id"] for part in model["parts"]] == ["c1", "c2"]
-    assert [part["function_response"]["id"] for part in tool["parts"]] == ["c1", "c2"]
 
 
 @pytest.mark.parametrize("provider", ["openai", "litellm", "xai"])

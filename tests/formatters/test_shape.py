@@ -1,7 +1,5 @@
 """The checks that a form is composed of: which values each accepts, and what it says of the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lazyprompt.formatters.shape import check_of, list_of, new_kind, one_of, parts_of, path_text, tagged_object, text_or

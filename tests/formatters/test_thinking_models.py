@@ -1,35 +1,28 @@
 """Thinking models that refuse a call without the preceding thought: DeepSeek's and Moonshot's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from formatters.helpers import answering, call, calling, judged, result
+from formatters.helpers import answering, call, calling, openai_call, openai_calling, result
+from formatters.payloads import judged
 from lazyprompt import ChatFormatter, FormatError, TextBlock, ThinkingBlock
 from lazyprompt.formatters.providers import PROVIDERS
 
 HI = {"role": "user", "content": "Is it raining?"}
-USED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-ASKED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [USED]}
+ASKED = openai_calling(openai_call("c1"))
 TOLD = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
-THINKERS = [
-    ("deepseek", "deepseek-reasoner"),
-    ("deepseek", "deepseek-v4-pro"),
-    ("deepseek", "deepseek/deepseek-v4-flash"),
-    ("moonshot", "kimi-k2-thinking"),
-    ("moonshot", "kimi-k2-thinking-turbo"),
-    ("moonshot", "kimi-thinking-preview"),
-    ("moonshot", "kimi-k2.5"),
-    ("moonshot", "kimi-k2.6"),
-]
+DEEPSEEK, KIMI = (
+    ("deepseek-reasoner", "deepseek-v4-pro", "deepseek/deepseek-v4-flash", "a/deepseek-v10"),
+    (
+        *("kimi-k2-thinking", "kimi-k2-thinking-turbo", "kimi-thinking-preview", "kimi-thinking"),
+        *("kimi-k2.5", "kimi-k2.6", "a/kimi-k2-9", "kimi-k3", "kimi-k10"),
+    ),
+)
+THINKERS = [*(("deepseek", name) for name in DEEPSEEK), *(("moonshot", name) for name in KIMI)]
 OTHERS = [
-    ("deepseek", None),
-    ("deepseek", "deepseek-chat"),
-    ("moonshot", None),
-    ("moonshot", "kimi-k2-turbo-preview"),
-    ("moonshot", "kimi-k2-0905-preview"),
+    *(("deepseek", name) for name in (None, "deepseek-chat", "deepseek-v3")),
+    *(("moonshot", name) for name in (None, "kimi-k2", "kimi-k2.4", "kimi-k2-turbo-preview", "kimi-k2-0905-preview")),
     ("moonshot", "moonshot-v1-8k"),
 ]
 

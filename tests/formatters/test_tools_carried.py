@@ -1,13 +1,12 @@
 """Tools as providers get them: nothing of a schema is lost, and keys that nobody takes are in the report."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
-from formatters.helpers import CALLING, judged
+from formatters.helpers import CALLING
+from formatters.payloads import judged
 from lazyprompt import ChatFormatter, FormatError
 
 HI = {"role": "user", "content": "hi"}
@@ -29,12 +28,9 @@ def test_what_is_required_reaches_every_provider(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", CALLING)
 def test_a_key_that_a_provider_does_not_take_is_in_the_report(provider: str) -> None:
+    function = {**FUNCTION, "returns": {"type": "string"}}
     tools: list[dict[str, Any]] = [
-        {
-            "type": "function",
-            "function": {**FUNCTION, "returns": {"type": "string"}},
-            "annotations": {"readOnly": True},
-        },
+        {"type": "function", "function": function, "annotations": {"readOnly": True}},
         {"name": "now", "inputSchema": SCHEMA, "title": "Now", "outputSchema": None},
     ]
     payload = judged(ChatFormatter(provider), HI, tools=tools)

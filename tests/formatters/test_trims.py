@@ -1,12 +1,11 @@
 """A limit of tokens: the oldest go first, a call with its results; system text and the newest stay."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle
+from collections.abc import Mapping, Sequence
 from math import log2
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -21,22 +20,15 @@ from formatters.helpers import (
     Characters,
     answering,
     call,
-    called,
     calling,
-    dump,
     formatters_of,
-    judged,
-    places,
     result,
 )
+from formatters.payloads import called, dump, judged, places
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.openai_form import openai_dicts
 from support.conversations import JPEG, PNG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 SYSTEM = Msg("s", "§system§", "system")
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "x" * 900}}]
@@ -244,16 +236,10 @@ def test_a_counter_that_takes_the_system_text_from_its_list_leaves_the_payload_w
 @formatters_of(SEES)
 def test_trimming_shows_a_tools_picture_once_and_changes_no_input(kind: type[ChatFormatter], provider: str) -> None:
     """Each round of trimming put the pictures of results into the caller's list once more."""
-    exchanges = [
-        message
-        for number, picture in enumerate((IMAGE, PHOTO))
-        for message in (
-            Msg("Ann", f"look {number}", "user"),
-            calling(call(f"c{number}")),
-            answering(result(f"c{number}", picture)),
-        )
-    ]
-    messages = [Msg("Ann", "x" * 9_000, "user"), *exchanges, BYE]
+    messages = [Msg("Ann", "x" * 9_000, "user")]
+    for number, picture in enumerate((IMAGE, PHOTO)):
+        messages += [HI, calling(call(f"c{number}")), answering(result(f"c{number}", picture))]
+    messages.append(BYE)
     before = list(messages)
     payload = judged(kind(provider, token_counter=Characters(), max_tokens=4_000), *messages)
     assert messages == before

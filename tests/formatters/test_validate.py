@@ -1,16 +1,15 @@
 """What the validator says of payloads: of broken ones where and what to do, of strangers' good ones nothing at all."""
 
-from __future__ import annotations
-
 import re
 from copy import deepcopy
 from random import Random
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.payloads import paths
 from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
 from lazyprompt.formatters.profile import HistoryStyle
 from lazyprompt.formatters.providers import PROVIDERS
@@ -41,9 +40,7 @@ from support.providers.judges import (
     told,
     turns,
 )
-
-if TYPE_CHECKING:
-    from support.providers.types import Payload
+from support.providers.types import Payload
 
 SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
 LONG = "x" * 41
@@ -365,10 +362,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
         "settings of a request": turns("U", model="gpt-5", temperature=1, tool_choice="auto", stream=True),
         "an answer that was spoken": turns("U", msg("assistant", None, audio={"id": "audio_1"}), "U"),
         "a call of a custom tool": turns(
-            "U",
-            msg("assistant", None, tool_calls=[SQL]),
-            msg("tool", "1", tool_call_id="c1"),
-            tools=[SQL],
+            "U", msg("assistant", None, tool_calls=[SQL]), msg("tool", "1", tool_call_id="c1"), tools=[SQL]
         ),
     },
     "anthropic": {
@@ -568,11 +562,6 @@ GARBAGE = st.recursive(
 WHOLE = [(provider, payload) for provider, _, payload in (*FOREIGN, *BROKEN)]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
-
-
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_integer_that_cannot_be_written_is_refused_like_any_other(provider: str) -> None:
     formatter, huge = ChatFormatter(provider), 10**5000
@@ -589,7 +578,7 @@ def test_anything_at_any_place_is_accepted_or_refused_with_places_that_are_there
     provider, good = data.draw(st.sampled_from(WHOLE), "payload")
     payload = deepcopy(dict(good))
     for _ in range(data.draw(st.integers(1, 3), "mutations")):
-        path = data.draw(st.sampled_from(places(payload)), "place")
+        path = data.draw(st.sampled_from(paths(payload)), "place")
         target: Any = payload
         for key in path:
             outer, target = target, target[key]

@@ -7,7 +7,7 @@ import pytest
 
 from lazyprompt.errors import ToolsError
 from lazyprompt.messages.tools import function_schema
-from messages.helpers import Point, Shop, fetch, now, properties, schema_of, search, tool, tools_error
+from messages.helpers import Point, Shop, now, properties, schema_of, search, tool, tools_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +36,6 @@ def test_each_call_gives_a_new_dict() -> None:
     function_schema(search).clear()
     properties(search)["query"]["type"] = "null"
     assert properties(search)["query"] == {"type": "string"}
-
-
-def test_an_async_function_is_a_tool() -> None:
-    assert schema_of(fetch)["parameters"]["required"] == ["url"]
 
 
 class Hashless(Shop):

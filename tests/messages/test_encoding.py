@@ -1,13 +1,12 @@
 """Text of known trust as token ids: forged control tokens stay text, all else is as the tokenizer has it."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tiktoken
@@ -21,9 +20,6 @@ from lazyprompt.messages.encoding import backend_of, encode
 from support.chat_judges import deepseek, tokenizer_in
 from support.real_tokenizers import harmony, tekken
 from support.vocabularies import encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TEXT = "Hello world, how are you? Tell <b>me</b> [1] of 你好 and Köln | in </b> 12 words. "
 SIGNS = "abcdefghijklmnopqrstuvwxyzHKT12<>[]/|_.,?ö你好"
@@ -574,27 +570,28 @@ def test_long_text_takes_time_by_its_length_only(kind: str) -> None:
     assert len(encode([name, f" {name}" * number * 4], tokenizer).ids) > number * 4
 
 
-@pytest.mark.slow
-def test_a_million_white_spaces_are_text_too() -> None:
-    # On their own they are too much for tiktoken.
-    spaces = " " * 1_100_000
+def check_parts(*several: list[str]) -> None:
+    """Each comes back from its ids, which have one control token."""
     tokenizer = encoding("cl100k_base")
-    for parts in ([f"<|endoftext|>{spaces}", "b"], ["<|endoftext|>", f"{spaces}<|endoftext|>"]):
+    for parts in several:
         encoded = encode(parts, tokenizer)
         assert tokenizer.decode(encoded.ids) == "".join(parts)
         check_offsets(parts, encoded, cover=True)
         assert encoded.ids.count(tokenizer.eot_token) == 1
+
+
+@pytest.mark.slow
+def test_a_million_white_spaces_are_text_too() -> None:
+    # On their own they are too much for tiktoken.
+    spaces = " " * 1_100_000
+    check_parts([f"<|endoftext|>{spaces}", "b"], ["<|endoftext|>", f"{spaces}<|endoftext|>"])
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 16, 21])
 def test_long_white_space_is_encoded_in_pieces(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.messages.backends._LONG", 8)
-    spaces, tokenizer = " " * number, encoding("cl100k_base")
-    for parts in ([f"<|endoftext|>{spaces}b{spaces}", "b"], ["<|endoftext|>", f"b{spaces}<|endoftext|>"]):
-        encoded = encode(parts, tokenizer)
-        assert tokenizer.decode(encoded.ids) == "".join(parts)
-        check_offsets(parts, encoded, cover=True)
-        assert encoded.ids.count(tokenizer.eot_token) == 1
+    spaces = " " * number
+    check_parts([f"<|endoftext|>{spaces}b{spaces}", "b"], ["<|endoftext|>", f"b{spaces}<|endoftext|>"])
 
 
 @pytest.mark.parametrize("wrong", [None, "gpt-4o", object(), int, models.BPE()])

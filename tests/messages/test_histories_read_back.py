@@ -1,9 +1,7 @@
 """What a formatter writes of a conversation is read again as that conversation, as far as the form can carry it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,9 +10,6 @@ from hypothesis import strategies as st
 from lazyprompt import ChatFormatter, FormatError, Msg, messages_from
 from lazyprompt._base.roles import SYSTEM_ROLES
 from support.conversations import Maker, lines_by_role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 KEYS = {"openai": "messages", "anthropic": "messages", "gemini": "contents", "openai-responses": "input"}
 

@@ -7,23 +7,10 @@ from typing import Any
 
 import pytest
 
+from lazyprompt import Base64Source, Msg, ToolResultBlock, ToolUseBlock, URLSource, VideoBlock
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
-    block_from,
-    text_of,
-)
+from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, TextBlock, ThinkingBlock, block_from, text_of
 
 URL = URLSource("https://example.org/a.png", "image/png")
 DATA = Base64Source("image/png", "aGVsbG8=")

@@ -1,16 +1,15 @@
 """Tokenizers of other packages: their ids are those of the package tokenizers."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import tiktoken
 from hypothesis import settings
 from tokenizers import Tokenizer
 
@@ -19,9 +18,6 @@ from lazyprompt.messages.encoding import backend_of, encode
 from messages.test_encoding import added
 from support.chat_judges import deepseek
 from support.real_tokenizers import deepseek_tokenizer, harmony, qwen, tekken
-
-if TYPE_CHECKING:
-    import tiktoken
 
 # Of each tokenizer; --hypothesis-profile=deep tries 100,000.
 RANDOM_TEXTS = 100 * settings().max_examples
@@ -64,13 +60,9 @@ LIKE_TOKENIZERS: dict[str, Any] = {
     "transformers": lambda: (deepseek_tokenizer(), reference()),
     "tiktoken, o200k": lambda: (harmony(), as_tokenizers(harmony())),
     "tiktoken, Qwen": lambda: (qwen(), as_tokenizers(qwen())),
-    "tekken": lambda: (tekken(), reference_of_tekken()),
+    # Its ranks lie behind its special tokens, in ``tokenizers`` before them: its ids are moved.
+    "tekken": lambda: (tekken(), as_tokenizers(vars(tekken())["_model"])),
 }
-
-
-def reference_of_tekken() -> Tokenizer:
-    """Tekken's ranks lie behind its special tokens, in ``tokenizers`` before them: its ids are moved."""
-    return as_tokenizers(vars(tekken())["_model"])
 
 
 @pytest.mark.slow

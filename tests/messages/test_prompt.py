@@ -59,13 +59,6 @@ def test_the_segments_make_the_whole_text(parts: list[tuple[str, str]]) -> None:
     assert "".join(segment.text for segment in segments if segment.trusted) == even
 
 
-def test_trust_keeps_neighbours_of_one_slot_apart() -> None:
-    assert Rendered(("a", "b"), ("user", "user")).segments == (
-        Segment("a", "user", trusted=True),
-        Segment("b", "user", trusted=False),
-    )
-
-
 def test_parts_without_a_slot_are_noticed() -> None:
     with pytest.raises(ValueError, match="shorter"):
         _ = Rendered(("a", "b"), ("x",)).segments
@@ -278,18 +271,19 @@ def test_parts_are_stripped_as_one_text(parts: tuple[str, ...], chars: str | Non
     assert stripped(parts, chars) == left
 
 
+FILLED = FilledText(Text(("<", "x"), ("instruction", "a")))
+
+
 def test_joined_lines_keep_their_origins() -> None:
-    filled = FilledText(Text(("<", "x"), ("instruction", "a")))
-    joined = join_lines(["h", filled])
+    joined = join_lines(["h", FILLED])
     assert isinstance(joined, FilledText)
     assert joined == "h\n<x"
-    assert [(part, slot) for part, slot in zip(joined.origins.parts, joined.origins.slots, strict=True) if part] == [
-        *(("h", "history"), ("\n", MARKERS), ("<", "instruction"), ("x", "a")),
-    ]
+    found = zip(joined.origins.parts, joined.origins.slots, strict=True)
+    expected = [("h", "history"), ("\n", MARKERS), ("<", "instruction"), ("x", "a")]
+    assert [(part, slot) for part, slot in found if part] == expected
     assert not any(isinstance(text, FilledText) for text in (join_lines(["a", "b"]), join_lines([])))
 
 
-FILLED = FilledText(Text(("<", "x"), ("instruction", "a")))
 IMAGE = ImageBlock(URLSource("https://a.example/b.png"))
 
 

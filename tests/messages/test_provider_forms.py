@@ -1,35 +1,26 @@
 """Histories in the forms of providers and other libraries, each read as what it says."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    ChatFormatter,
-    ChatPrompter,
+from formatters.helpers import openai_call, openai_calling, turn
+from lazyprompt import Base64Source, ChatFormatter, ChatPrompter, HistoryError, Msg, URLSource, messages_from
+from lazyprompt.messages.msg import (
+    Block,
     FileBlock,
-    HistoryError,
     ImageBlock,
-    Msg,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    URLSource,
     VideoBlock,
-    messages_from,
 )
 from lazyprompt.messages.parse import parse_with_sources
 from support.providers.types import sdk
-
-if TYPE_CHECKING:
-    from lazyprompt.messages.msg import Block
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
 MARK = {"type": "ephemeral"}
@@ -37,10 +28,6 @@ MARK = {"type": "ephemeral"}
 
 def text(words: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **more}
-
-
-def turn(role: str, *content: dict[str, Any], key: str = "content") -> dict[str, Any]:
-    return {"role": role, key: list(content)}
 
 
 def document(**source: str) -> dict[str, Any]:
@@ -138,10 +125,8 @@ def test_contents_of_gemini_are_read_in_both_spellings() -> None:
     made = "call_without_id_0"
     asked = TextBlock("Weather?"), ASKED[1], VideoBlock(URLSource("gs://b/a.mp4", "video/mp4"))
     calls = ToolUseBlock(made, "weather", {"city": "Rome"}, signature="c2ln"), ToolUseBlock("x", "now")
-    results = (
-        ToolResultBlock("x", "now", "no clock", is_error=True),
-        ToolResultBlock(made, "weather", '{"sky": "blue"}'),
-    )
+    failed = ToolResultBlock("x", "now", "no clock", is_error=True)
+    results = failed, ToolResultBlock(made, "weather", '{"sky": "blue"}')
     assert messages_from(GEMINI) == [
         Msg("user", asked, "user"),
         Msg("assistant", [ThinkingBlock("Hm.", provider="gemini"), *calls], "assistant"),
@@ -160,7 +145,7 @@ def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None
         turn("model", called, {"executableCode": {"code": "1"}}, key="parts"),
         {"parts": [result, "So?"]},
     ]
-    read = messages_from(contents)
+    read, written = messages_from(contents), {"inline_data": {"mime_type": "image/png", "data": PNG}}
     output: list[Block] = [TextBlock("o"), ImageBlock(Base64Source("image/png", PNG))]
     assert read[3].blocks == (ToolResultBlock("call_without_id_0", "f", output),)
     assert [message.native.provider for message in read if message.native] == ["gemini"] * 4
@@ -171,15 +156,7 @@ def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None
             {"function_call": {"name": "f", "args": {"aB": 1}}, "thought_signature": "c2ln"},
             {"executable_code": {"code": "1"}},
         ],
-        [
-            {
-                "function_response": {
-                    "name": "f",
-                    "response": {"output": "o"},
-                    "parts": [{"inline_data": {"mime_type": "image/png", "data": PNG}}],
-                }
-            }
-        ],
+        [{"function_response": {"name": "f", "response": {"output": "o"}, "parts": [written]}}],
         [{"text": "So?"}],
     ]
 
@@ -209,11 +186,8 @@ def test_items_of_unknown_types_are_kept_with_their_numbers() -> None:
     given = [["a", "b"], Msg("user", "c", "user"), *items, ["d", "e"]]
     parsed = parse_with_sources(given)
     assert (parsed.firsts, parsed.has_forms, len(parsed.messages)) == ([0, 0, 1, 2, 5, 7, 7], True, 7)
-    assert [(each.start, each.stop) for each in parsed.sources(8)] == [
-        *[(0, 1)] * 2,
-        *((1, 2), (2, 5), (5, 7)),
-        *[(7, 8)] * 2,
-    ]
+    spans = [(each.start, each.stop) for each in parsed.sources(8)]
+    assert spans == [(0, 1), (0, 1), (1, 2), (2, 5), (5, 7), (7, 8), (7, 8)]
     assert not parse_with_sources([["a", "b"], Msg("user", "c", "user")]).has_forms
 
 
@@ -222,10 +196,8 @@ def test_two_answers_in_a_row_stay_two_messages() -> None:
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
     thought = {"type": "reasoning", "id": "r", "summary": []}
     first, second = messages_from([said, said, call, thought, call])
-    assert [[block.type for block in message.blocks] for message in (first, second)] == [
-        ["text"],
-        ["text", "tool_use", "thinking", "tool_use"],
-    ]
+    kinds = [[block.type for block in message.blocks] for message in (first, second)]
+    assert kinds == [["text"], ["text", "tool_use", "thinking", "tool_use"]]
     assert first.native == ("openai-responses", [said])
     assert second.native == ("openai-responses", [said, call, thought, call])
 
@@ -254,10 +226,8 @@ def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
     message = responses.ResponseOutputMessage.model_validate(RESPONSES[2])
     call = responses.ResponseFunctionToolCall.model_validate(RESPONSES[3])
     assert messages_from([*RESPONSES[:1], reasoning, message, call, *RESPONSES[4:]]) == messages_from(RESPONSES)
-    function = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(
-        {"role": "assistant", "content": "Hi.", "tool_calls": [function]}
-    )
+    said = openai_calling(openai_call("1"), content="Hi.")
+    answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(said)
     assert messages_from([answer]) == [Msg("assistant", [TextBlock("Hi."), ToolUseBlock("1", "f")], "assistant")]
     head = {"id": "msg", "type": "message", "model": "claude", "stop_reason": "tool_use"}
     usage = {"input_tokens": 1, "output_tokens": 1}

@@ -1,25 +1,13 @@
 """Contents of Gemini: each kind of part, and the names of wrong fields."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    messages_from,
-)
+from lazyprompt import Base64Source, Msg, URLSource, messages_from
 from lazyprompt.errors import HistoryError
+from lazyprompt.messages.msg import FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 
 CALL = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": 1}}}]}
 PNG = {"mimeType": "image/png", "data": "AAAA"}

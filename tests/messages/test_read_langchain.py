@@ -1,7 +1,5 @@
 """LangChain's answers in both output versions, as its own objects."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,25 +1,13 @@
 """Content parts of all providers: the block of each, and the names of wrong fields."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AudioBlock,
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
-)
+from lazyprompt import Base64Source, ToolUseBlock, URLSource, VideoBlock
 from lazyprompt.errors import HistoryError
+from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock
 from lazyprompt.messages.read_parts import read_parts
 
 URL = "https://a.example/b"

@@ -1,7 +1,5 @@
 """ShareGPT's messages, with ``from`` and ``value``, are read at every door."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -19,10 +17,7 @@ CHAT: list[dict[str, Any]] = [
 OPENAI: list[dict[str, Any]] = [
     {"role": "system", "content": "Be kind."},
     {"role": "user", "content": "Rain?"},
-    {
-        "role": "assistant",
-        "tool_calls": [{"type": "function", "function": {"name": "rain", "arguments": {"city": "Oslo"}}}],
-    },
+    {"role": "assistant", "tool_calls": [{"function": {"name": "rain", "arguments": {"city": "Oslo"}}}]},
     {"role": "tool", "content": "no"},
     {"role": "assistant", "content": "No."},
 ]
@@ -37,11 +32,8 @@ def test_what_the_speakers_are() -> None:
         Msg("tool", [ToolResultBlock(call_id, "rain", "no")], "tool"),
         Msg("assistant", "No.", "assistant", metadata={"weight": 1}),
     ]
-    assert [
-        each.role for each in messages_from([{"from": "user", "value": "a"}, {"from": "assistant", "value": "b"}])
-    ] == [
-        *("user", "assistant"),
-    ]
+    chat = [{"from": role, "value": "a"} for role in ("user", "assistant")]
+    assert [each.role for each in messages_from(chat)] == ["user", "assistant"]
 
 
 def test_several_calls() -> None:

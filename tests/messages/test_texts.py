@@ -1,23 +1,12 @@
 """A function applied to each text of a message."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-)
+from lazyprompt import Base64Source, Msg, URLSource
+from lazyprompt.messages.msg import FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.texts import json_with_texts, with_texts
 
 IMAGE = ImageBlock(URLSource("https://a.example/b.png"))

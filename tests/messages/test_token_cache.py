@@ -1,14 +1,13 @@
 """Ids out of a cache: always the tokenizer's own, in bounded memory, from any number of threads."""
 
-from __future__ import annotations
-
 import pickle
 import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cache, reduce
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tiktoken
@@ -34,11 +33,9 @@ from messages.test_encoding import (
 )
 from support.real_tokenizers import TOKENIZERS, template_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MARKS = ("<s>", "<im>", "</im>")
+PARTS = ["<s>", "hello", "</im><im>"]
 # Chats of each tokenizer: 40,000 with --hypothesis-profile=deep.
 CHATS = 40 * settings().max_examples
 
@@ -189,16 +186,12 @@ def set_attribute(path: str, value: Any) -> Callable[[Any], None]:
     return lambda tokenizer: setattr(reduce(getattr, names, tokenizer), last, value)
 
 
-def add_token(tokenizer: Any) -> None:
-    tokenizer.add_tokens(["<new>"])
-
-
 def add_flag(tokenizer: Any) -> None:
     tokenizer.add_special_tokens([AddedToken("<im>", special=True, normalized=False, rstrip=True)])
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
-    "tokens": add_token,
+    "tokens": lambda tokenizer: tokenizer.add_tokens(["<new>"]),
     "flags": add_flag,
     "normalizer": set_attribute("normalizer", normalizers.Lowercase()),
     "pre-tokenizer": set_attribute("pre_tokenizer.add_prefix_space", value=True),
@@ -211,12 +204,11 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
     tokenizer = marked_tokenizer()
     kept = TokenCache(tokenizer)
-    parts = ["<s>", "hello", "</im><im>"]
-    assert kept.encode(parts) == kept.encode(parts)
+    assert kept.encode(PARTS) == kept.encode(PARTS)
     change(tokenizer)
     with pytest.raises(TokenizerError, match="has changed since its TokenCache was created.*create a new TokenCache"):
-        kept.encode(parts)
-    assert TokenCache(tokenizer).encode(parts) == encode(parts, tokenizer).ids
+        kept.encode(PARTS)
+    assert TokenCache(tokenizer).encode(PARTS) == encode(PARTS, tokenizer).ids
 
 
 def test_a_cache_that_gets_another_tokenizer_is_an_error() -> None:
@@ -236,9 +228,8 @@ def test_a_cache_is_of_one_tokenizer() -> None:
         TokenCache(wrong)
     # Two caches, two tokenizers: neither has ids of the other.
     other = TokenCache(letters())
-    parts = ["<s>", "hello", "</im><im>"]
-    assert kept.encode(parts) != other.encode(parts)
-    assert kept.encode(parts) == encode(parts, kept.tokenizer).ids
+    assert kept.encode(PARTS) != other.encode(PARTS)
+    assert kept.encode(PARTS) == encode(PARTS, kept.tokenizer).ids
 
 
 def test_ids_that_hang_on_chance_are_refused() -> None:
@@ -260,8 +251,7 @@ def test_a_step_written_in_python_is_asked_each_time() -> None:
     step: Any = pre_tokenizers.PreTokenizer
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(), step.custom(Own())])
     kept = TokenCache(tokenizer)
-    parts = ["<s>", "hello", "</im><im>"]
-    assert kept.encode(parts) == encode(parts, tokenizer).ids
+    assert kept.encode(PARTS) == encode(PARTS, tokenizer).ids
     assert kept.size == 0
 
 
@@ -280,11 +270,10 @@ def test_a_cache_stands_for_its_tokenizer() -> None:
 
 def test_a_pickled_cache_is_empty() -> None:
     kept = TokenCache(marked_tokenizer(), 1_000)
-    parts = ["<s>", "hello", "</im><im>"]
-    ids = kept.encode(parts)
+    ids = kept.encode(PARTS)
     copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own
     assert (copy.size, copy.max_bytes) == (0, 1_000)
-    assert copy.encode(parts) == ids
+    assert copy.encode(PARTS) == ids
     assert repr(kept).endswith("max_bytes=1000)")
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import copy
 import json
 import pickle
@@ -7,9 +5,10 @@ import subprocess
 import sys
 import typing
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +17,6 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.messages.tools import ToolSet, function_schema
 from messages.helpers import Level, fetch, now, search, tool, tools_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # Sets of tools
 
