@@ -36,11 +36,6 @@ class Attack:
         """The values as one."""
         return "".join(self.values)
 
-    @property
-    def crosses(self) -> bool:
-        """Whether a part of it is the developer's own text."""
-        return bool(self.before or self.behind)
-
 
 @dataclass(frozen=True, slots=True)
 class Honest:

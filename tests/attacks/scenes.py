@@ -137,15 +137,15 @@ MARKERS = {
 }
 """Markers of one's own."""
 
-_OWN_TEMPLATES = {
+OWN_TEMPLATES = {
     "tags": "<system>{system}{instruction}</system>\n<human>{user}{input}</human>\n<answer>",
     "role lines": "System: {system}{instruction}\nHuman: {user}{input}\nMachine:",
 }
-_OPENING = (
+OPENING = (
     "{{ bos_token }}{% for m in messages %}{{ 'GPT4 Correct ' + m.role.title() + ': ' }}{{ m.content }}<|end_of_turn|>"
     "{% endfor %}{% if add_generation_prompt %}{{ 'GPT4 Correct Assistant:' }}{% endif %}"
 )
-OWN = (*MARKERS, *_OWN_TEMPLATES, "opening")
+OWN = (*MARKERS, *OWN_TEMPLATES, "opening")
 """The scenes with markers or a template of one's own."""
 
 
@@ -153,10 +153,10 @@ def own_with(scene: str, case: Case) -> str:
     """A prompt of markers or a template of one's own."""
     if scene == "opening":
         chat = [turn for turn in history_with(case.text)[:3] if turn["content"].strip()]
-        return ChatTemplate.load(_OPENING, bos_token="<s>").render(chat).text  # noqa: S106 - no password
+        return ChatTemplate.load(OPENING, bos_token="<s>").render(chat).text  # noqa: S106 - no password
     if scene in MARKERS:
         return prompter_for("", "").with_markers(MARKERS[scene]).generate_prompt(given_with(case), [[case.text, "B"]])
-    template = PromptTemplate(_OWN_TEMPLATES[scene])
+    template = PromptTemplate(OWN_TEMPLATES[scene])
     prompter = Prompter(ChatInstructionTemplate("Be kind. {text}{more}\nThe key is {secret}."), template)
     return prompter.generate_prompt(given_with(case))
 

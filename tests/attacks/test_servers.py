@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from lazyprompt.safety.restoring import Restorer
 from modules.local_models import posted, served
 from support.chat_judges import templates
 from support.engines import tokenizer
+from support.paths import ROOT
 from support.tiny_model import TOKENS, LlamaCpp, write_model
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # an engine
 
-ROOT = Path(__file__).parents[2]
 ATTACKS = 2 * settings().max_examples
 BYTES, CONTEXT = 256, 16_384
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")

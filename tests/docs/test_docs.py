@@ -136,16 +136,3 @@ def test_both_readmes_hold_the_same_two_command_lines() -> None:
     lines = [block.code for block in blocks(ROOT / "README.md") if block.language == "bash"]
     assert len(lines) == 2
     assert [block.code for block in blocks(ROOT / "README.zh.md") if block.language == "bash"] == lines
-
-
-@pytest.mark.parametrize("name", ["families", "blocks"])
-def test_a_page_of_a_table_is_made_from_the_table(name: str) -> None:
-    made = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, "-c", f"import runpy; print(runpy.run_path('docs/make_{name}.py')['page'](), end='')"],
-        check=True,
-        cwd=ROOT,
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONUTF8": "1"},
-    )
-    assert made.stdout == (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")

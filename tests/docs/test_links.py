@@ -91,13 +91,8 @@ def test_the_pages_are_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "none.md",
-        "#no-such-heading",
-        "README.md#no-such-heading",
-        "../outside.md",
-        "http://example.org",
-        "https://example",
-        "https:///x",
+        *("none.md", "#no-such-heading", "README.md#no-such-heading", "../outside.md", "http://example.org"),
+        *("https://example", "https:///x"),
     ],
 )
 def test_a_link_that_is_wrong_is_found(target: str) -> None:

@@ -37,12 +37,13 @@ def script(name: str) -> dict[str, Any]:
     return runpy.run_path(str(DOCS / f"make_{name}.py"))
 
 
-# Those of families and blocks are held to theirs in test_docs.py.
 @pytest.mark.parametrize(
     ("name", "page"),
     [
         ("attacks", "internals/attacks.md"),
+        ("blocks", "reference/blocks.md"),
         ("commands", "reference/command-line.md"),
+        ("families", "reference/families.md"),
         ("speed", "reference/speed.md"),
     ],
 )

@@ -98,11 +98,7 @@ class Conversation(RuleBasedStateMachine):
         self.say("user", told)
 
     @precondition(lambda self: self.said)
-    @rule(
-        said=TEXTS,
-        results=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=2),
-        as_dict=st.booleans(),
-    )
+    @rule(said=TEXTS, results=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=2), as_dict=st.booleans())
     def use_tools(
         self,
         said: tuple[str, str],

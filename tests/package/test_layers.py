@@ -7,17 +7,15 @@ import re
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import lazyprompt
+from support.paths import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(lazyprompt.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 FILES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -115,12 +113,7 @@ def test_the_table_has_every_folder_with_its_own_sentence_and_the_file_to_read_f
 
 
 def test_little_is_at_the_root() -> None:
-    assert {path.name for path in PACKAGE.glob("*.py")} == {
-        "__init__.py",
-        "__main__.py",
-        "_version.py",
-        "errors.py",
-    }
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py", "_version.py", "errors.py"}
 
 
 @pytest.mark.parametrize("step", sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE))), ids=":".join)

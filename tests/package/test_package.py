@@ -1,6 +1,7 @@
 """The package as a whole: its public names, and what importing it costs."""
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, is_dataclass
@@ -51,6 +52,17 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
     check = f"{code}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)  # noqa: S603
     assert done.stdout == "[]\n"
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Python 3.11.0 to 3.11.4 match ``(?:a|b)*+`` wrongly (CPython issue 106052): `{% include %}` was not found."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"(?<!\()\)(?:[*+?]|\{[0-9,]+\})\+", line)
+    ]
+    assert found == []
 
 
 @pytest.mark.slow

@@ -147,10 +147,7 @@ def test_json_is_broken_where_the_plain_way_breaks_it(value: object) -> None:
     assert guard(controls, ["", JsonText(text), ""], ["a", "b", "c"], NEUTRALIZE)[1] == plainly_edited(text, found)
 
 
-@given(
-    st.lists(st.text("<|[a>", min_size=2, max_size=4), min_size=1, max_size=8),
-    st.text("<|[a>b", max_size=12),
-)
+@given(st.lists(st.text("<|[a>", min_size=2, max_size=4), min_size=1, max_size=8), st.text("<|[a>b", max_size=12))
 def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], text: str) -> None:
     """Sequences are grouped by their first two signs; the plain way tries one after the other, the longest first."""
     plain = re.search("|".join(re.escape(each) for each in sorted(sequences, key=len, reverse=True)), text)

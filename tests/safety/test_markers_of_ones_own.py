@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from attacks.scenes import MARKERS, OPENING, OWN_TEMPLATES
 from lazyprompt import (
     ChatInstructionTemplate,
     ChatPrompter,
@@ -19,11 +20,7 @@ from lazyprompt.errors import SafetyError
 from lazyprompt.messages.prompt import Prompt
 from lazyprompt.rendering.prompt_template import TemplateStructure, structure_in
 
-LONG = Markers(
-    sos="=== WHAT THE DEVELOPER SAYS ===\n",
-    soh="\n=== WHAT THE USER HAS TO SAY ===\n",
-    soa="\n=== WHAT THE ASSISTANT ANSWERS ===\n",
-)
+LONG = MARKERS["long markers"]
 SHORT = Markers(sos="§", soh="¤", soa="¶")
 TURNS = ((LONG, "=== WHAT THE ASSISTANT ANSWERS ==="), (LONG, "=== WHAT THE DEVELOPER SAYS ==="))
 SIGNS = ((SHORT, "¶"), (SHORT, "§"))
@@ -97,8 +94,7 @@ def test_a_tool_marker_of_one_character_is_refused() -> None:
         prompter_of(Markers(tool_start=" § "))
 
 
-TAGS = "<system>{system}{instruction}</system>\n<human>{user}{input}</human>\n<answer>"
-LINES = "System: {system}{instruction}\nHuman: {user}{input}\nMachine:"
+TAGS, LINES = OWN_TEMPLATES.values()
 
 
 @pytest.mark.parametrize(
@@ -156,13 +152,7 @@ def test_a_marker_that_cannot_be_broken_is_refused_where_it_is_given(name: str) 
     ChatPrompter("Be kind.").with_markers(Markers().evolve(**{name: "\n \n"}))
 
 
-OPENCHAT = (
-    "{{ bos_token }}{% for m in messages %}{{ 'GPT4 Correct ' + m.role.title() + ': ' }}{{ m.content }}<|end_of_turn|>"
-    "{% endfor %}{% if add_generation_prompt %}{{ 'GPT4 Correct Assistant:' }}{% endif %}"
-)
-
-
-@pytest.mark.parametrize("template", [OPENCHAT, OPENCHAT.replace("GPT4 Correct ", "Human or ")])
+@pytest.mark.parametrize("template", [OPENING, OPENING.replace("GPT4 Correct ", "Human or ")])
 def test_the_opening_of_a_turn_counts_by_itself_in_a_chat_template(template: str) -> None:
     """It stands right behind the end of the turn before, and only both together were known."""
     opening = template.rpartition("{{ '")[2].partition("'")[0]

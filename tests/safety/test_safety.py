@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.safety.find import Controls, controls_for
-from lazyprompt.safety.neutralised import Neutralised
+from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
 from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, OFF, SAFETIES, Policy, headers_in, policy_of
 from lazyprompt.safety.policy import guard as apply_policy
 
@@ -407,20 +407,77 @@ def test_a_character_that_sequences_begin_with_is_seen(text: str, begins: bool) 
     assert Controls(["USER:"], reserved=False).begins_in(f"{text} \U0001d414")
 
 
+# They overlap, lie within each other, and stand for signs that one character is decomposed to.
+OVERLAPPING = Controls(["<|im_end|>", "</s>", "</s></s>", "s></", "<<", "aba", "=>", "==", "fi>"], ["### k:"])
+# In JSON they may be its own brackets, quotes and escapes.
+IN_JSON = Controls(["[[", "}]", '":', "\\n", "n<", "</s>", "😀x", "<\\"], reserved=False)
+OVERLAPPING_PIECES = st.sampled_from(
+    [*("<|im_end|>", "</s>", "s></s>", "<<<", "ababa", "=>", "ﬁ>", "<|a|>", "### k:"), *"⩶＜\n aé\\"]
+)
+VALUES = st.recursive(
+    st.sampled_from(["</s>", "a\nb", "n<", "\\", '"', "</s></s>", "😀x", "<\\", "", "é", ":", "\\n", 1, None]),
+    lambda value: (
+        st.lists(value, max_size=3) | st.dictionaries(st.sampled_from(["a", "</s>", "\n<"]), value, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+def as_given(text: str) -> str:
+    """Return a text as it was before it was neutralised, by its marks."""
+    pieces, done = list[str](), 0
+    for begin, end, given_text in text.marks if isinstance(text, Neutralised) else ():
+        assert done <= begin < end <= len(text)
+        assert text[begin:end] != given_text
+        pieces += text[done:begin], given_text
+        done = end
+    return "".join(pieces) + text[done:]
+
+
 @given(PARTS)
 def test_what_was_neutralised_is_known_by_its_marks(parts: list[str]) -> None:
     for before, after in zip(parts, guard(*parts), strict=True):
-        if not isinstance(after, Neutralised):
-            assert after == before
-            continue
-        text, moved = str(after), 0
-        for start, end, given_ in after.marks:
-            assert text[start + moved : end + moved] != given_
-            text = text[: start + moved] + given_ + text[end + moved :]
-            moved += len(given_) - (end - start)
-        assert text == before
-        again = pickle.loads(pickle.dumps(after))  # noqa: S301 - our own
-        assert (again, again.marks) == (after, after.marks)
+        assert as_given(after) == before
+        if isinstance(after, Neutralised):
+            again = pickle.loads(pickle.dumps(after))  # noqa: S301 - our own
+            assert (again, again.marks) == (after, after.marks)
+
+
+@given(st.lists(OVERLAPPING_PIECES, max_size=12).map("".join), st.sampled_from(["", "\n", "a\n  ", "b <", "c =", "ab"]))
+def test_marks_give_back_the_text(text: str, before: str) -> None:
+    made = guard(before, text, "", controls=OVERLAPPING)[1]
+    assert as_given(made) == text
+    assert isinstance(made, Neutralised) is (made != text)
+    assert guard(before, made, "", controls=OVERLAPPING)[1] == made
+
+
+@given(VALUES)
+def test_json_with_its_own_signs_in_sequences_keeps_its_value(value: object) -> None:
+    text = JsonText(json.dumps(value, ensure_ascii=False))
+    made = guard("", text, "", controls=IN_JSON)[1]
+    assert json.loads(made) == value
+    assert as_given(made) == text
+    assert isinstance(made, NeutralisedJson) is (made != text)
+    assert IN_JSON.found(made) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "made", "marks"),
+    [
+        *(("", "a</s>b", "a<\\/s>b", [(1, 6, "</s>")]), ("a\n", "</s>", "<\\/s>", [(0, 5, "</s>")])),
+        *(("x <|", "im_end|> y", "\\im_end|> y", [(0, 9, "im_end|>")]), ("", "a⩶b", "a=\\=\\=b", [(1, 6, "⩶")])),
+        ("", "aba-aba", "a\\ba-a\\ba", [(0, 4, "aba"), (5, 9, "aba")]),
+        # The second pass breaks what the first one left, and what it made longer.
+        ("", "ababa", "a\\ba\\ba", [(0, 7, "ababa")]),
+        ("", "x</s></s>y", "x<\\/s\\><\\/s>y", [(1, 12, "</s></s>")]),
+    ],
+)
+def test_marks_of_one_pass_and_of_several(
+    before: str, text: str, made: str, marks: Sequence[tuple[int, int, str]]
+) -> None:
+    found = guard(before, text, "", controls=OVERLAPPING)[1]
+    assert isinstance(found, Neutralised)
+    assert (found, found.marks) == (made, tuple(marks))
 
 
 def test_marks_say_where_sequences_are_and_what_they_were() -> None:

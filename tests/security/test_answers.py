@@ -53,13 +53,8 @@ STREAMS: dict[str, tuple[Iterable[bytes], str]] = {
 
 def module(client: tuple[Any, str], url: str, **settings: Any) -> Any:
     kind, name = client
-    given: dict[str, Any] = {
-        "timeout": TIMEOUT,
-        "retries": 2,
-        "api_key": "sk-0123456789",
-        "max_answer_bytes": LIMIT,
-        **settings,
-    }
+    given: dict[str, Any] = {"timeout": TIMEOUT, "retries": 2, "api_key": "sk-0123456789", "max_answer_bytes": LIMIT}
+    given |= settings
     if kind is OnlineChatModule:
         return OnlineChatModule(name, model="m", base_url=url, **given)
     return TrainableModule("m", engine=name, url=url, markers="chatml", **given)
@@ -163,8 +158,7 @@ def test_a_bomb_takes_no_memory(client: tuple[Any, str]) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize(
-    ("media_type", "words"),
-    [("application/json", "the response"), ("text/event-stream", "one event in the stream")],
+    ("media_type", "words"), [("application/json", "the response"), ("text/event-stream", "one event in the stream")]
 )
 def test_a_slow_answer_ends(client: tuple[Any, str], media_type: str, words: str) -> None:
     """Each byte comes quickly, the answer never does."""

@@ -59,8 +59,7 @@ def files_in(place: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["pkg/../../evil.prompty", "pkg/s/../../../evil.prompty", "../evil.prompty", "{tmp}/evil.prompty", "pkg/.."],
+    "name", ["pkg/../../evil.prompty", "pkg/s/../../../evil.prompty", "../evil.prompty", "{tmp}/evil.prompty", "pkg/.."]
 )
 def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str) -> None:
     """The naive version writes ``evil.prompty`` beside its directory. Ours left an OSError to the caller."""

@@ -51,14 +51,6 @@ HIDDEN = "hunter2-the-secret"
 LINES = f"user:\n{HIDDEN}\n"
 
 
-SCHEMA = pytest.mark.usefixtures("_jsonschema")
-
-
-@pytest.fixture
-def _jsonschema() -> None:
-    needs("jsonschema")
-
-
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[Path]:
     """A directory of a stranger beside files of ours."""
@@ -223,30 +215,19 @@ def answers(path: Path) -> Answers:
     return Answers(path, module, "echo", lambda _: {})
 
 
-def folder_link(base: Path, victim: Path) -> None:
-    (base / ".lazyprompt").symlink_to(victim.parent)
-
-
-def file_link(base: Path, victim: Path) -> None:
-    (base / ".lazyprompt").mkdir()
-    (base / ".lazyprompt" / "answers.sqlite").symlink_to(victim)
-
-
-def second_name(base: Path, victim: Path) -> None:
-    (base / ".lazyprompt").mkdir()
-    (base / ".lazyprompt" / "answers.sqlite").hardlink_to(victim)
-
-
-def journal_link(base: Path, victim: Path) -> None:
-    # SQLite itself wrote through none of these: it removed the link, or opened nothing.
-    (base / ".lazyprompt").mkdir()
-    (base / ".lazyprompt" / "answers.sqlite-wal").symlink_to(victim)
-
-
-@pytest.mark.parametrize("plant", [folder_link, file_link, second_name, journal_link])
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        ("", Path.symlink_to),
+        ("answers.sqlite", Path.symlink_to),
+        ("answers.sqlite", Path.hardlink_to),
+        # SQLite itself wrote through none of these: it removed the link, or opened nothing.
+        ("answers.sqlite-wal", Path.symlink_to),
+    ],
+)
 @pytest.mark.parametrize("exists", [True, False])
 def test_answers_are_kept_in_no_planted_database(
-    base: Path, plant: Callable[[Path, Path], None], *, exists: bool
+    base: Path, name: str, plant: Callable[[Path, Path], None], *, exists: bool
 ) -> None:
     """The database of answers was opened through links: a table was added to any database, or a file made anywhere."""
     victim = base.parent / "elsewhere" / "answers.sqlite"
@@ -254,10 +235,12 @@ def test_answers_are_kept_in_no_planted_database(
     if exists:
         with sqlite3.connect(victim) as database:
             database.execute("CREATE TABLE mine (a)")
-    elif plant is second_name:
+    elif plant is Path.hardlink_to:
         pytest.skip("a second name needs a file")
     before = {each.name: each.read_bytes() for each in victim.parent.iterdir()}
-    plant(base, victim)
+    place = base / ".lazyprompt" / name
+    place.parent.mkdir(exist_ok=True)
+    plant(place, victim if name else victim.parent)
     with pytest.raises(BatchError, match="responses can't be saved"):
         answers(Path(".lazyprompt/answers.sqlite"))
     assert {each.name: each.read_bytes() for each in victim.parent.iterdir()} == before
@@ -293,10 +276,10 @@ SCHEMAS: list[dict[str, Any]] = [
 
 
 @pytest.mark.slow
-@SCHEMA
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
     """The validator's own patterns have no time limit."""
+    needs("jsonschema")
     long = "a" * 60 + "!"
     begun = time.process_time()
     for answer in (long, {long: 1}, {"a": [long]}):
@@ -305,9 +288,9 @@ def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@SCHEMA
 def test_a_schema_that_doubles_its_work_ends() -> None:
     """References to one another took 2 ** 40 steps."""
+    needs("jsonschema")
     defs = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
     schema: Any = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
     begun = time.process_time()
@@ -316,22 +299,18 @@ def test_a_schema_that_doubles_its_work_ends() -> None:
     assert time.process_time() - begun < 20
 
 
-@SCHEMA
 @pytest.mark.parametrize(
     ("schema", "answer", "faults"),
     [
-        ({"pattern": "^a"}, "abc", 0),
-        ({"pattern": "^a"}, "bc", 1),
         ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": 1}, 0),
         ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": "x", "b": 1}, 2),
         ({"properties": {"b": True}, "additionalProperties": {"type": "integer"}}, {"b": "", "c": 1}, 0),
         ({"properties": {"b": True}, "additionalProperties": {"type": "integer"}}, {"b": "", "c": ""}, 1),
-        ({"type": 5}, "a", 1),
-        ({"$ref": "#/nowhere"}, "a", 1),
         ({"$id": "https://example.com/s", "$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, "a", 0),
     ],
 )
 def test_schemas_work_as_before(schema: dict[str, Any], answer: object, faults: int) -> None:
+    needs("jsonschema")
     check = make_check("answer", "json_schema", schema)
     assert len(answer_failures(json.dumps(answer), [check], None)) == faults
 
@@ -349,9 +328,9 @@ def test_a_schema_refers_to_itself_alone(base: Path, target: str, key: str, plac
         CaseFile.read(base / "a.test.yaml")
 
 
-@SCHEMA
 def test_nothing_is_retrieved_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a reference to pass the reader, nothing would be fetched for it either."""
+    needs("jsonschema")
     asked: list[object] = []
     monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: asked.append(given))
     check = make_check("answer", "json_schema", {"type": "string"})

@@ -15,6 +15,9 @@ import pytest
 
 from lazyprompt import ChatTemplate, InstructionTemplate, Prompty
 from lazyprompt.errors import LazyPromptError
+from lazyprompt.files.spec import ENGINES
+from lazyprompt.templates import bounds
+from lazyprompt.templates.jinja import JinjaTemplate
 from support.memory import peak_of
 
 if TYPE_CHECKING:
@@ -166,6 +169,17 @@ COSTS = [
     "{{ [1]|batch(10 ** 9, 'x')|list }}",
     "{{ ('x' * 99999)|wordwrap(1, wrapstring='y' * 9999) }}",
     "{{ ('x\n' * 99999)|indent(9999) }}",
+    "".join(f"{{% set a{i} %}}{{{{ q * 999999 }}}}{{% endset %}}" for i in range(50)),
+    "{% macro m(x) %}{{ x }}{{ caller() }}{% endmacro %}" + "{% call m(q * 999999) %}" * 25 + "{% endcall %}" * 25,
+    "{% set a = [] %}{% set b = [] %}" + "{% set a = [a, a] %}{% set b = [b, b] %}" * 60 + "{{ a == b }}",
+    "{{ dict()[namespace(a=[[[1] * 1000] * 1000] * 1000)] }}",
+    "{{ (range(99999)|list).index(namespace(a=[[[1] * 1000] * 1000] * 1000)) }}",
+    "{% set wide = q * 999999 %}" + "{{ wide|e }}" * 100,
+    "{{ 'x'|center(9999) }}" * 5000,
+    "{{ 'x'|center(9999) }}" * 100_000,
+    "{{ [" + "q," * 300_000 + "] }}",
+    "{{ " + "9" * 4_000_000 + " }}",
+    "{{ " + "(" * 24_000 + "1" + ")" * 24_000 + " }}",
 ]
 
 
@@ -175,6 +189,39 @@ def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
     """The naive version of these is not run: the first one goes round 10 to the 15 times."""
     with pytest.raises(LazyPromptError, match="Jinja"):
         render_prompt_file(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    ["{% set a = wide|upper|title %}" * 1000, "{% for i in range(99999) %}{% set a = wide|upper %}{% endfor %}"],
+    ids=["without a loop", "in a loop"],
+)
+def test_the_time_of_a_rendering_is_bounded(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
+    with pytest.raises(LazyPromptError, match="rendering took more than"):
+        render_prompt_file("{% set wide = '\U0001f600' * 999999 %}" + text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_template_is_bounded_in_length(engine: str) -> None:
+    with pytest.raises(LazyPromptError, match="the template is longer than 5000000 characters"):
+        ENGINES[engine]("x" * 5_000_001)
+
+
+@pytest.mark.slow
+def test_honest_templates_of_megabytes_and_thousands_of_rows_are_rendered() -> None:
+    rows = [{"name": f"row {i}", "text": "some words " * 9} for i in range(4000)]
+    text = (
+        "{% set n = namespace(all=[]) %}{% for row in rows if row.name %}{% set n.all = n.all + [row.name|upper] %}"
+        "{{ loop.index }}. {{ row.name ~ ': ' ~ row.text|trim|replace('words', 'signs') }}\n{% endfor %}"
+        "{{ n.all|length }}"
+    )
+    long = "some words " * 300_000
+    assert "".join(JinjaTemplate(text).fill({"rows": rows})).endswith("4000")
+    cut = JinjaTemplate("{% set a %}{{ q|trim }}{% endset %}{{ a ~ '!' }}").fill({"q": long})
+    assert "".join(cut) == long.strip() + "!"
+    assert "".join(JinjaTemplate(long + "{{ q|upper }}").fill({"q": "x"})) == long + "X"
 
 
 def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:

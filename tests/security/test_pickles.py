@@ -142,18 +142,6 @@ def test_a_pickle_holds_no_value_of_the_environment(name: str, tmp_path: Path) -
         assert type(pickle.loads(data)) is type(made)  # noqa: S301 - our own bytes
 
 
-@pytest.mark.usefixtures("_key")
-def test_a_module_is_not_pickled_with_its_key() -> None:
-    """The naive version pickles all that a module has, its key too."""
-    made = OnlineChatModule("openai", model="gpt-4o", base_url="http://127.0.0.1:9/v1")
-    assert KEY.encode() not in pickle.dumps(made)
-    given = OnlineChatModule("openai", model="gpt-4o", api_key=KEY, base_url="http://127.0.0.1:9/v1")
-    assert KEY.encode() in pickle.dumps({"model": "gpt-4o", "api_key": KEY})
-    with pytest.raises(TypeError, match="a secret can.t be pickled") as caught:
-        pickle.dumps(given)
-    assert KEY not in str(caught.value)
-
-
 @pytest.mark.parametrize("userinfo", ["me:p4ssw0rd@", "p4ssw0rd@", ":p4ssw0rd@"])
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
 def test_a_module_is_not_pickled_with_the_password_of_its_address(

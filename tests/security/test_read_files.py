@@ -7,9 +7,6 @@ import os
 import socket
 import struct
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import BytesIO, TextIOWrapper
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,11 +23,12 @@ from lazyprompt import (
     TrainableModule,
 )
 from lazyprompt.batch.rows import fingerprint, read_rows
-from lazyprompt.cli.main import main
 from lazyprompt.errors import LazyPromptError, TokenizerError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.modules.llamacpp_server import main as serve
 from lazyprompt.studio.workspace import Workspace
+from security.test_case_files import run_in_process
+from security.test_written_files import end
 from support.memory import peak_of
 from support.tiny_model import CHATML, write_model
 
@@ -48,12 +46,9 @@ VOCABULARY: dict[str, Any] = {
 
 def on_the_command_line(*arguments: str) -> None:
     """Run a command; one line says what is wrong, and is raised."""
-    written = TextIOWrapper(BytesIO(), write_through=True)
-    with redirect_stdout(written), redirect_stderr(written):
-        status = main([*arguments])
-    if status:
-        written.seek(0)
-        raise LazyPromptError(written.read())
+    ran = run_in_process(*arguments)
+    if ran.status:
+        raise LazyPromptError(ran.out + ran.err)
 
 
 def load_directory(path: Path) -> ChatTemplate:
@@ -129,20 +124,9 @@ def place(tmp_path: Path, way: str) -> Path:
 
 def refusal(way: str, path: Path) -> str:
     """What the error says; it comes by itself."""
-    told: list[str] = []
-
-    def run() -> None:
-        try:
-            WAYS[way][0](path)
-        except LazyPromptError as error:
-            told.append(str(error))
-
-    reading = Thread(target=run, daemon=True)
-    reading.start()
-    reading.join(60)
-    assert not reading.is_alive(), "it waits"
-    assert told, "it is read"
-    return told[0]
+    error = end(WAYS[way][0], path)
+    assert isinstance(error, LazyPromptError), error or "it is read"
+    return str(error)
 
 
 @EVERY_WAY

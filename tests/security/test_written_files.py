@@ -14,6 +14,7 @@ import pytest
 import lazyprompt.studio.workspace
 from lazyprompt import Chat, OnlineChatModule, Prompty
 from lazyprompt.batch.run import run_batch
+from lazyprompt.cli.streams import WrongUseError, write_text
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.studio.workspace import Workspace
@@ -42,8 +43,6 @@ def studio(base: Path) -> None:
 
 
 def command(base: Path) -> None:
-    from lazyprompt.cli.streams import write_text  # noqa: PLC0415 - click costs time
-
     write_text("new", str(base / "out.txt"))
 
 
@@ -173,14 +172,8 @@ def test_nothing_is_written_through_a_planted_link(
     error = end(way, base)
     assert victim.read_bytes() == PRECIOUS
     assert victim.stat().st_mode == mode
-    assert error is None or isinstance(error, LazyPromptError | OSError | click_error())
+    assert error is None or isinstance(error, LazyPromptError | OSError | WrongUseError)
     assert error is None or "\n" not in str(error) or isinstance(error, EngineError)
-
-
-def click_error() -> type[Exception]:
-    from lazyprompt.cli.streams import WrongUseError  # noqa: PLC0415 - click costs time
-
-    return WrongUseError
 
 
 @pytest.mark.parametrize(
@@ -196,11 +189,7 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("out.jsonl.run", "out.jsonl.part", "out-00002.jsonl.part"),
-        *("bad.jsonl.part", "bad.jsonl.run"),
-    ],
+    "name", [*("out.jsonl.run", "out.jsonl.part", "out-00002.jsonl.part"), *("bad.jsonl.part", "bad.jsonl.run")]
 )
 def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
     """The naive version takes it for its own, and empties it."""

@@ -1,6 +1,6 @@
 """YAML in prompt files makes nothing but text, numbers, lists and maps, and not more of them than there may be.
 
-What else is promised: tests/files/test_prompt_file.py (tags, aliases, depth) and test_prompty.py (bombs, giants).
+What else is promised: tests/files/test_prompt_file.py (tags, aliases, depth, documents), test_prompty.py (bombs).
 """
 
 from __future__ import annotations
@@ -76,17 +76,6 @@ def test_an_alias_of_a_long_text_is_counted_by_its_characters(
 
 
 @WAYS
-@pytest.mark.parametrize("opens", ["[", "{a: ", "- "])
-def test_nesting_ends(way: Callable[[str, Path], object], tmp_path: Path, opens: str) -> None:
-    """The naive version ends with a RecursionError."""
-    if way is load_front_matter:
-        with pytest.raises(RecursionError):
-            yaml.safe_load(opens * 500)
-    with pytest.raises(PromptFileError, match=r":\d+:\d+: .*nested deeper than 100 levels"):
-        way(f"metadata:\n  {opens * 2000}", tmp_path)
-
-
-@WAYS
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -137,11 +126,3 @@ def test_what_readers_take_in_several_ways_is_refused_or_text(
         return
     with pytest.raises(PromptFileError, match=rf":\d+:\d+: .*{says}"):
         way(whole, tmp_path)
-
-
-def test_a_second_document_is_refused(tmp_path: Path) -> None:
-    """The naive version, which reads the first document only, shows one prompt to a reader and another to a check."""
-    text = "instruction: fine\n---\ninstruction: another"
-    assert len(list(yaml.safe_load_all(text))) == 2
-    with pytest.raises(PromptFileError, match="f.yaml:2:1: a prompt file must contain exactly one YAML document"):
-        load_prompt_file(text, tmp_path)

@@ -11,12 +11,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from support.paths import ROOT
+from support.paths import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = ROOT / "lazyprompt"
 _GROWS = frozenset({"setdefault", "append", "add", "update", "extend", "insert", "appendleft", "__setitem__"})
 _BY_KEY = frozenset({"dict", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary"})
 _EMPTY = _BY_KEY | {"list", "deque"}
@@ -41,36 +40,14 @@ BOUNDS: dict[str, str] = {
 # Objects of one call, one answer or one file, which go with it.
 ONE_CALL = frozenset(
     {
-        "AnthropicCollector",
-        "ChatCollector",
-        "ResponsesCollector",
-        "GeminiCollector",
-        "OllamaCollector",
-        "YamlReader",
-        "Snapshots",
-        "Report",
-        "CallIds",
-        "MessageBuilder",
-        "OpenCalls",
-        "Trace",
-        "_Judge",
-        "_ChoiceCollector",
-        "_Including",
-        "_Resolver",
-        "_Simulation",
-        "_Tokens",
-        "_Order",
-        "_Work",
+        *("AnthropicCollector", "ChatCollector", "ResponsesCollector", "GeminiCollector", "OllamaCollector", "Trace"),
+        *("YamlReader", "Snapshots", "Report", "CallIds", "MessageBuilder", "OpenCalls", "_Judge", "_ChoiceCollector"),
+        *("_Including", "_Resolver", "_Simulation", "_Tokens", "_Order", "_Work"),
     }
 )
 
 # Empty, and never changed.
-CONSTANTS = frozenset(
-    {
-        "messages/msg.py:_NO_INPUT",
-        "tokens/openai.py:_NO_PARAMETERS",
-    }
-)
+CONSTANTS = frozenset({"messages/msg.py:_NO_INPUT", "tokens/openai.py:_NO_PARAMETERS"})
 
 
 class Kept(NamedTuple):

@@ -81,13 +81,7 @@ def real_template(package: str, name: str) -> Rendering:
 
 
 def render(package: str, name: str, given: dict[str, Any]) -> str:
-    """Render a model's own chat template.
-
-    Args:
-        package: The package that carries it; see :func:`real_template`.
-        name: The template's name there.
-        given: The messages, and the variables beside them. ``strftime_now`` is the text that it returns.
-    """
+    """Render a `real_template` with messages, and variables beside them; ``strftime_now`` is the text it returns."""
     moment = given.get("strftime_now")
     clock = {} if moment is None else {"strftime_now": lambda _: moment}
     return real_template(package, name).render(**{**given, **clock})
@@ -171,18 +165,7 @@ def _members(archive: Path, members: str) -> Iterator[tuple[str, str]]:
 
 
 def wheel(name: str, compared: str) -> Path:
-    """A wheel on disk, downloaded once.
-
-    Args:
-        name: The name of the wheel's file.
-        compared: What the tests compare with, as the error says it.
-
-    Returns:
-        The wheel, in the folder where the tests keep what they download.
-
-    Raises:
-        RuntimeError: It cannot be downloaded.
-    """
+    """A wheel on disk, by the name of its file: see `downloaded`."""
     return downloaded(name, "==".join(name.split("-")[:2]), compared)
 
 

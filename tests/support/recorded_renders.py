@@ -39,16 +39,7 @@ class Render(TypedDict):
 
 
 def recorded_render(package: str, template: str, given: dict[str, Any]) -> str:
-    """Return what a template rendered.
-
-    Args:
-        package: The package that carries it.
-        template: Its name there.
-        given: The messages, and the variables beside them. ``strftime_now`` is the text that it returns.
-
-    Raises:
-        KeyError: It is not recorded.
-    """
+    """Return what `support.real_templates.render` gave when it was recorded; else, a KeyError."""
     key = package, template, json.dumps(given, ensure_ascii=False)
     if key not in _texts():
         raise KeyError(f"{package} {template}: not recorded; run python tests/support/record_renders.py: {key[2]}")

@@ -71,11 +71,7 @@ WRONG_TYPES: list[tuple[str, Payload, str]] = [
     ("openai", turns("U", calls("call_1"), msg("tool", "Rain.")), "messages.2.tool_call_id: missing"),
     ("deepseek", turns("U", A | {"reasoning_content": None}, "U"), "messages.1.reasoning_content"),
     ("xai", turns(msg("user", [{"type": "video_url", "video_url": {"url": DATA}}])), "messages.0.content.0"),
-    (
-        "moonshot",
-        turns(msg("user", [{"type": "video_url", "video_url": DATA}])),
-        "messages.0.content.0.video_url",
-    ),
+    ("moonshot", turns(msg("user", [{"type": "video_url", "video_url": DATA}])), "messages.0.content.0.video_url"),
     ("zhipu", turns("U", msg("assistant", [TEXT])), "messages.1.content"),
     ("mistral", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
     ("mistral", turns("U", tools=[{"type": "function", "function": {"name": "now"}}]), "function.parameters: missing"),
@@ -84,24 +80,12 @@ WRONG_TYPES: list[tuple[str, Payload, str]] = [
     ("ollama", turns("U", msg("assistant", None)), "messages.1.content"),
     ("dashscope", turns("U", msg("assistant", [{"text": None}]), "U"), "text is None"),
     ("dashscope", turns(U | {"name": "Ann"}), "messages.0.name: unknown"),
-    (
-        "anthropic",
-        turns("UT", msg("user", [RESULT | {"is_error": "true"}])),
-        "messages.2.content.0.is_error",
-    ),
-    (
-        "anthropic",
-        turns("U", msg("assistant", [{"type": "thinking", "thinking": "Hm."}])),
-        "signature: missing",
-    ),
+    ("anthropic", turns("UT", msg("user", [RESULT | {"is_error": "true"}])), "messages.2.content.0.is_error"),
+    ("anthropic", turns("U", msg("assistant", [{"type": "thinking", "thinking": "Hm."}])), "signature: missing"),
     ("anthropic", turns(msg("user", [IMAGE])), "messages.0.content.0.type"),
     ("gemini", contents(parts("user", {"inlineData": INLINE["inline_data"]})), "inlineData: unknown"),
     ("gemini", contents(parts("user", {"inline_data": {"data": "?", "mime_type": "image/png"}})), "is no bytes"),
-    (
-        "openai-responses",
-        items("U", msg("assistant", [{"type": "output_text", "text": "It is."}])),
-        "input.1",
-    ),
+    ("openai-responses", items("U", msg("assistant", [{"type": "output_text", "text": "It is."}])), "input.1"),
     ("openai-responses", {"input": "Is it raining?"}, "input"),
 ]
 
@@ -124,11 +108,7 @@ WRONG_ORDER: list[tuple[str, Payload, str]] = [
     ("anthropic", turns(msg("user", [TEXT | {"text": " \n"}])), "non-empty"),
     ("anthropic", turns("U", system=[TEXT | {"text": ""}]), "system"),
     ("anthropic", turns("U", tools=[ANTHROPIC_TOOL, ANTHROPIC_TOOL]), "unique"),
-    (
-        "anthropic",
-        turns(msg("user", [CACHED_LONG]), tools=[ANTHROPIC_TOOL | {"cache_control": SHORT}]),
-        "ttl",
-    ),
+    ("anthropic", turns(msg("user", [CACHED_LONG]), tools=[ANTHROPIC_TOOL | {"cache_control": SHORT}]), "ttl"),
     ("anthropic", turns(msg("user", [{"type": "image", "source": SOURCE | {"data": DATA}}])), "base64"),
     ("gemini", contents(parts("user", {"text": "What?", **INLINE})), "oneof"),
     ("gemini", contents("u", parts("model", {"function_call": {"name": "a b"}}), told(name="a b")), "function name"),

@@ -40,9 +40,7 @@ _TELLS = {
     "moonshot": "choice",
 }
 # Why an answer ended where the provider calls it otherwise. A model's refusal is told by OpenAI in a field of its own.
-_WHY = {
-    "zhipu": {"content_filter": "sensitive", "refusal": "stop"},
-}
+_WHY = {"zhipu": {"content_filter": "sensitive", "refusal": "stop"}}
 
 
 def _why(provider: str, answer: Answer) -> str:

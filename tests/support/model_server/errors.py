@@ -158,9 +158,7 @@ _OPENAI_REFUSALS: dict[Reason, Refusal] = {
         {"code": "invalid_api_key"},
     ),
     "model": Refusal(
-        404,
-        f"The model `{NO_MODEL}` does not exist or you do not have access to it.",
-        {"code": "model_not_found"},
+        404, f"The model `{NO_MODEL}` does not exist or you do not have access to it.", {"code": "model_not_found"}
     ),
     "length": Refusal(
         400,

@@ -334,11 +334,7 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DOTTED = RESULT | {"tool_use_id": "a.b"}
 BITMAP = {"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": PNG}}
-S, U, A = (
-    msg("system", "Be brief."),
-    msg("user", "Is it raining?"),
-    msg("assistant", "It is."),
-)
+S, U, A = (msg("system", "Be brief."), msg("user", "Is it raining?"), msg("assistant", "It is."))
 RETURNED = [msg("tool", "Rain.", tool_call_id=f"call_{number}") for number in (1, 2)]
 USED = msg("assistant", [USE]), msg("user", [RESULT])
 GEMINI = parts("user", {"text": "Is it raining?"}), parts("model", {"text": "It is."}), parts("model", FUNCTION), told()
@@ -379,11 +375,7 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ("openai", "arguments that are no object", turns("U", calls("call_1", arguments="[1]"), "1")),
     ("openai", "arguments that are no text", turns("U", calls("call_1", arguments={}), "1")),
     ("xai", "a name with a space", turns(U | {"name": "Dr. Who"})),
-    (
-        "openai",
-        "a call id of 41 signs",
-        turns("U", calls("c" * 41), msg("tool", "Rain.", tool_call_id="c" * 41)),
-    ),
+    ("openai", "a call id of 41 signs", turns("U", calls("c" * 41), msg("tool", "Rain.", tool_call_id="c" * 41))),
     ("openai", "a tool name with a dot", turns("U", calls("call_1", name="weather.now"), "1")),
     ("openai", "an assistant that says nothing", turns("U", msg("assistant", None))),
     ("openai", "Gemini's role", turns("U", A | {"role": "model"})),
@@ -407,24 +399,12 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ("ollama-generate", "an empty prompt", {"system": "Be brief.", "prompt": ""}),
     ("dashscope", "OpenAI's parts", turns(msg("user", [TEXT]))),
     ("dashscope-multimodal", "content as text", turns("U")),
-    (
-        "dashscope-multimodal",
-        "two keys in a part",
-        turns(msg("user", [{"image": "https://a/b.png", "text": "?"}])),
-    ),
+    ("dashscope-multimodal", "two keys in a part", turns(msg("user", [{"image": "https://a/b.png", "text": "?"}]))),
     ("anthropic", "an empty text block", turns(msg("user", [TEXT | {"text": ""}]))),
     ("anthropic", "empty content", turns(msg("user", []))),
     ("anthropic", "text before a result", turns("UT", msg("user", [TEXT, RESULT]))),
-    (
-        "anthropic",
-        "the same use id twice",
-        turns("U", msg("assistant", [USE, USE]), msg("user", [RESULT, RESULT])),
-    ),
-    (
-        "anthropic",
-        "a use id with a dot",
-        turns("U", msg("assistant", [USE | {"id": "a.b"}]), msg("user", [DOTTED])),
-    ),
+    ("anthropic", "the same use id twice", turns("U", msg("assistant", [USE, USE]), msg("user", [RESULT, RESULT]))),
+    ("anthropic", "a use id with a dot", turns("U", msg("assistant", [USE | {"id": "a.b"}]), msg("user", [DOTTED]))),
     ("anthropic", "a tool name of 129 signs", turns("U", tools=[{"name": "t" * 129, "input_schema": SCHEMA}])),
     ("anthropic", "OpenAI's tool", turns("U", tools=[TOOL])),
     ("anthropic", "white space at the end", turns("U", msg("assistant", "It is "))),
@@ -447,11 +427,7 @@ BROKEN: list[tuple[str, str, Payload]] = [
         "output text of a user",
         items(msg("user", [TEXT | {"type": "output_text", "annotations": []}])),
     ),
-    (
-        "openai-responses",
-        "input text of the assistant",
-        items("U", msg("assistant", [TEXT | {"type": "input_text"}])),
-    ),
+    ("openai-responses", "input text of the assistant", items("U", msg("assistant", [TEXT | {"type": "input_text"}]))),
     ("openai-responses", "a reasoning item at the end", items("U", REASONING)),
     ("openai-responses", "a chat tool", items("U", tools=[TOOL])),
 ]

@@ -9,9 +9,9 @@ from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, cast
 
+from support.model_server.http import Script, ScriptServer
 from support.providers.judges import in_order
 from support.providers.types import KEYS, OPENAI_CHAT, PROVIDERS, Payload, sdk, strictly
 from support.serving import Serving
@@ -159,10 +159,13 @@ class JsonServer(Serving):
     """A server on the loopback that answers each POST of JSON with JSON, to be used as a context manager."""
 
     def __init__(self) -> None:
-        server = _Server(("127.0.0.1", 0), _Handler)
-        server.replies = self.reply
+        server = ScriptServer(self._script)
         super().__init__(server)
         self.root = f"http://127.0.0.1:{server.server_port}"
+
+    def _script(self, path: str, headers: dict[str, str], content: bytes) -> tuple[Script, Callable[[bool], None]]:
+        status, answer = self.reply(path, headers, json.loads(content))
+        return Script(status, "application/json", (json.dumps(answer).encode(),)), lambda _: None
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the body of the answer to a request."""
@@ -202,29 +205,6 @@ class Loopback(JsonServer):
         if refusal is not None:
             return 400, error_of(provider, refusal)
         return 200, self.answer.get(provider) or answer_of(provider)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # so that server_close waits for them, and no socket is left open
-    replies: Callable[[str, dict[str, str], dict[str, Any]], tuple[int, dict[str, Any]]]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = _TIMEOUT
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["content-length"] or 0))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        status, answer = cast("_Server", self.server).replies(self.path, headers, json.loads(content))
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
 
 
 def _http() -> dict[str, Any]:
