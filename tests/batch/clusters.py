@@ -1,23 +1,17 @@
 """Rows, plans and runs for the tests of clusters; and what kills a worker of Ray that this process started."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lazyprompt import Budget, ChatPrompter
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
-from lazyprompt.batch.run import BatchJob, run_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from lazyprompt.batch.run import Outcome, Progress
+from lazyprompt.batch.run import BatchJob, Outcome, Progress, run_batch
 
 # How Ray names the processes that work on chunks, and those of ``map_batches``.
 WORKERS = (b"ray::render_chunk", b"ray::MapWorker")

@@ -1,11 +1,10 @@
 """What tables of other engines are rendered with: what it adds, what it refuses, and how it travels to a worker."""
 
-from __future__ import annotations
-
 import json
 import pickle
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Pro
 from lazyprompt.batch.adapters import ArrowLines, columns_map
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 TALK = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|assistant|>"

@@ -1,7 +1,5 @@
 """Lines of every form: what they are to the byte, and what the official types say of them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any, Literal, NotRequired, TypedDict
@@ -18,16 +16,8 @@ from support.providers.judges import in_order
 from support.providers.types import MisfitError, fits, many, sdk, strictly
 
 LINES = GOLDEN / "batch_lines.txt"
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "weather",
-            "description": "Says it.",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-        },
-    }
-]
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": CITY}}]
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Köln"}'}}
 CALLS: list[dict[str, Any]] = [
     {"role": "user", "content": "Weather?"},
@@ -156,17 +146,6 @@ def test_official_types_take_every_line(name: str) -> None:
 def test_the_judges_refuse_what_services_would(name: str, broken: dict[str, Any]) -> None:
     with pytest.raises((MisfitError, KeyError)):
         judge(name, broken)
-
-
-def test_limits_say_where_they_are_from() -> None:
-    assert all(FORMS[name].limits.source.startswith("https://") for name in BATCHES)
-    assert {name: form.limits[:3] for name, form in FORMS.items() if any(form.limits[:3])} == {
-        **dict.fromkeys(("openai-batch", "openai-responses-batch"), (50_000, 200_000_000, None)),
-        "anthropic-batch": (100_000, 256_000_000, None),
-        "gemini-batch": (None, 2_000_000_000, None),
-        "dashscope-batch": (50_000, 500_000_000, 6_000_000),
-        "zhipu-batch": (50_000, 100_000_000, None),
-    }
 
 
 def test_an_unknown_form_is_told_and_the_nearest_named() -> None:

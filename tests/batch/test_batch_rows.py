@@ -1,7 +1,5 @@
 """Rows of every source are the same rows, with the same lines; what is no row is told, and the next one goes on."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import io
@@ -9,7 +7,9 @@ import json
 import re
 import sys
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
 import pyarrow as pa  # type: ignore[import-untyped]  # it has none
@@ -25,10 +25,6 @@ from lazyprompt.batch.rows import fingerprint, read_rows, row_file
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.prompters.rows import RowFault
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}\n"}), "openai-batch", model="m")
 COLUMNS = ("style", "question", "note")

@@ -1,12 +1,11 @@
 """Runs over files of rows: which rows, in which order, what stops them, and that they go on."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,17 +16,14 @@ from lazyprompt.batch import rows as reading
 from lazyprompt.batch.database import BatchStoppedError, Line
 from lazyprompt.batch.forms import FileLimits, LineCounter
 from lazyprompt.batch.ray_engine import run_on_ray
-from lazyprompt.batch.rows import Choice, RawRow, RowFile, read_rows
+from lazyprompt.batch.rows import Choice, Kind, RawRow, Row, RowFile, read_rows
 from lazyprompt.batch.run import BatchJob, ChunkResult, Progress, Work, in_order, run_batch
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
 from support.batch_runs import Deadly, SmallPlan, files_left, job_of, rows_file, saved_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from lazyprompt.batch.render import RowPlan
-    from lazyprompt.batch.rows import Kind, Row
 
 SPLIT = FileLimits(requests=400)
 

@@ -1,13 +1,13 @@
 """Rows that are asked of a model: in order, within limits, each paid for once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,19 +19,12 @@ from lazyprompt.batch.forms import LineCounter
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
-from lazyprompt.batch.run import BatchJob
+from lazyprompt.batch.run import BatchJob, Progress
 from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
 from support.batch_calls import Clocked, all_answered, calls_of, lines, rows
 from support.missing import needs
-from support.model_server.server import Answer, ModelServer, Slow, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lazyprompt.batch.run import Progress
-    from support.model_server.server import Misbehaviour
+from support.model_server.server import Answer, Misbehaviour, ModelServer, Slow, Status
 
 needs("openai")
 

@@ -1,7 +1,5 @@
 """What is read from the columns of a row: whole values, and why a row or table has none."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,27 +110,22 @@ def test_what_a_table_lacks(cells: Cells, columns: list[str], missing: str | Non
         ({"role": "assistant", "content": "a"}, {"role": "assistant", "content": "a"}, None),
         ([{"role": "assistant", "tool_calls": []}], {"role": "assistant", "tool_calls": []}, None),
         *[(each, SlotError, None) for each in (5, [], ["a", "b"], {"role": "assistant"}, {"content": "a"})],
+        ([{"role": "assistant", "content": "a"}] * 2, SlotError, None),
     ],
 )
 def test_labels_and_ratings(label: Any, text: Any, rating: bool | None) -> None:  # noqa: FBT001 - a case
     assert CELLS.rating_of({"L": label}) is rating
     if text is SlotError:
-        with pytest.raises(SlotError, match=f"^column 'L' contains a value of type {type(label).__name__}; expected"):
+        told = f"^column 'L' contains a value of type {type(label).__name__}; expected response text, a message"
+        with pytest.raises(SlotError, match=told):
             CELLS.label_of({"L": label})
     else:
         assert CELLS.label_of({"L": label}) == text
 
 
 def test_histories_tools_and_names() -> None:
-    cases: list[tuple[Any, Any]] = [
-        (None, None),
-        ("", None),
-        (" \n", None),
-        ("[[1]]", [[1]]),
-        ([["a"]], [["a"]]),
-        (NAN, None),
-    ]
-    for value, read in cases:
+    read: Any
+    for value, read in ((None, None), ("", None), (" \n", None), ("[[1]]", [[1]]), ([["a"]], [["a"]]), (NAN, None)):
         assert CELLS.history_of({"H": value}) == CELLS.tools_of({"T": value}) == read
     with pytest.raises(HistoryError, match="^column 'H' is not a valid JSON list: "):
         CELLS.history_of({"H": "["})

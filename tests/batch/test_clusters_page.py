@@ -3,24 +3,20 @@
 ``tests/docs/test_docs.py`` runs the blocks that name none.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.missing import needs
 from support.paths import DOCS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # The engines, and what they import, warn of each other's versions.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -1,12 +1,11 @@
 """Damaged files of rows: each row that is read is written or rejected, and every line of the file is in one of both."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has none
 import pytest
@@ -17,11 +16,6 @@ from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.errors import BatchError
-from support.batch_runs import wait_for_no_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}"}), "openai")
 # One of these is in every line.
@@ -153,10 +147,7 @@ def check(directory: Path, kind: str, seed: int) -> bool:
 @pytest.mark.parametrize(
     "seeds", [range(15), pytest.param(range(15, 350), marks=pytest.mark.slow)], ids=["few", "many"]
 )
-def test_every_row_is_written_or_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seeds: range
-) -> None:
+def test_every_row_is_written_or_rejected(tmp_path: Path, kind: str, seeds: range) -> None:
     """Rows went without a trace, and the command ended with 0."""
-    wait_for_no_disk(monkeypatch)
     done = sum(check(tmp_path, kind, seed) for seed in seeds)
     assert done > len(seeds) // (8 if kind == "parquet" else 3)

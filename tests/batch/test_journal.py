@@ -1,19 +1,19 @@
 """Output that is there whole or not at all, whenever the process that writes it ends."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sqlite3
 import sys
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+from lazyprompt._base.json import JsonObject
 from lazyprompt.batch import journal as module
 from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, State
 from lazyprompt.batch.forms import FileLimits
@@ -21,11 +21,6 @@ from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.errors import BatchError
 from support.batch_runs import Unsynced, files_left, full_disk, saved_state
 from support.windows import PERMISSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from lazyprompt._base.json import JsonObject
 
 ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
 NO_LIMITS = FileLimits()
@@ -42,7 +37,7 @@ def open_journal(
     *,
     rejects: bool = False,
     restart: bool = False,
-    asked: JsonObject | None = None,
+    asked: "JsonObject | None" = None,
 ) -> Journal:
     files = RunFiles(directory / "out.jsonl", directory / "bad.jsonl" if rejects else None)
     return Journal(files, {**ASKED, **(asked or {})}, limits, restart=restart, seconds=0)
@@ -134,19 +129,6 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
         Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
 
 
-def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -> None:
-    with open_journal(tmp_path, rejects=True) as journal:
-        journal.add(3, lines(1, 1), [*bad(2), *bad(3)])
-    with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as database, database:
-        database.execute("DELETE FROM lines WHERE row = 2")
-    with (
-        open_journal(tmp_path, rejects=True) as journal,
-        pytest.raises(BatchError, match="rejected rows are missing; use --res"),
-    ):
-        journal.finish()
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
     with open_journal(tmp_path, FileLimits(requests=1)) as journal:
         journal.add(2, lines(1, 2))
@@ -205,10 +187,7 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
             with pytest.raises(Killed):
                 journal.finish()
     (tmp_path / "out.jsonl.part").unlink()
-    with (
-        open_journal(tmp_path) as journal,
-        pytest.raises(BatchError, match="out.jsonl.part, which .*, is missing"),
-    ):
+    with open_journal(tmp_path) as journal, pytest.raises(BatchError, match="out.jsonl.part, which .*, is missing"):
         journal.finish()
 
 

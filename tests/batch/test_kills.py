@@ -1,7 +1,5 @@
 """Runs that are killed with kill -9 and continued."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """No more goes out in a minute than may, and no less."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from time import perf_counter

@@ -1,14 +1,14 @@
 """A run on a real cluster of Ray, on this machine: the bytes of one process, whoever is killed."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +19,6 @@ from lazyprompt.batch.rows import Choice
 from lazyprompt.batch.run import run_batch
 from support.batch_runs import saved_state
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Ray's own code, and what it imports, warn of each other's versions.
 # Ray looks for the address at which machines of a cloud answer.
@@ -35,11 +31,7 @@ COUNT = 4000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=256 * 2**20,
-        log_to_driver=False,
-        logging_level="error",
+        num_cpus=2, include_dashboard=False, object_store_memory=256 * 2**20, log_to_driver=False, logging_level="error"
     )
     yield
     ray.shutdown()

@@ -1,10 +1,9 @@
 """Names of rows: an answer is found again by the name of its row, so no two rows have the same."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +14,6 @@ from lazyprompt.batch.rows import read_rows, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.errors import BatchError
 from lazyprompt.prompters.rows import RowFault
-from support.batch_runs import wait_for_no_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_no_disk(monkeypatch)
 
 
 def write_rows(base: Path, *ids: object, end: str = "jsonl") -> Path:

@@ -1,19 +1,21 @@
 """Conversations and counters to try budgets with, and what a budget should do, written the slow and plain way."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
-from lazyprompt import ApproximateTokenCounter, Budget, CharTokenCounter, TiktokenCounter, messages_from
+from lazyprompt import (
+    ApproximateTokenCounter,
+    Budget,
+    CharTokenCounter,
+    Msg,
+    TiktokenCounter,
+    TokenCounter,
+    messages_from,
+)
 from support.vocabularies import O200K, vocabulary_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lazyprompt import Msg, TokenCounter
 
 Form = dict[str, Any]
 WORDS = st.text("ab 你\n.", min_size=1, max_size=40)
@@ -91,7 +93,8 @@ COUNTERS: dict[str, Callable[[], TokenCounter]] = {
 }
 
 
-def _call(call_id: str) -> Form:
+def function_call(call_id: str = "1") -> Form:
+    """A call of the function ``f``, as in an OpenAI message."""
     return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -108,7 +111,7 @@ def conversations(draw: st.DrawFn, *, ids: int = 1_000) -> list[Form]:
         kind = draw(st.sampled_from(["user", "assistant", "exchange", "talk"]))
         if kind == "exchange":
             calls = [f"c{(number * 3 + at) % ids}" for at in range(draw(st.integers(1, 3)))]
-            messages.append({"role": "assistant", "content": None, "tool_calls": [_call(each) for each in calls]})
+            messages.append(msg("assistant", None, tool_calls=[function_call(each) for each in calls]))
             results = [{"role": "tool", "tool_call_id": each, "content": draw(WORDS)} for each in calls]
             between = draw(st.integers(0, len(results)))
             if draw(st.booleans()):

@@ -1,15 +1,14 @@
 """Budgets: their policies, what they protect, what they say."""
 
-from __future__ import annotations
-
 import json
 import pickle
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from budget.helpers import CHARS, Form, Greedy, Json, exactly, msg, talk
+from budget.helpers import CHARS, Form, Greedy, Json, exactly, function_call, msg, talk
 from lazyprompt import (
     Budget,
     BudgetError,
@@ -28,9 +27,6 @@ from lazyprompt import (
     messages_from,
 )
 from lazyprompt.budget.units import SlotValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def contents(messages: Sequence[Form]) -> list[Any]:
@@ -57,10 +53,7 @@ def contents(messages: Sequence[Form]) -> list[Any]:
         ({"max_tokens": 9, "priority": {}}, "priority= requires policy='priority'"),
         ({"max_tokens": 9, "low_water": 0}, "low_water must be a fraction above 0 and at most 1, not 0"),
         ({"max_tokens": 9, "low_water": 1.1}, "low_water must be a fraction above 0 and at most 1, not 1.1"),
-        (
-            {"max_tokens": 9, "counter": len},
-            r"method count\(messages, tools\), which builtin_function_or_method lacks",
-        ),
+        ({"max_tokens": 9, "counter": len}, r"method count\(messages, tools\), which builtin_function_or_method lacks"),
         ({"max_tokens": None, "slots": {"a": 0}}, r"slots\['a'\] must be .*, not 0"),
         ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens must be .*, not 0"),
     ],
@@ -108,10 +101,7 @@ def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
 
 
 ANSWERS = [msg("assistant", f"{at}" * 10) for at in range(4)]
-LOOP = [
-    msg("user", "question".ljust(10)),
-    *(msg("assistant", f"{at}".ljust(10)) for at in range(9)),
-]
+LOOP = [msg("user", "question".ljust(10)), *(msg("assistant", f"{at}".ljust(10)) for at in range(9))]
 HALF: dict[str, Any] = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
 AND_THIS = TextBlock("and this")
 BESIDE: list[Any] = [
@@ -158,12 +148,7 @@ def test_tools_are_counted() -> None:
 def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None:
     with pytest.raises(BudgetError) as caught:
         Budget(45, CHARS, protect={"Bob"}).fit(
-            [
-                msg("system", "s" * 20),
-                msg("user", "b" * 9, name="Bob"),
-                *talk(3),
-                msg("user", "u" * 30),
-            ]
+            [msg("system", "s" * 20), msg("user", "b" * 9, name="Bob"), *talk(3), msg("user", "u" * 30)]
         )
     assert str(caught.value) == (
         "the parts that are never dropped have 62 tokens (system text 20, protected messages 12, newest user turn 30), "
@@ -173,10 +158,9 @@ def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None
 
 
 def test_nothing_is_shared_with_what_was_given() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
         msg("user", "a"),
-        msg("assistant", "", tool_calls=[call]),
+        msg("assistant", "", tool_calls=[function_call()]),
         msg("tool", "r", tool_call_id="1"),
     ]
     messages.append({"role": "user", "content": [TextBlock("x")]})
@@ -199,13 +183,12 @@ def test_results_without_their_call_are_left_out() -> None:
 
 def test_exchanges_in_any_form_go_whole() -> None:
     """A call and its results, in OpenAI's form, in blocks, in dicts of blocks, and in a Msg of the system's."""
-    call: Form = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     use = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
     result = {"type": "tool_result", "id": "1", "name": "f", "output": "r" * 50}
     later = {"type": "tool_result", "tool_use_id": "1", "content": "r" * 50}
     exchanges: list[list[Any]] = [
-        [msg("assistant", "", tool_calls=[call]), msg("tool", "r" * 50, tool_call_id="1")],
-        [msg("assistant", "", tool_calls=[call]), msg("tool", "r" * 50)],
+        [msg("assistant", "", tool_calls=[function_call()]), msg("tool", "r" * 50, tool_call_id="1")],
+        [msg("assistant", "", tool_calls=[function_call()]), msg("tool", "r" * 50)],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}],
         [{"role": "assistant", "content": [use]}, {"role": "user", "content": [later]}],
         [
@@ -352,11 +335,7 @@ def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:
 
 
 def test_the_next_to_stay_is_cut_rather_than_dropped() -> None:
-    messages = [
-        msg("user", "old " * 5),
-        msg("assistant", "One sentence. " * 20),
-        msg("user", "new"),
-    ]
+    messages = [msg("user", "old " * 5), msg("assistant", "One sentence. " * 20), msg("user", "new")]
     kept, report = Budget(103, CHARS, cut="end").fit(messages)
     assert contents(kept) == ["One sentence. " * 6 + "[…]", "new"]
     assert (report.dropped, report.cut) == ((0,), (1,))
@@ -402,11 +381,7 @@ def test_a_long_result_is_cut_and_stays_with_its_call() -> None:
 
 
 def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
-    messages = [
-        msg("system", "s" * 10),
-        *talk(4),
-        msg("user", [{"type": "text", "text": "A b. " * 100}]),
-    ]
+    messages = [msg("system", "s" * 10), *talk(4), msg("user", [{"type": "text", "text": "A b. " * 100}])]
     kept, report = Budget(60, CHARS, cut="middle").fit(messages)
     assert [message["role"] for message in kept] == ["system", "user"]
     assert report.cut == (5,)
@@ -470,10 +445,7 @@ def test_a_counter_that_gives_no_number_is_told_so() -> None:
 
 def test_messages_that_differ_in_a_key_are_counted_each() -> None:
     """Two dicts of two keys counted the same where their contents were, whatever the other key held."""
-    messages: list[Form] = [
-        msg("user", "x") | {"name": "a" * 9},
-        msg("user", "x") | {"name": "b"},
-    ]
+    messages: list[Form] = [msg("user", "x") | {"name": "a" * 9}, msg("user", "x") | {"name": "b"}]
     budget = Budget(None, CHARS)
     assert budget.fit(messages)[1].before == CHARS.count(messages) == 12
     given: list[Any] = [*messages, *messages_from(messages)]

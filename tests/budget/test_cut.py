@@ -1,7 +1,5 @@
 """Texts cut to a number of tokens."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

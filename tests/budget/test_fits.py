@@ -1,10 +1,8 @@
 """What holds for every conversation, policy and counter."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -12,11 +10,9 @@ from hypothesis import strategies as st
 
 from budget.helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected_indices, units
 from lazyprompt import Budget, BudgetError, ChatFormatter, FormatError
+from lazyprompt.budget.budget import Policy
 from lazyprompt.messages.openai_form import openai_dicts
 from support.conversations import Maker
-
-if TYPE_CHECKING:
-    from lazyprompt.budget.budget import Policy
 
 TOOLS = [
     {"type": "function", "function": {"name": "f", "description": "what it does", "parameters": {"type": "object"}}}

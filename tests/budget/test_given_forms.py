@@ -1,12 +1,10 @@
 """Budgets over messages of any form; what is left begins with the user, and is never empty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from budget.helpers import CHARS, exactly, msg, talk
+from budget.helpers import CHARS, exactly, function_call, msg, talk
 from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
 
 CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}
@@ -58,8 +56,7 @@ def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:
 
 
 def test_a_text_cut_in_an_openai_dict_leaves_the_rest_of_the_dict() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    ask = msg("assistant", None, tool_calls=[call])
+    ask = msg("assistant", None, tool_calls=[function_call()])
     items = [ask, msg("tool", "one. " * 90, tool_call_id="1", name="f"), msg("user", "so?")]
     kept, report = Budget(200, CHARS, cut="end").fit(items)
     assert report.cut == (1,)
@@ -101,9 +98,8 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
 
 
 def test_an_exchange_before_the_users_turn_goes_whole() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
-        msg("assistant", None, tool_calls=[call]),
+        msg("assistant", None, tool_calls=[function_call()]),
         msg("user", "wait"),
         msg("tool", "r", tool_call_id="1"),
         msg("assistant", "so"),
@@ -117,8 +113,7 @@ def test_an_exchange_before_the_users_turn_goes_whole() -> None:
 @pytest.mark.parametrize("start_on", [None, "user"])
 def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_it(start_on: Any) -> None:
     """The question stands in the history, not in the input: it is what never goes, and what is left begins with it."""
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    loop = [msg("assistant", None, tool_calls=[call]), msg("tool", "result", tool_call_id="1")]
+    loop = [msg("assistant", None, tool_calls=[function_call()]), msg("tool", "result", tool_call_id="1")]
     history = [*talk(8), msg("user", "question"), *loop]
     room = CHARS.count(history[8:])
     for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
@@ -138,11 +133,7 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
 
 
 def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
-    history = [
-        msg("system", "s"),
-        msg("assistant", "a" * 10),
-        msg("assistant", "b" * 10),
-    ]
+    history = [msg("system", "s"), msg("assistant", "a" * 10), msg("assistant", "b" * 10)]
     assert Budget(900, CHARS, start_on="user").fit(history)[0] == history
     prompter = ChatPrompter("", system="", budget=Budget(900, CHARS, start_on="user"))
     made, report = prompter.fit("So?", history[1:], format="openai")
@@ -152,11 +143,7 @@ def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
 
 def test_formatters_prompters_and_modules_begin_with_the_user_too() -> None:
     budget = Budget(900, CHARS, start_on="user")
-    history = [
-        msg("assistant", "Good morning."),
-        msg("user", "Hi"),
-        msg("assistant", "Hello"),
-    ]
+    history = [msg("assistant", "Good morning."), msg("user", "Hi"), msg("assistant", "Hello")]
     payload = ChatFormatter("openai", budget=budget).format(*history, msg("user", "So?"))
     assert [message["role"] for message in payload["messages"]] == ["user", "assistant", "user"]
     prompter = ChatPrompter("Help.", budget=budget)

@@ -1,7 +1,5 @@
 """What a budget's report says of one of everything."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

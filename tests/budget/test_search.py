@@ -1,7 +1,5 @@
 """The search for how much has to go: right, and with few counts."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from math import log2
 

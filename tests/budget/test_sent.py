@@ -1,15 +1,12 @@
 """What a budget without a formatter counts: the dicts that the OpenAI formatter sends."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from lazyprompt import ChatFormatter, Msg
 from lazyprompt.budget.sent import link_calls, sent_forms
 from lazyprompt.messages.msg import (
     Base64Source,
+    Block,
     FileBlock,
     ImageBlock,
     TextBlock,
@@ -18,9 +15,6 @@ from lazyprompt.messages.msg import (
     ToolUseBlock,
     URLSource,
 )
-
-if TYPE_CHECKING:
-    from lazyprompt.messages.msg import Block
 
 IMAGE = ImageBlock(URLSource("https://example.org/x.png"))
 FILE = FileBlock(Base64Source("application/pdf", "aGk="))

@@ -1,18 +1,13 @@
 """The steps in which a budget drops the oldest messages."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from budget.helpers import talk
 from lazyprompt import Budget, CharTokenCounter
 from lazyprompt.budget.steps import last_step
-
-if TYPE_CHECKING:
-    from lazyprompt.budget.units import Unit
+from lazyprompt.budget.units import Unit
 
 
 @pytest.mark.timing

@@ -1,18 +1,14 @@
 """Budgets that sum up what goes."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from budget.helpers import CHARS, Form, Json, msg, talk
 from lazyprompt import Budget, BudgetError, Msg
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def shortly(messages: list[Form]) -> str:

@@ -1,18 +1,13 @@
 """What goes and stays together: calls with their results, in dicts and messages of each form."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from budget.helpers import msg
-from lazyprompt.budget.units import ConversationUnits, SlotValue, group_units
+from lazyprompt.budget.units import ConversationUnits, Item, SlotValue, Unit, group_units
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock
-
-if TYPE_CHECKING:
-    from lazyprompt.budget.units import Item, Unit
 
 USER, ANSWER, SYSTEM, SLOT = msg("user", "a"), msg("assistant", "b"), msg("system", "s"), SlotValue("s", "t")
 TEXT = {"type": "text", "text": "t"}

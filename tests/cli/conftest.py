@@ -1,23 +1,21 @@
-from __future__ import annotations
-
 import io
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cli.helpers import Ran, Terminal
+from cli.helpers import Ran, Run, Terminal
 from lazyprompt.cli.main import main
+from support.batch_runs import wait_for_no_disk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_no_disk(monkeypatch)
 
 
 @pytest.fixture
-def run(
-    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
+def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run the command line in this process; without ``stdin`` it sits at a terminal."""
     monkeypatch.chdir(tmp_path)
 

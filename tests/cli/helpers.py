@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 import io
 import json
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 QA = ("--instruction", "Answer {question} from {context}.")
 ERROR = "lazyprompt: error: "
@@ -22,6 +21,9 @@ class Ran(NamedTuple):
         assert (self.status, self.err) == (0, "")
         value: dict[str, list[dict[str, object]]] = json.loads(self.out)
         return value
+
+
+Run = Callable[..., Ran]
 
 
 class Terminal(io.TextIOWrapper):
@@ -42,3 +44,14 @@ def fault(ran: Ran) -> str:
 def write(path: Path, value: object) -> str:
     path.write_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), encoding="utf-8")
     return str(path)
+
+
+def run_without(modules: str, *argv: str) -> bytes:
+    """Run the command line in a process, which may import none of some modules, and return what it writes."""
+    code = (
+        f"import sys; from lazyprompt.cli.main import main; main({[*argv]!r}); "
+        f"sys.exit(', '.join({{*{modules.split()!r}}} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603 - our own program
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout

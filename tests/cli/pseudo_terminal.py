@@ -1,18 +1,14 @@
 """The command line on a pseudo-terminal, as a person has it."""
 
-from __future__ import annotations
-
 import os
 import select
 import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
 
 SECONDS = 60.0  # longer than anything takes, for a busy machine
 CTRL_D = "\x04"

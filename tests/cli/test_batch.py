@@ -1,38 +1,27 @@
 """The command ``lazyprompt batch``."""
 
-from __future__ import annotations
-
 import io
 import json
 import shlex
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from cli.helpers import Ran, fault, write
+from cli.helpers import Run, fault, write
 from lazyprompt.batch.forms import FORMS
 from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.rows import Row
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.batch import _blamed  # how an error is told, whichever one it is
 from lazyprompt.cli.progress import describe
 from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.errors import BatchError, FormatError, missing_extra
-from support.batch_runs import saved_state, wait_for_no_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lazyprompt.batch.rows import Row
+from support.batch_runs import saved_state
 
 YAML = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
-
-
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_no_disk(monkeypatch)
 
 
 @pytest.fixture
@@ -61,7 +50,7 @@ def doing_at(number: int, action: Callable[[], object], monkeypatch: pytest.Monk
     monkeypatch.setattr(RowPlan, "line", line_of)
 
 
-def test_a_prompt_for_each_row(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+def test_a_prompt_for_each_row(run: Run, tmp_path: Path, command: list[str]) -> None:
     ran = run(*command, "--format", "openai-batch", "--model", "m")
     assert (ran.status, ran.out) == (0, b"")
     assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows read, 100 written, ")
@@ -73,7 +62,7 @@ def test_a_prompt_for_each_row(run: Callable[..., Ran], tmp_path: Path, command:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "out.jsonl", "say.yaml"]
 
 
-def test_rows_without_a_line_are_written_down(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+def test_rows_without_a_line_are_written_down(run: Run, tmp_path: Path, command: list[str]) -> None:
     spoil(tmp_path, 7)
     ran = run(*command, "--on-error", "skip")
     assert ran.status == 3
@@ -84,9 +73,7 @@ def test_rows_without_a_line_are_written_down(run: Callable[..., Ran], tmp_path:
     assert (tmp_path / "bad.jsonl").read_bytes() == (tmp_path / "out.rejects.jsonl").read_bytes()
 
 
-def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(
-    run: Callable[..., Ran], tmp_path: Path, command: list[str]
-) -> None:
+def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(run: Run, tmp_path: Path, command: list[str]) -> None:
     spoil(tmp_path, 70)
     run(*command, "--restart")
     ran = run(*command, "--restart")
@@ -103,9 +90,7 @@ def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(
     assert numbers == [f"row-{number}" for number in range(1, 101) if number != 70]
 
 
-def test_another_run_is_refused_until_it_begins_anew(
-    run: Callable[..., Ran], tmp_path: Path, command: list[str]
-) -> None:
+def test_another_run_is_refused_until_it_begins_anew(run: Run, tmp_path: Path, command: list[str]) -> None:
     spoil(tmp_path, 70)
     run(*command)
     said = fault(run(*command, "--limit", "20"))
@@ -118,16 +103,10 @@ def test_another_run_is_refused_until_it_begins_anew(
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
-    [(signal.SIGINT, "interrupted by Ctrl-C"), (signal.SIGTERM, "terminated by SIGTERM")],
+    ("number", "said"), [(signal.SIGINT, "interrupted by Ctrl-C"), (signal.SIGTERM, "terminated by SIGTERM")]
 )
 def test_a_run_that_is_told_to_end_says_how_to_go_on(
-    run: Callable[..., Ran],
-    tmp_path: Path,
-    command: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    number: signal.Signals,
-    said: str,
+    run: Run, tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, said: str
 ) -> None:
     before = signal.getsignal(number)
     with monkeypatch.context() as patched:
@@ -145,7 +124,7 @@ def test_a_run_that_is_told_to_end_says_how_to_go_on(
 
 
 def test_a_second_interrupt_does_not_wait(
-    run: Callable[..., Ran], tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twice() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -156,7 +135,7 @@ def test_a_second_interrupt_does_not_wait(
     assert (tmp_path / "out.jsonl.run").exists()
 
 
-def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_ignored_stays_so(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # A script starts commands in its background so.
     doing_at(10, lambda: signal.raise_signal(signal.SIGINT), monkeypatch)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -166,7 +145,7 @@ def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], m
         signal.signal(signal.SIGINT, before)
 
 
-def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+def test_rows_are_chosen_and_named(run: Run, tmp_path: Path, command: list[str]) -> None:
     write(tmp_path / "data.csv", "what,key\n" + "".join(f"{number},k{number}\n" for number in range(30)))
     argv = ["batch", "say.yaml", "data.csv", "-o", "out.jsonl", "--column", "x=what", "--column", "id=key"]
     ran = run(*argv, "--sample", "5", "--seed", "3", "--format", "openai", "--tokens", "chars")
@@ -184,7 +163,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
     assert command
 
 
-def test_a_format_is_one_of_the_names_that_a_command_takes(run: Callable[..., Ran]) -> None:
+def test_a_format_is_one_of_the_names_that_a_command_takes(run: Run) -> None:
     """The message ended in "or a Profile", which no command line has."""
     told = run("batch", "say.yaml", "data.jsonl", "-o", "out.jsonl", "--format", "acme").err
     assert told == f"lazyprompt: error: --format: unknown value 'acme'; expected one of {', '.join(FORMS)}\n"
@@ -233,7 +212,7 @@ def test_a_format_is_one_of_the_names_that_a_command_takes(run: Callable[..., Ra
         (["--param", "a=b"], "--param: this option requires a .prompty file"),
     ],
 )
-def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], changed: list[str], said: str) -> None:
+def test_wrong_use(run: Run, tmp_path: Path, command: list[str], changed: list[str], said: str) -> None:
     before = sorted(tmp_path.iterdir())
     assert fault(run(*command, *changed)).startswith(said)
     assert sorted(tmp_path.iterdir()) == before
@@ -250,16 +229,14 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
         ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default for row 2; add an id to row 2"),
     ],
 )
-def test_columns_that_no_prompt_can_use(
-    run: Callable[..., Ran], tmp_path: Path, command: list[str], rows: str, said: str
-) -> None:
+def test_columns_that_no_prompt_can_use(run: Run, tmp_path: Path, command: list[str], rows: str, said: str) -> None:
     write(tmp_path / "data.csv", rows)
     assert fault(run("batch", "say.yaml", "data.csv", "-o", "out.jsonl", "--on-error", "skip")).startswith(said)
     assert not [*tmp_path.glob("out*")]
     assert command
 
 
-def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+def test_files_that_are_not_there(run: Run, tmp_path: Path, command: list[str]) -> None:
     assert fault(run("batch", "no.yaml", "data.jsonl", "-o", "o")).startswith(
         "PROMPT_FILE: no.yaml:1:1: file not found"
     )
@@ -279,14 +256,14 @@ def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, comma
     ],
 )
 def test_columns_of_media_that_are_not_used_are_told(
-    run: Callable[..., Ran], tmp_path: Path, command: list[str], columns: dict[str, object], said: str | None
+    run: Run, tmp_path: Path, command: list[str], columns: dict[str, object], said: str | None
 ) -> None:
     write(tmp_path / "data.jsonl", json.dumps({"x": "1", "input": "Hi", **columns}))
     lines = run(*command).err.splitlines()[1:]
     assert lines == ([] if said is None else [f"lazyprompt: {said}; assign one with --column NAME=COLUMN"])
 
 
-def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
+def test_outputs_of_an_earlier_run_are_told(run: Run, tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "out-00002.jsonl").touch()
     ran = run(*command)
     assert ran.status == 0
@@ -298,9 +275,7 @@ class Screen(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_how_far_it_is(
-    run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_how_far_it_is(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -313,9 +288,7 @@ def test_a_terminal_shows_how_far_it_is(
     assert end.endswith(" rows/s\n")
 
 
-def test_calls_of_a_run_are_patient(
-    run: Callable[..., Ran], command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_of_a_run_are_patient(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     settings: list[dict[str, float]] = []
 
     def opened(*_: object, **given: float) -> None:
@@ -343,7 +316,7 @@ def test_how_far_it_is_in_words() -> None:
     )
 
 
-def test_the_responses_to_train_on_are_chosen(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_the_responses_to_train_on_are_chosen(run: Run, tmp_path: Path) -> None:
     past = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
     (tmp_path / "rows.jsonl").write_text(json.dumps({"q": "Why?", "label": "So.", "history": past}) + "\n")
     (tmp_path / "ask.prompty").write_text("user:\n{{q}}\n")

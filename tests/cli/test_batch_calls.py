@@ -1,26 +1,19 @@
 """``lazyprompt batch --run``: the answers of a model to the rows of a file."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cli.helpers import fault, write
+from cli.helpers import Run, fault, write
 from support.batch_calls import Clocked, all_answered, rows
 from support.client_scenes import KEY
 from support.missing import needs
 from support.model_server.server import Slow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from cli.helpers import Ran
 
 needs("openai")
 
@@ -40,9 +33,7 @@ def at(server: Clocked, source: str = "openai") -> list[str]:
     return ["--run", "--source", source, "--base-url", server.url(source), "--model", "m"]
 
 
-def test_the_answers_are_written_and_what_they_took_is_said(
-    run: Callable[..., Ran], server: Clocked, tmp_path: Path
-) -> None:
+def test_the_answers_are_written_and_what_they_took_is_said(run: Run, server: Clocked, tmp_path: Path) -> None:
     ran = run(*COMMAND, *at(server), "--field", "max_completion_tokens=9", "--concurrency", "2")
     assert (ran.status, ran.out) == (0, b"")
     assert ran.err.startswith("lazyprompt: out.jsonl: 6 rows read, 6 written, 150 tokens, ")
@@ -70,7 +61,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
     ],
 )
 @pytest.mark.usefixtures("server")
-def test_wrong_use_is_said(run: Callable[..., Ran], tmp_path: Path, more: list[str], said: str) -> None:
+def test_wrong_use_is_said(run: Run, tmp_path: Path, more: list[str], said: str) -> None:
     assert fault(run(*COMMAND, *more)).startswith(said)
     assert not list(tmp_path.glob("out*"))
 

@@ -1,23 +1,15 @@
 """The command ``lazyprompt cache``: its tables, its JSON and its exit statuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.helpers import Ran, fault
+from cli.helpers import Ran, Run, fault
 from lazyprompt.caching import RULES, Break
 from lazyprompt.caching.report import CachedCall, CacheReport
 from lazyprompt.cli.cache import _PROVIDERS, _report_lines  # importing the names of the rules would be slow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Run = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)

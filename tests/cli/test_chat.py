@@ -1,28 +1,21 @@
 """``lazyprompt run --chat``: line by line through pipes, and on a terminal with a person at it."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.helpers import ERROR, TOOLS, Ran, Terminal, fault, write
+from cli.helpers import ERROR, TOOLS, Ran, Run, Terminal, fault, write
 from cli.pseudo_terminal import CTRL_D, SECONDS, OnTerminal
 from lazyprompt.cli import streams
 from support.engines import eventually, find_processes, tiny_model
-from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
+from support.model_server.server import Answer, Cut, ModelServer, Seen, Slow, Status
 from support.paths import PROMPTS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from support.model_server.server import Seen
-
-KEY = "sk-a-secret-that-never-shows"
 # Ollama tells its tokens and thoughts in streams, and asks for no key.
 SOURCE = "ollama"
 
@@ -35,7 +28,7 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def talk(run: Callable[..., Ran], server: ModelServer) -> Callable[..., Ran]:
+def talk(run: Run, server: ModelServer) -> Run:
     """Talk to the server through pipes."""
 
     def piped(text: str | bytes, *argv: str) -> Ran:
@@ -61,7 +54,7 @@ def sent_messages(server: ModelServer, number: int = -1) -> list[tuple[str, Any]
 # --- Through pipes -------------------------------------------------------------------------------------------------
 
 
-def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_each_line_is_a_turn(talk: Run, server: ModelServer) -> None:
     server.answer = echo
     assert talk("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
     assert sent_messages(server) == [("user", "你好"), ("assistant", "<你好>"), ("user", "and?")]
@@ -72,18 +65,18 @@ def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> N
     ("typed", "turns"), [("one\\\n\\\ntwo\nlast\\", ["one\n\ntwo", "last"]), ("//usr/bin", ["/usr/bin"]), ("", [])]
 )
 def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_one(
-    talk: Callable[..., Ran], server: ModelServer, typed: str, turns: list[str]
+    talk: Run, server: ModelServer, typed: str, turns: list[str]
 ) -> None:
     assert talk(typed) == Ran(0, b"pong\n" * len(turns), "")
     assert [sent_messages(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
 
 
-def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Run, server: ModelServer) -> None:
     server.answer = Answer("\x1b[2J一\n", thinking="hm")
     assert talk("hi\nhi\n").out == "\x1b[2J一\n\x1b[2J一\n".encode()
 
 
-def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_prompt_file_with_slots(talk: Run, server: ModelServer) -> None:
     talk("谁？\n何时？\n", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
     assert [content for role, content in sent_messages(server) if role == "user"] == [
         "文档：\n文\n\n问题：谁？",
@@ -91,20 +84,20 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
     ]
 
 
-def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+def test_an_instruction_and_a_history_of_options(talk: Run, server: ModelServer, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [["one", "1"]])
     talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
     assert [content.strip() for _, content in sent_messages(server)] == ["Answer as Ada.", "one", "1", "two"]
 
 
-def test_system_of_an_option_and_of_a_command(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_system_of_an_option_and_of_a_command(talk: Run, server: ModelServer) -> None:
     assert talk("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
     assert sent_messages(server, 0)[0] == ("system", "Be brief.")
     assert sent_messages(server, 1)[0] == ("system", "Be {kind}.\nReally.")
     assert len(sent_messages(server, 1)) == 4
 
 
-def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_tokens_as_told_and_about(talk: Run, server: ModelServer) -> None:
     server.answer = echo
     lines = talk("/tokens\none\ntwo\n/tokens\n").out.decode().splitlines()
     assert lines == [
@@ -117,7 +110,7 @@ def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer)
     ]
 
 
-def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+def test_saved_conversations_go_on(talk: Run, server: ModelServer, tmp_path: Path) -> None:
     assert talk("one\n/save my chat.json\n").out == b"pong\n"
     assert json.loads((tmp_path / "my chat.json").read_text(encoding="utf-8"))["messages"]
     assert talk("/load my chat.json\ntwo\n/reset\nthree\n").out == b"pong\npong\n"
@@ -125,14 +118,14 @@ def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer
     assert sent_messages(server, 2) == [("user", "three")]
 
 
-def test_help_and_quit(talk: Callable[..., Ran], server: ModelServer) -> None:
+def test_help_and_quit(talk: Run, server: ModelServer) -> None:
     lines = talk("/help\n/quit\nnever").out.decode().splitlines()
     names = ["/tokens", "/save", "/load", "/system", "/tools", "/reset", "/help", "/quit"]
     assert [line.split()[0] for line in lines[:-1]] == names
     assert not server.seen
 
 
-def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+def test_results_of_calls_are_asked_for(talk: Run, server: ModelServer, tmp_path: Path) -> None:
     answers = iter([Answer("so", calls=(("c1", "add", {"a": "中"}), ("c2", "add", {}))), Answer("it is 3"), Answer()])
     server.answer = lambda _: next(answers)
     tools = write(tmp_path / "t.json", TOOLS)
@@ -145,14 +138,12 @@ def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelS
     assert server.seen[2].payload["tools"]
 
 
-def test_no_tools(talk: Callable[..., Ran]) -> None:
+def test_no_tools(talk: Run) -> None:
     assert talk("/tools").out == b"no tools are defined\n"
 
 
 @pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
-def test_the_first_turn_without_an_answer_ends_it(
-    talk: Callable[..., Ran], server: ModelServer, trouble: Status | Cut
-) -> None:
+def test_the_first_turn_without_an_answer_ends_it(talk: Run, server: ModelServer, trouble: Status | Cut) -> None:
     server.answer = Answer("one two three")
     server.faults = [None, trouble]
     ran = talk("a\nb\nc\n")
@@ -197,7 +188,7 @@ def test_a_person_is_there_if_input_and_output_are_terminals(
     assert capsys.readouterr().out == f"{written}\na\nb\nc\n"
 
 
-def test_an_interrupt_ends_it(talk: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_it(talk: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -220,7 +211,7 @@ def test_an_interrupt_ends_it(talk: Callable[..., Ran], server: ModelServer, mon
         (b"a\xff", "stdin: line contains byte 0xff"),
     ],
 )
-def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, message: str) -> None:
+def test_wrong_lines(talk: Run, tmp_path: Path, line: bytes, message: str) -> None:
     write(tmp_path / "wrong.json", "[]")
     assert fault(talk(line + b"\nhi\n")).startswith(message)
 
@@ -233,7 +224,7 @@ def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, mess
     ],
 )
 def test_wrong_prompts(
-    talk: Callable[..., Ran], server: ModelServer, tmp_path: Path, prompt: str, argv: list[str], message: str
+    talk: Run, server: ModelServer, tmp_path: Path, prompt: str, argv: list[str], message: str
 ) -> None:
     write(tmp_path / "p.yaml", prompt)
     assert fault(talk("hi", "p.yaml", *argv)).startswith(message)

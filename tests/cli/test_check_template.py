@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.helpers import Ran, fault, write
+from cli.helpers import Ran, Run, fault, write
 from lazyprompt.chat_templates.template import ChatTemplate
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PLAIN = (
     "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
@@ -42,7 +37,7 @@ def answers(ran: Ran) -> dict[str, dict[str, Any]]:
     return {answer["name"]: answer for answer in json.loads(ran.out)}
 
 
-def test_a_template_is_asked_for_what_it_can_do(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_template_is_asked_for_what_it_can_do(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "chat.jinja", PLAIN)
     ran = run("check-template", path)
     assert (ran.status, ran.err) == (0, "")
@@ -52,7 +47,7 @@ def test_a_template_is_asked_for_what_it_can_do(run: Callable[..., Ran], tmp_pat
     assert b"\nstop token trained            yes  '</>'\n" in ran.out
 
 
-def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_the_answers_as_json(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "chat.jinja", PLAIN)
     found = answers(run("check-template", path, "--json"))
     assert [*found] == [finding.name for finding in ChatTemplate.load(path).check().findings]
@@ -61,9 +56,7 @@ def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert found["double beginning of text"]["holds"] is None
 
 
-def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings(
-    run: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings(run: Run, tmp_path: Path) -> None:
     needs("tokenizers")
     write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": PLAIN})
     for path in (tmp_path, tmp_path / "tokenizer_config.json"):
@@ -79,7 +72,7 @@ def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings
     assert answers(run("check-template", str(tmp_path), "--json"))["double beginning of text"]["holds"] is False
 
 
-def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_of_several_templates_one_is_asked_by_its_name(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": SEVERAL})
     for name, holds in (((), False), (("--name", "default"), False), (("--name", "tool_use"), True)):
         found = answers(run("check-template", str(tmp_path), "--json", *name))
@@ -96,16 +89,12 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
             (".", "--name", "tooluse"),
             "'tooluse' (did you mean 'tool_use'?); available templates: 'default', 'tool_use'; set name=",
         ),
-        (
-            {"t.jinja": PLAIN, "tokenizer.json": "{"},
-            ("t.jinja",),
-            "the tokenizers package cannot read ",
-        ),
+        ({"t.jinja": PLAIN, "tokenizer.json": "{"}, ("t.jinja",), "the tokenizers package cannot read "),
         ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is not a valid GGUF file"),
     ],
 )
 def test_a_path_without_a_template_is_wrong_use(
-    run: Callable[..., Ran], tmp_path: Path, files: dict[str, object], argv: tuple[str, ...], message: str
+    run: Run, tmp_path: Path, files: dict[str, object], argv: tuple[str, ...], message: str
 ) -> None:
     needs("gguf", "tokenizers")
     for name, content in files.items():
@@ -116,5 +105,5 @@ def test_a_path_without_a_template_is_wrong_use(
 
 
 @pytest.mark.parametrize("argv", [(), ("a", "b"), ("a", "--nope")])
-def test_wrong_arguments_are_wrong_use(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_wrong_use(run: Run, argv: tuple[str, ...]) -> None:
     assert fault(run("check-template", *argv))

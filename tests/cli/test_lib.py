@@ -1,20 +1,12 @@
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from cli.helpers import Ran, fault
+from cli.helpers import Run, fault
 from lazyprompt.cli.main import commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FIRST = """---
 name: r
@@ -129,40 +121,12 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show", "s/refund", "--lang", "french!"), "KEY: invalid language 'french!'; "),
     ],
 )
-def test_wrong_use_is_one_line(run: Callable[..., Ran], prompts: Path, argv: tuple[str, ...], message: str) -> None:
+def test_wrong_use_is_one_line(run: Run, prompts: Path, argv: tuple[str, ...], message: str) -> None:
     (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
     assert fault(run("lib", *argv)).startswith(message)
 
 
-def test_a_broken_file_hides_no_other(run: Callable[..., Ran], prompts: Path) -> None:
+def test_a_broken_file_hides_no_other(run: Run, prompts: Path) -> None:
     (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
     assert b"broken    " in run("lib", "list").out
     assert run("lib", "show", "ask").status == 0
-
-
-@pytest.mark.slow
-def test_a_process_elsewhere_with_a_package_and_a_layer(tmp_path: Path) -> None:
-    for path, text in (
-        ("site/acme/prompts/a@1.0.0.prompty", 'user:\n{% include "tone.md" %}'),
-        ("site/acme/prompts/a@1.1.0.prompty", "user:\nHi"),
-        ("site/acme/prompts/tone.md", "Kind."),
-        ("team/tone.md", "Stern."),
-        ("elsewhere/x", ""),
-    ):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-
-    def lib_process(*argv: str) -> str:
-        done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "lazyprompt", "lib", *argv, "--dir", "acme.prompts", "--layer", "../team"],
-            cwd=tmp_path / "elsewhere",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])},
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        return done.stdout
-
-    assert lib_process("list") == "KEY  LANGUAGES  VERSIONS\na    -          1.0.0 1.1.0\n"
-    assert lib_process("show", "a", "--version", "1.0.0").endswith("\n\nuser:\nStern.\n")
-    assert lib_process("diff", "a", "1.0.0", "1.1.0").endswith("-Stern.\n      +Hi\n")

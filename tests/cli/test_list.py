@@ -1,20 +1,13 @@
 """``lazyprompt list``: the tables of model families and providers."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
+from cli.helpers import Run
 from lazyprompt import Markers
 from lazyprompt.formatters.providers import PROVIDERS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from cli.helpers import Ran
-
-
-def test_families(run: Callable[..., Ran]) -> None:
+def test_families(run: Run) -> None:
     header, *rows = run("list", "families").out.decode().splitlines()
     assert header.split() == ["NAME", "SYSTEM", "STOP"]
     assert [row.split()[0] for row in rows] == list(Markers.families())
@@ -23,7 +16,7 @@ def test_families(run: Callable[..., Ran]) -> None:
     assert {row.index(row.split()[1], len(row.split()[0])) for row in rows} == {header.index("SYSTEM")}
 
 
-def test_families_as_json(run: Callable[..., Ran]) -> None:
+def test_families_as_json(run: Run) -> None:
     ran = run("list", "families", "--json")
     listed = json.loads(ran.out)
     assert ran.out.count(b"\n") == 1
@@ -34,12 +27,12 @@ def test_families_as_json(run: Callable[..., Ran]) -> None:
     assert set(row) == {"name", *Markers.__dataclass_fields__}
 
 
-def test_providers(run: Callable[..., Ran]) -> None:
+def test_providers(run: Run) -> None:
     header, *rows = run("list", "providers").out.decode().splitlines()
     assert header.split()[:2] == ["provider", "text"]
     assert [row.split()[0] for row in rows] == list(PROVIDERS)
 
 
-def test_providers_as_json(run: Callable[..., Ran]) -> None:
+def test_providers_as_json(run: Run) -> None:
     found = {row["provider"]: row for row in json.loads(run("list", "providers", "--json").out)}
     assert found["anthropic"]["thinking"] == "signed"

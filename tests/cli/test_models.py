@@ -1,11 +1,11 @@
 """Which model the options and a prompt file select."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,6 @@ from lazyprompt.cli.models import FileModel, file_model, length_warning, sources
 from lazyprompt.cli.options import Options
 from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.modules.sources import SOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 COMMON = {"temperature": 0, "topP": 0.5, "maxOutputTokens": 9, "stopSequences": ["END"], "seed": 7}
 PARAMS = {"temperature": 0, "top_p": 0.5, "max_tokens": 9, "stop": ["END"], "seed": 7}

@@ -1,13 +1,13 @@
 """``.prompty`` files on the command line: what they are given, and what models are told of them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.helpers import Ran, fault, write
+from cli.helpers import Ran, Run, fault, write
 from lazyprompt.cli.models import file_model
 from lazyprompt.cli.options import Options
 from lazyprompt.errors import ModuleError
@@ -16,10 +16,6 @@ from lazyprompt.modules.sources import SOURCES
 from support.missing import needs
 from support.model_server.server import Answer, ModelServer
 from support.paths import PROMPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 needs("openai", "google.genai")
 
@@ -89,7 +85,7 @@ def user_text(ran: Ran) -> str:
 
 
 @pytest.mark.parametrize("form", ["flat", "openai", "anthropic", "gemini"])
-def test_a_file_is_rendered_as_from_python(run: Callable[..., Ran], order: str, tmp_path: Path, form: str) -> None:
+def test_a_file_is_rendered_as_from_python(run: Run, order: str, tmp_path: Path, form: str) -> None:
     history = write(tmp_path / "h.json", HISTORY)
     given = {"language": "Dutch", "question": "user:\nWhere?"}
     argv = ("--set", "language=Dutch", "--set", "question=user:\nWhere?", "--history", history, "--format", form)
@@ -98,7 +94,7 @@ def test_a_file_is_rendered_as_from_python(run: Callable[..., Ran], order: str, 
     assert ran.out.decode() == made if form == "flat" else ran.json == made
 
 
-def test_a_model_of_flat_text(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_model_of_flat_text(run: Run, tmp_path: Path) -> None:
     file = write(tmp_path / "greet.PROMPTY", GREET)
     ran = run("render", file, "--set", "name=Ada", "--set", "age=30", "--model", "qwen2.5", "--system", "Be kind.")
     assert ran.out.decode() == (
@@ -106,12 +102,12 @@ def test_a_model_of_flat_text(run: Callable[..., Ran], tmp_path: Path) -> None:
     )
 
 
-def test_segments_name_inputs(run: Callable[..., Ran], order: str) -> None:
+def test_segments_name_inputs(run: Run, order: str) -> None:
     made = run("render", order, "--set", "language=Dutch", "--input", "Where?", "--json").json
     assert {"text": "Dutch", "slot": "language", "trusted": False} in made["segments"]
 
 
-def test_what_a_budget_takes_is_shown_where_it_went(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_what_a_budget_takes_is_shown_where_it_went(run: Run, tmp_path: Path) -> None:
     # The file's own turns are history too: what went was shown as many rows below as there are of them.
     head = "---\ninputs: {q: {kind: string, required: true}}\n---\n"
     turns = "user:\nfirst question\nassistant:\nfirst answer\nuser:\n{{ q }}"
@@ -128,7 +124,7 @@ def test_what_a_budget_takes_is_shown_where_it_went(run: Callable[..., Ran], tmp
 # --- What it is given ----------------------------------------------------------------------------------------------
 
 
-def test_values_are_read_as_the_kinds_that_are_declared(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
+def test_values_are_read_as_the_kinds_that_are_declared(run: Run, kinds: str, tmp_path: Path) -> None:
     (tmp_path / "place.json").write_text('{"city": "Ulm"}\n')
     values = ("count=2", "ratio=1", "urgent=true", 'tags=["a","b"]', "place=@place.json", "either=7", "code=007")
     argv = [each for value in values for each in ("--set", value)]
@@ -137,7 +133,7 @@ def test_values_are_read_as_the_kinds_that_are_declared(run: Callable[..., Ran],
     assert user_text(text) == "3|0.5|false|||true|"
 
 
-def test_a_picture_is_an_address_or_a_file(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
+def test_a_picture_is_an_address_or_a_file(run: Run, kinds: str, tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
 
     def picture(value: str) -> object:
@@ -148,7 +144,7 @@ def test_a_picture_is_an_address_or_a_file(run: Callable[..., Ran], kinds: str, 
     assert picture("@p.png") == picture("data:image/png;base64,iVBORw==") == "data:image/png;base64,iVBORw=="
 
 
-def test_text_alone_is_for_the_input_that_must_be_given(run: Callable[..., Ran], kinds: str, order: str) -> None:
+def test_text_alone_is_for_the_input_that_must_be_given(run: Run, kinds: str, order: str) -> None:
     for stdin, argv in ((None, ("--input", "30")), (b"30\n", ()), (b'{"count": 30}', ())):
         assert user_text(run("render", kinds, *argv, "--format", "openai", stdin=stdin)).startswith("31|")
     made = run("render", order, "--set", "language=Dutch", "--input", "@@x", "--format", "openai")
@@ -157,13 +153,13 @@ def test_text_alone_is_for_the_input_that_must_be_given(run: Callable[..., Ran],
     assert user_text(piped) == "@x"
 
 
-def test_text_alone_is_for_the_slot_that_has_no_value(run: Callable[..., Ran]) -> None:
+def test_text_alone_is_for_the_slot_that_has_no_value(run: Run) -> None:
     # As in a chat: a YAML prompt file refused it.
     argv = ("--set", "document=D", "--input", "Q?", "--format", "openai")
     assert user_text(run("render", str(PROMPTS / "document_qa.yaml"), *argv)).endswith("Q?")
 
 
-def test_a_thread_is_a_history(run: Callable[..., Ran], order: str, tmp_path: Path) -> None:
+def test_a_thread_is_a_history(run: Run, order: str, tmp_path: Path) -> None:
     file = write(tmp_path / "needs.prompty", ORDER.replace("kind: thread", "kind: thread, required: true"))
     history = write(tmp_path / "h.json", HISTORY)
     argv = ("--set", "language=Dutch", "--input", "x", "--format", "openai")
@@ -172,7 +168,7 @@ def test_a_thread_is_a_history(run: Callable[..., Ran], order: str, tmp_path: Pa
     assert fault(run("render", file, *argv)) == "--set: Missing required input: chat"
 
 
-def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -> None:
+def test_all_that_is_wrong_is_in_one_line(run: Run, kinds: str) -> None:
     values = ("count=4", "ratio=much", "urgent=yes", "tags=x", "place={}", "picture=p.png", "chat=[5]", "cuont=1")
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
@@ -203,11 +199,11 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         ),
     ],
 )
-def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], message: str) -> None:
+def test_wrong_input(run: Run, order: str, argv: list[str], message: str) -> None:
     assert fault(run("render", order, *argv)).startswith(message)
 
 
-def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
+def test_wrong_pictures_and_pipes(run: Run, kinds: str, tmp_path: Path) -> None:
     write(tmp_path / "picture", "x")
     for name, message in (
         ("no.png", "cannot read 'no.png': No such"),
@@ -231,14 +227,14 @@ def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path:
     ],
 )
 def test_a_broken_file_is_one_line_with_its_place(
-    run: Callable[..., Ran], tmp_path: Path, command: tuple[str, ...], content: str | None, message: str
+    run: Run, tmp_path: Path, command: tuple[str, ...], content: str | None, message: str
 ) -> None:
     if content is not None:
         write(tmp_path / "x.prompty", content)
     assert fault(run(*command, "x.prompty")).startswith(f"PROMPT_FILE: {message}")
 
 
-def test_params_and_roots(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_params_and_roots(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "d.txt", "out")
     file = write(
@@ -291,9 +287,7 @@ def at(server: ModelServer, source: str = "openai") -> list[str]:
     return ["--base-url", server.url(source)]
 
 
-def test_model_provider_options_and_outputs_of_a_file_hold(
-    run: Callable[..., Ran], server: ModelServer, tmp_path: Path
-) -> None:
+def test_model_provider_options_and_outputs_of_a_file_hold(run: Run, server: ModelServer, tmp_path: Path) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
     ran = run("run", file, *at(server), "--input", "Where?")
     assert ran == Ran(0, b'{"city": "Ulm"}', f"{LEFT}model.options.topK\n")
@@ -304,7 +298,7 @@ def test_model_provider_options_and_outputs_of_a_file_hold(
     assert "city" in json.dumps(body)
 
 
-def test_options_go_before_the_file(run: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+def test_options_go_before_the_file(run: Run, server: ModelServer, tmp_path: Path) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
     argv = ("--model", "other", "--temperature", "1", "--max-tokens", "9")
     assert run("run", file, *at(server), "--input", "Where?", *argv).status == 0
@@ -313,7 +307,7 @@ def test_options_go_before_the_file(run: Callable[..., Ran], server: ModelServer
 
 
 def test_another_source_is_not_told_the_model_and_what_it_does_not_know(
-    run: Callable[..., Ran], server: ModelServer, tmp_path: Path
+    run: Run, server: ModelServer, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
     ran = run("run", file, "--source", "gemini", *at(server, "gemini"), "--input", "Where?")
@@ -327,7 +321,7 @@ def test_another_source_is_not_told_the_model_and_what_it_does_not_know(
 
 
 def test_a_client_that_knows_an_option_no_more_is_not_told_it(
-    run: Callable[..., Ran], server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # From its version 2 on, Anthropic's client takes no temperature, and refused the whole call.
     def without_temperature(_: object, common: Mapping[str, object]) -> dict[str, object]:
@@ -348,7 +342,7 @@ def test_options_that_openais_client_does_not_know_are_unused() -> None:
     assert found.unused == ("options.topK", "options.additionalProperties")
 
 
-def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+def test_a_file_sends_keys_nowhere(run: Run, server: ModelServer, tmp_path: Path) -> None:
     # An address out of a file, or fields that a client takes for one, would be where keys go.
     head = "---\nmodel: {id: m, provider: gemini, connection: {endpoint: https://x.example, apiKey: k}, options: "
     fields = "{additionalProperties: {http_options: {base_url: https://x.example}}}}\n---\nuser:\nHi"
@@ -374,13 +368,13 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
 )
 @pytest.mark.parametrize("command", [("run",), ("run", "--chat")])
 def test_models_that_cannot_be_asked(
-    run: Callable[..., Ran], tmp_path: Path, command: tuple[str, ...], model: str, argv: list[str], message: str
+    run: Run, tmp_path: Path, command: tuple[str, ...], model: str, argv: list[str], message: str
 ) -> None:
     file = write(tmp_path / "a.prompty", f"---\nmodel: {model}\ninputs: {{q: hm}}\n---\nuser:\n{{{{ q }}}}")
     assert fault(run(*command, file, *argv)).startswith(message)
 
 
-def test_a_chat_with_a_file(run: Callable[..., Ran], server: ModelServer, order: str) -> None:
+def test_a_chat_with_a_file(run: Run, server: ModelServer, order: str) -> None:
     server.answer = Answer("pong")
     argv = (order, "--set", "language=Dutch", "--source", "ollama", *at(server, "ollama"), "--model", "m")
     assert run("run", "--chat", *argv, stdin=b"one\n@two\n").out == b"pong\npong\n"

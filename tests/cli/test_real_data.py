@@ -1,34 +1,20 @@
 """Files of data as people keep them, through ``lazyprompt batch`` and ``check-template``; the words are our own."""
 
-from __future__ import annotations
-
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.helpers import Ran, write
+from cli.helpers import Ran, Run, write
 from lazyprompt.cli.main import main
-from support.batch_runs import wait_for_no_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CHAT = "type: chat\nsystem: ''\ninstruction: ''\n"
-KTO = {
-    "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Go away."}],
-    "label": False,
-}
+KTO = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Go away."}], "label": False}
 
 
-@pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait_for_no_disk(monkeypatch)
-
-
-def batch(run: Callable[..., Ran], folder: Path, name: str, data: str, *options: str, prompt: str = CHAT) -> Ran:
+def batch(run: Run, folder: Path, name: str, data: str, *options: str, prompt: str = CHAT) -> Ran:
     write(folder / "chat.yaml", prompt)
     write(folder / name, data)
     return run("batch", "chat.yaml", name, "-o", "out.jsonl", *options)
@@ -42,7 +28,7 @@ ANSWER = {"role": "assistant", "content": "Hello"}
 TRAINED = ("--format", "train-trl", "--column", "history=messages")
 
 
-def test_a_rating_of_kto_is_no_answer(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_rating_of_kto_is_no_answer(run: Run, tmp_path: Path) -> None:
     """A row of KTO trained the text "False", and masked the real answer."""
     assert batch(run, tmp_path, "kto.jsonl", json.dumps(KTO), *TRAINED).status == 0
     assert lines(tmp_path) == [
@@ -55,7 +41,7 @@ def test_a_rating_of_kto_is_no_answer(run: Callable[..., Ran], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("label", [ANSWER, [ANSWER]])
-def test_a_label_that_is_a_message(run: Callable[..., Ran], tmp_path: Path, label: object) -> None:
+def test_a_label_that_is_a_message(run: Run, tmp_path: Path, label: object) -> None:
     """A label as TRL's ``completion``, a list of one message, was refused."""
     asked = [{"role": "user", "content": "Hi"}]
     row = {"messages": asked, "label": label}
@@ -63,41 +49,14 @@ def test_a_label_that_is_a_message(run: Callable[..., Ran], tmp_path: Path, labe
     assert lines(tmp_path) == [{"prompt": asked, "completion": [ANSWER]}]
 
 
-@pytest.mark.parametrize(
-    ("label", "kind"), [(0, "int"), (["x"], "list"), ({"a": 1}, "dict"), ([ANSWER, ANSWER], "list")]
-)
-def test_a_label_that_is_neither_text_a_message_nor_a_rating(
-    run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
-) -> None:
-    ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
-    what = f"row 1: column 'label' contains a value of type {kind}; expected response text, a message with"
-    assert (ran.status, what in ran.err) == (1, True)
-
-
-def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_an_array_of_rows(run: Run, tmp_path: Path) -> None:
     """An array was refused, with a hint that led nowhere."""
-    row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+    row = {"messages": [{"role": "user", "content": "Hi"}, ANSWER]}
     assert batch(run, tmp_path, "rows.json", json.dumps([row, row]), *TRAINED).status == 0
-    assert (
-        lines(tmp_path)
-        == [{"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Hello"}]}]
-        * 2
-    )
+    assert lines(tmp_path) == [{"prompt": row["messages"][:1], "completion": row["messages"][1:]}] * 2
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ('{"messages": []}', "rows.json must contain a JSON array or JSON Lines, not dict"),
-        ("[1", "rows.json is not valid JSON: "),
-        ("[1]", 'item 1 has type int; expected a JSON object such as {"question": "..."}'),
-    ],
-)
-def test_a_json_file_without_rows(run: Callable[..., Ran], tmp_path: Path, data: str, message: str) -> None:
-    assert message in batch(run, tmp_path, "rows.json", data, *TRAINED).err
-
-
-def test_conversations_of_sharegpt(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_conversations_of_sharegpt(run: Run, tmp_path: Path) -> None:
     row = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], "images": ["a.png"]}
     options = ("--format", "train-trl", "--column", "history=conversations")
     batch(run, tmp_path, "rows.jsonl", json.dumps(row), *options)
@@ -106,7 +65,7 @@ def test_conversations_of_sharegpt(run: Callable[..., Ran], tmp_path: Path) -> N
     ]
 
 
-def test_the_error_names_the_column_of_the_messages(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_the_error_names_the_column_of_the_messages(run: Run, tmp_path: Path) -> None:
     ran = batch(run, tmp_path, "rows.jsonl", json.dumps(KTO), "--format", "train-trl")
     assert (
         "the rows have 'messages' and 'label'; if 'messages' contains messages, use --column history=messages"
@@ -114,7 +73,7 @@ def test_the_error_names_the_column_of_the_messages(run: Callable[..., Ran], tmp
     )
 
 
-def test_a_column_without_a_name_is_passed_over(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_column_without_a_name_is_passed_over(run: Run, tmp_path: Path) -> None:
     """The first column of pandas, which has no name, made the file unreadable."""
     prompt = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
     ran = batch(run, tmp_path, "rows.csv", ",x\n0,a\n1,b\n", "--format", "openai", prompt=prompt)
@@ -126,7 +85,7 @@ BARE = "{{ bos_token + '' }}{% for m in messages %}[{{ m['role'] }}]{{ m['conten
 
 
 @pytest.mark.parametrize("options", [(), ("--bos-token", "<b>", "--eos-token", "<e>")])
-def test_a_bare_template_has_its_tokens(run: Callable[..., Ran], tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_bare_template_has_its_tokens(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
     """A template that adds its tokens to text failed, and was said to take no system text."""
     ran = run("check-template", write(tmp_path / "bare.jinja", BARE), "--json", *options)
     found = {each["name"]: each for each in json.loads(ran.out)}

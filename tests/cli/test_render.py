@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -7,21 +5,14 @@ import stat
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.helpers import QA, TOOLS, Ran, fault, write
-from lazyprompt import AlpacaPrompter, ChatPrompter
+from cli.helpers import QA, TOOLS, Ran, Run, fault, write
+from lazyprompt import AlpacaPrompter, ChatPrompter, Prompter
 from lazyprompt.cli.main import main
 from support.paths import PROMPTS
 from support.windows import PERMISSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lazyprompt import Prompter
-
 
 # --- From options ------------------------------------------------------------------------------------------------
 
@@ -43,18 +34,18 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_slots_and_input(run: Callable[..., Ran], argv: tuple[str, ...], prompter: Prompter, given: object) -> None:
+def test_slots_and_input(run: Run, argv: tuple[str, ...], prompter: Prompter, given: object) -> None:
     assert run("render", *argv) == Ran(0, prompter.generate_prompt(given).encode(), "")
 
 
-def test_user_instruction(run: Callable[..., Ran]) -> None:
+def test_user_instruction(run: Run) -> None:
     both = run("render", "--instruction", "S", "--user-instruction", "U", "--format", "openai", "--system", "").json
     assert both["messages"] == [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     alone = run("render", "--user-instruction", "U{x}", "--input", "1", "--format", "openai", "--system", "").json
     assert alone["messages"] == [{"role": "user", "content": "U1"}]
 
 
-def test_system_history_tools_label_model(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_system_history_tools_label_model(run: Run, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [["问", "答"]])
     tools = write(tmp_path / "t.json", TOOLS)
     options = ["--system", "S", "--history", history, "--tools", tools, "--label", "L", "--model", "qwen2.5"]
@@ -62,19 +53,19 @@ def test_system_history_tools_label_model(run: Callable[..., Ran], tmp_path: Pat
     assert run("render", "--input", "hi", *options).out.decode() == expected
 
 
-def test_empty_system(run: Callable[..., Ran]) -> None:
+def test_empty_system(run: Run) -> None:
     assert b"LazyLLM" in run("render", "--input", "hi").out
     assert b"LazyLLM" not in run("render", "--input", "hi", "--system", "").out
 
 
-def test_history_alone_is_enough(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_history_alone_is_enough(run: Run, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [{"role": "user", "content": "hi"}])
     assert run("render", "--history", history, "--format", "openai", "--system", "").json == {
         "messages": [{"role": "user", "content": "hi"}]
     }
 
 
-def test_safety(run: Callable[..., Ran]) -> None:
+def test_safety(run: Run) -> None:
     given = ("render", "--input", "<|im_end|>", "--model", "qwen2.5")
     assert b"<\\|im_end|>" in run(*given).out
     assert b"\n<|im_end|><|im_end|>" in run(*given, "--safety", "off").out
@@ -87,7 +78,7 @@ def test_safety(run: Callable[..., Ran]) -> None:
 # --- Values ------------------------------------------------------------------------------------------------------
 
 
-def test_value_from_a_file_is_exact(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_value_from_a_file_is_exact(run: Run, tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_bytes("a\r\n中\n\n".encode())
     ran = run("render", "--instruction", "[{x}]", "--set", "x=@v.txt")
     assert "[a\r\n中\n\n]".encode() in ran.out
@@ -97,13 +88,13 @@ def test_value_from_a_file_is_exact(run: Callable[..., Ran], tmp_path: Path) -> 
     assert b"[a]" in run("render", "--instruction", "[{x}]", "--set", "x=@v.txt").out
 
 
-def test_value_from_the_standard_input(run: Callable[..., Ran]) -> None:
+def test_value_from_the_standard_input(run: Run) -> None:
     ran = run("render", "--instruction", "[{x}]", "--set", "x=@-", stdin=b'{"a": 1}\n')
     assert b'[{"a": 1}\n]' in ran.out
     assert b"\nhi\n\n" in run("render", "--input", "@-", stdin=b"hi\n").out
 
 
-def test_literal_at(run: Callable[..., Ran]) -> None:
+def test_literal_at(run: Run) -> None:
     assert b"[@x]" in run("render", "--instruction", "[{x}]", "--set", "x=@@x").out
     assert b"[@@x]" in run("render", "--instruction", "[{input}]", "--input", "@@@x").out
 
@@ -126,33 +117,33 @@ def test_literal_at(run: Callable[..., Ran]) -> None:
         (b"[" * 100_000, "[" * 100_000),
     ],
 )
-def test_piped_text(run: Callable[..., Ran], stdin: bytes, said: str) -> None:
+def test_piped_text(run: Run, stdin: bytes, said: str) -> None:
     made = run("render", "--system", "", "--format", "openai", stdin=stdin).json
     assert made == {"messages": [{"role": "user", "content": said}] if said else []}
 
 
-def test_piped_object_fills_the_slots(run: Callable[..., Ran]) -> None:
+def test_piped_object_fills_the_slots(run: Run) -> None:
     given = {"question": "谁", "context": [1, {"a": None}]}
     ran = run("render", *QA, stdin=json.dumps(given).encode())
     assert ran.out.decode() == ChatPrompter(QA[1]).generate_prompt(given)
 
 
-def test_empty_pipe_is_no_input(run: Callable[..., Ran]) -> None:
+def test_empty_pipe_is_no_input(run: Run) -> None:
     assert fault(run("render", *QA, stdin=b"")).startswith("--set: no value for 'question', 'context'; ")
     assert run("render", "--instruction", "x", stdin=b"").out == ChatPrompter("x").generate_prompt().encode()
 
 
-def test_pipe_is_not_read_beside_values(run: Callable[..., Ran]) -> None:
+def test_pipe_is_not_read_beside_values(run: Run) -> None:
     assert b"piped" not in run("render", "--input", "hi", stdin=b"piped").out
     assert b"piped" not in run("render", "--instruction", "{x}", "--set", "x=1", stdin=b"piped").out
 
 
-def test_pipe_is_not_read_where_nothing_could_take_it(run: Callable[..., Ran]) -> None:
+def test_pipe_is_not_read_where_nothing_could_take_it(run: Run) -> None:
     ran = run("render", "--type", "alpaca", "--instruction", "x", stdin=b"\xff")
     assert ran == Ran(0, AlpacaPrompter("x").generate_prompt().encode(), "")
 
 
-def test_process_without_a_standard_input(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_a_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("--version")
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["render", "--instruction", "x"]) == 0
@@ -162,14 +153,14 @@ def test_process_without_a_standard_input(run: Callable[..., Ran], monkeypatch: 
 # --- From a prompt file ------------------------------------------------------------------------------------------
 
 
-def test_prompt_file(run: Callable[..., Ran]) -> None:
+def test_prompt_file(run: Run) -> None:
     ran = run("render", str(PROMPTS / "document_qa.yaml"), "--set", "document=合同", "--set", "question=谁？")
     text = ran.out.decode()
     assert text.startswith("<|im_start|>system\n")
     assert text.endswith("文档：\n合同\n\n问题：谁？<|im_end|>\n<|im_start|>assistant\n")
 
 
-def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_options_that_override_a_prompt_file(run: Run, tmp_path: Path) -> None:
     file = write(tmp_path / "p.yaml", "instruction: x\nsystem: old\nmodel: chatml\nhistory: [[a, b]]")
     history = write(tmp_path / "h.json", [["c", "d"]])
     tools = write(tmp_path / "t.json", TOOLS)
@@ -181,7 +172,7 @@ def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: 
 @pytest.mark.parametrize(
     "option", [("--instruction", ""), ("--user-instruction", "u"), ("--type", "chat"), ("--extra-key", "k")]
 )
-def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], option: tuple[str, str]) -> None:
+def test_options_that_a_prompt_file_leaves_no_room_for(run: Run, option: tuple[str, str]) -> None:
     message = fault(run("render", str(PROMPTS / "translate.yaml"), *option))
     assert message == f"{option[0]}: the prompt file defines this value; pass either the option or the file"
 
@@ -189,7 +180,7 @@ def test_options_that_a_prompt_file_leaves_no_room_for(run: Callable[..., Ran], 
 # --- What comes out ----------------------------------------------------------------------------------------------
 
 
-def test_json_of_flat_text(run: Callable[..., Ran]) -> None:
+def test_json_of_flat_text(run: Run) -> None:
     ran = run("render", "--instruction", "答{input}", "--input", "谁", "--json")
     rendered = ChatPrompter("答{input}").render("谁")
     assert ran.out.count(b"\n") == 1
@@ -200,7 +191,7 @@ def test_json_of_flat_text(run: Callable[..., Ran]) -> None:
     }
 
 
-def test_openai(run: Callable[..., Ran]) -> None:
+def test_openai(run: Run) -> None:
     ran = run("render", "--system", "", "--input", "谁", "--format", "openai")
     assert ran.out.decode() == (
         '{\n  "messages": [\n    {\n      "role": "user",\n      "content": "谁"\n    }\n  ]\n}\n'
@@ -209,20 +200,20 @@ def test_openai(run: Callable[..., Ran]) -> None:
     assert ran.out.decode() == '{"messages":[{"role":"user","content":"谁"}]}\n'
 
 
-def test_plain_text_has_no_newline_of_its_own(run: Callable[..., Ran]) -> None:
+def test_plain_text_has_no_newline_of_its_own(run: Run) -> None:
     ran = run("render", "--type", "alpaca", "--user-instruction", "x\r\n\x1b[0m", "--label", "end")
     assert ran.out.endswith(b"end")
     assert b"x\r\n\x1b[0m" in ran.out
 
 
-def test_color_always(run: Callable[..., Ran]) -> None:
+def test_color_always(run: Run) -> None:
     ran = run("render", "--input", "hi", "--color", "always")
     assert b"\x1b[4;33mhi\x1b[0m" in ran.out
     assert "── ".encode() in ran.out
 
 
 @PERMISSIONS
-def test_output_file(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_output_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     old = os.umask(0o027)
     try:
@@ -235,7 +226,7 @@ def test_output_file(run: Callable[..., Ran], tmp_path: Path) -> None:
 
 
 @PERMISSIONS
-def test_output_file_is_replaced_in_one_step(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_output_file_is_replaced_in_one_step(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     path.write_text("old")
     path.chmod(0o604)
@@ -246,9 +237,7 @@ def test_output_file_is_replaced_in_one_step(run: Callable[..., Ran], tmp_path: 
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
 
 
-def test_failed_output_leaves_the_old_file(
-    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_output_leaves_the_old_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.txt"
     path.write_text("old")
 
@@ -261,7 +250,7 @@ def test_failed_output_leaves_the_old_file(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_output_to_a_pipe_writes_into_it(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_output_to_a_pipe_writes_into_it(run: Run, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -273,7 +262,7 @@ def test_output_to_a_pipe_writes_into_it(run: Callable[..., Ran], tmp_path: Path
     assert pipe.is_fifo()
 
 
-def test_a_payload_of_a_provider(run: Callable[..., Ran]) -> None:
+def test_a_payload_of_a_provider(run: Run) -> None:
     argv = ("--instruction", "Greet.", "--system", "", "--input", "Hi", "--format", "gemini", "--model", "gemini-3-pro")
     assert json.loads(run("render", *argv, "--json").out) == {
         "system_instruction": "Greet.\n\n",

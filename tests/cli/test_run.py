@@ -1,27 +1,22 @@
 """``lazyprompt run``: one answer, of sources as they speak and of llama.cpp."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cli.helpers import ERROR, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, TOOLS, Ran, Run, fault, run_without, write
 from cli.pseudo_terminal import OnTerminal
 from lazyprompt.modules.sources import SOURCES
 from support.engines import eventually, find_processes, tiny_model
 from support.model_server.server import Answer, Cut, Malformed, ModelServer, Status
 from support.paths import PROMPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 KEY = "sk-a-secret-that-never-shows"
 
@@ -55,7 +50,7 @@ def error_message(ran: Ran) -> str:
     "source", [pytest.param(name, marks=[pytest.mark.slow] * (name != "openai")) for name in sorted(SOURCES)]
 )
 def test_answer_of_each_source_is_written_to_the_byte(
-    run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch, source: str, stream: list[str]
+    run: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch, source: str, stream: list[str]
 ) -> None:
     for name in SOURCES[source].keys:
         monkeypatch.setenv(name, f"{KEY}.x")
@@ -74,21 +69,19 @@ def test_answer_of_each_source_is_written_to_the_byte(
         ("--type", "alpaca", "--instruction", "Add {a}.", "--extra-key", "b", "--set", "a=1", "--set", "b=2"),
     ],
 )
-def test_sends_what_render_shows(
-    run: Callable[..., Ran], server: ModelServer, tmp_path: Path, prompt: tuple[str, ...]
-) -> None:
+def test_sends_what_render_shows(run: Run, server: ModelServer, tmp_path: Path, prompt: tuple[str, ...]) -> None:
     write(tmp_path / "h.json", [["a", "b"]])
     write(tmp_path / "t.json", TOOLS)
     assert run("run", *at(server), *prompt).status == 0
     assert server.seen[0].payload == run("render", *prompt, "--format", "openai").json
 
 
-def test_what_is_piped_in_is_the_input(run: Callable[..., Ran], server: ModelServer) -> None:
+def test_what_is_piped_in_is_the_input(run: Run, server: ModelServer) -> None:
     assert run("run", *at(server), "--system", "", stdin=b"hi\n").out == b"pong"
     assert server.seen[0].payload["messages"] == [{"role": "user", "content": "hi"}]
 
 
-def test_parameters_arrive(run: Callable[..., Ran], server: ModelServer) -> None:
+def test_parameters_arrive(run: Run, server: ModelServer) -> None:
     run("run", *at(server), "--input", "hi", "--max-tokens", "7", "--temperature", "0.5")
     run("run", *at(server), "--input", "hi")
     given, left = (seen.body for seen in server.seen)
@@ -97,7 +90,7 @@ def test_parameters_arrive(run: Callable[..., Ran], server: ModelServer) -> None
     assert set(left) == {"model", "messages"}
 
 
-def test_json_has_all_that_is_known(run: Callable[..., Ran], server: ModelServer) -> None:
+def test_json_has_all_that_is_known(run: Run, server: ModelServer) -> None:
     server.answer = Answer("so", thinking="hm", calls=(("c1", "add", {"a": "中"}),), prompt_tokens=7)
     ran = run("run", *at(server, "ollama"), "--input", "hi", "--json")
     assert ran.out.count(b"\n") == 1
@@ -112,7 +105,7 @@ def test_json_has_all_that_is_known(run: Callable[..., Ran], server: ModelServer
     }
 
 
-def test_what_text_does_not_tell_is_said_beside_it(run: Callable[..., Ran], server: ModelServer) -> None:
+def test_what_text_does_not_tell_is_said_beside_it(run: Run, server: ModelServer) -> None:
     server.answer = Answer("", calls=(("c1", "add", {}), ("c2", "s\x1bub", {})))
     calls = "lazyprompt: the model calls add, s\\u001bub; --json prints the arguments\n"
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"", calls)
@@ -136,12 +129,7 @@ def test_terminal_obeys_nothing_and_gets_the_answer_as_it_is_said(server: ModelS
 
 @pytest.mark.slow
 def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
-    code = (
-        f"import sys; from lazyprompt.cli.main import main; main({['run', *at(server), '--input', 'x']!r}); "
-        "sys.exit(', '.join({'yaml', 'jinja2', 'tiktoken', 'readline', 'anthropic'} & sys.modules.keys()) or None)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)  # noqa: S603
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"pong", b"")
+    assert run_without("yaml jinja2 tiktoken readline anthropic", "run", *at(server), "--input", "x") == b"pong"
 
 
 # --- No answer -----------------------------------------------------------------------------------------------------
@@ -159,7 +147,7 @@ def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
     ],
 )
 def test_no_answer_is_one_line_and_status_1(
-    run: Callable[..., Ran], server: ModelServer, trouble: Status | Malformed | Answer, message: str, stream: str
+    run: Run, server: ModelServer, trouble: Status | Malformed | Answer, message: str, stream: str
 ) -> None:
     if isinstance(trouble, Answer):
         server.answer = trouble
@@ -170,7 +158,7 @@ def test_no_answer_is_one_line_and_status_1(
     assert ran.out in (b"", b"no" if stream == "--stream" else b"")
 
 
-def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], server: ModelServer) -> None:
+def test_what_came_before_a_stream_was_cut_is_written(run: Run, server: ModelServer) -> None:
     server.answer = Answer("one two three four")
     server.faults = [Cut(3)]
     ran = run("run", *at(server), "--input", "hi", "--stream")
@@ -180,12 +168,12 @@ def test_what_came_before_a_stream_was_cut_is_written(run: Callable[..., Ran], s
 
 
 @pytest.mark.slow
-def test_no_server(run: Callable[..., Ran]) -> None:
+def test_no_server(run: Run) -> None:
     argv = ("run", "--model", "qwen2.5:0.5b", "--url", "http://127.0.0.1:9", "--input", "hi", "--max-tokens", "1")
     assert error_message(run(*argv)).startswith("--model: ollama: ")
 
 
-def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_is_not_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setitem(sys.modules, "anthropic", None)
     told = error_message(run("run", "--source", "anthropic", "--input", "hi"))
@@ -193,7 +181,7 @@ def test_client_that_is_not_installed(run: Callable[..., Ran], monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_engine_that_does_not_start(run: Run, tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     model.write_bytes(model.read_bytes()[:3000])
     ran = run("run", "--model", str(model), "--input", "hi")
@@ -232,7 +220,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_use_is_one_line(
-    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, asked: list[str], argv: list[str], message: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, asked: list[str], argv: list[str], message: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     told = fault(run("run", *argv, *asked))
@@ -260,7 +248,7 @@ def test_wrong_use_is_one_line(
     ],
 )
 def test_wrong_prompts_send_nothing(
-    run: Callable[..., Ran], server: ModelServer, tmp_path: Path, argv: list[str], message: str
+    run: Run, server: ModelServer, tmp_path: Path, argv: list[str], message: str
 ) -> None:
     write(tmp_path / "t.json", {})
     write(tmp_path / "h.json", [5])
@@ -268,7 +256,7 @@ def test_wrong_prompts_send_nothing(
     assert not server.seen
 
 
-def test_help_tells_where_keys_are(run: Callable[..., Ran]) -> None:
+def test_help_tells_where_keys_are(run: Run) -> None:
     text = run("run", "--help").out.decode()
     assert "--api-key" not in text
     for source in SOURCES.values():
@@ -279,7 +267,7 @@ def test_help_tells_where_keys_are(run: Callable[..., Ran]) -> None:
 
 
 @pytest.mark.slow
-def test_local_model_is_started_asked_and_ended(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_local_model_is_started_asked_and_ended(run: Run, tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     argv = ("run", "--model", str(model), "--input", "hi", "--max-tokens", "9", "--temperature", "0")
     said = run(*argv, "--json").json

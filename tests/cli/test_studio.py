@@ -1,7 +1,5 @@
 """The studio as a process of its own, at a port of this machine."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -10,23 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
-from cli.helpers import Ran, fault
+from cli.helpers import Ran, Run, fault
 from lazyprompt.errors import install_command
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
 
 needs("starlette", "uvicorn")
 
@@ -110,32 +106,6 @@ def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_there_for_this_machine_alone(root: Path) -> None:
-    with run_studio(str(root), "--no-browser", "--port", "0") as made:
-        port = int(made.base.rpartition(":")[2])
-        # Each address of 127/8 is this machine's; it answers at one of them.
-        with socket.socket() as other, pytest.raises(ConnectionRefusedError):
-            other.connect(("127.0.0.2", port))
-
-
-@pytest.mark.slow
-def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
-    with socket.socket() as taking:
-        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taking.bind(("127.0.0.1", studio.DEFAULT_PORT))
-            taking.listen()
-        except OSError:
-            pass  # then somebody has it already
-        with run_studio(str(root), "--no-browser") as made:
-            assert not made.base.endswith(f":{studio.DEFAULT_PORT}")
-            if made.process.stderr is None:
-                pytest.fail("no pipe")
-            said = made.process.stderr.readline()
-            assert said.startswith(f"port {studio.DEFAULT_PORT} is in use, so another port was chosen; ")
-
-
-@pytest.mark.slow
 def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
     # Other users of a machine see with what a browser is started.
     seen = tmp_path / "seen"
@@ -152,7 +122,7 @@ def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, t
         assert made.ask(address.removeprefix(made.base))[0] == 403
 
 
-def test_wrong_use(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_wrong_use(run: Run, tmp_path: Path) -> None:
     assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: no such directory or file")
     (tmp_path / "a.txt").touch()
     assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: not a prompt file")
@@ -164,9 +134,7 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
-def test_without_the_extra_it_says_what_to_install(
-    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_without_the_extra_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     def spec(name: str) -> object:
         return None if name == package else object()
 
@@ -183,7 +151,7 @@ class Started(NamedTuple):
 
 
 @pytest.fixture
-def start(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Started]:
+def start(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Started]:
     """Run the command in this process, with a server that ends at once."""
     hosts, opened = list[str](), Queue[str]()
     monkeypatch.setattr(studio, "_serve", lambda _, listener: hosts.append(listener.getsockname()[0]))

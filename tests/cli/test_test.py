@@ -1,21 +1,20 @@
 """The command ``lazyprompt test``: checks, formats, snapshots, changes since another version, answers."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from cli.helpers import Ran, fault
+from cli.helpers import Ran, Run, fault
 from lazyprompt import CharTokenCounter
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli import streams
@@ -23,11 +22,6 @@ from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.missing import needs
 from support.model_server.server import Slow, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Run = Callable[..., Ran]
 
 PROMPT = """---
 name: greet
@@ -89,14 +83,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{contains: Ann, role: system}", None),
         ("{contains: Ann, role: user}", ""),
         ("contains: Bob", ""),
-        ("not_contains: Bob", None),
         ("not_contains: Ann", "name"),
         ("not_contains: [Bob, kindly]", "instruction"),
         ("regex: 'greet \\w+ kindly\\.$'", None),
         ("regex: '^kindly'", ""),
-        ("not_regex: '\\d'", None),
         ("not_regex: 'A.n'", "name"),
-        ("roles: [system, user]", None),
         ("roles: [user]", ""),
         ("max_tokens: 200", None),
         ("max_tokens: 3", "instruction"),
@@ -139,27 +130,12 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
             "cases: []",
             "greet.test.yaml:1:1: the file contains no cases; add cases: [{inputs: {...}}], or rows: FILE.jsonl",
         ),
-        ("cases: [{prompt: [{contain: x}]}]", "unknown prompt check 'contain' (did you mean 'contains'?)"),
-        (
-            "cases: [{prompt: [{max_tokens: many}]}]",
-            "greet.test.yaml:1:32: max_tokens must be a non-negative number",
-        ),
-        ("cases: [{prompt: [{regex: '('}]}]", "regex must be a valid regular expression: "),
+        ("cases: [{prompt: [{max_tokens: many}]}]", "greet.test.yaml:1:32: max_tokens must be a non-negative number"),
         ("cases: [{prompt: [{valid: opnai}]}]", "not 'opnai' (did you mean 'openai'?)"),
-        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the prompt check 'roles' does not support a role; "),
-        ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: empty check; "),
-        ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "unknown role 'usr' (did you mean 'user'?)"),
         (
             "cases: [{prompt: [{contains: x, counter: chars}]}]",
             "the check 'contains' does not support a counter; only max_tokens does",
         ),
-        (
-            "cases: [{prompt: [{max_tokens: 9, counter: tik}]}]",
-            "unknown token counter 'tik'; expected one of approximate, ",
-        ),
-        ("cases: [{answer: [{python: os}]}]", "python must be the name of a function, written as module:name"),
-        ("cases: [{name: a}, {name: a}]", "duplicate case name 'a'; the first is on line 1"),
-        ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: prompt file 'gone.prompty' doesn't exist"),
     ],
 )
 def test_a_wrong_file_is_one_line_with_its_place(run: Run, text: str, said: str) -> None:
@@ -277,15 +253,7 @@ def git(*arguments: str) -> None:
         ("greet {{ name }}", "greet {{ name }}{{ name }}", ["slot name"]),
         ("default: How are you?", "default: And you?", ["slot question"]),
         ("default: How are you?", 'default: "<|im_end|>"', ["slot question", "safety"]),
-        ("user:\n", "assistant:\n", ["roles"]),
         ("gpt-4o", "gpt-5-mini", ["model"]),
-        ("temperature: 0.2", "temperature: 0.3", ["parameters"]),
-        ("Looks a thing up.", "Finds a thing.", ["tools"]),
-        (
-            "You greet {{ name }} kindly.\n\nuser:\n{{ question }}",
-            "user:\n{{ question }}\n\nsystem:\nYou greet {{ name }} kindly.",
-            ["order"],
-        ),
         ("name: greet", "name: greet # once more", None),
         ("name: greet", "description: Greets.\nname: greet", None),
         ("{{ name }}", "{{name}}", None),
@@ -296,10 +264,7 @@ def test_what_changed_since_a_revision(run: Run, old: str, new: str, kinds: list
     write("prompts/greet.test.yaml", "cases: [{name: Ann, inputs: {name: Ann}}, {name: Bob, inputs: {name: Bob}}]")
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "First")):
         git(*arguments)
-    changed = PROMPT.replace(old, new)
-    if kinds == ["order"]:
-        changed = changed.replace("system:\nuser:", "user:", 1)
-    write("prompts/greet.prompty", changed)
+    write("prompts/greet.prompty", PROMPT.replace(old, new))
     found = report(run("test", "prompts", "--against", "HEAD", "--format", "json"))
     assert (found["passed"], found["failed"]) == (2, 0)
     assert [each["case"] for each in found["changed"]] == ([] if kinds is None else ["Ann", "Bob"])
@@ -393,8 +358,6 @@ def run_options(server: Clocked) -> list[str]:
         ("contains: Why", False),
         ("regex: '^re: .*[?]$'", True),
         ("equals: 're: How are you?'", True),
-        ("starts_with: How", False),
-        ("ends_with: 'you?'", True),
         ("json_schema: {type: object}", False),
         ("python: 'own_checks:is_polite'", True),
         ("python: 'own_checks:is_rude'", False),

@@ -1,14 +1,12 @@
-from __future__ import annotations
-
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
 
-from cli.helpers import ERROR, QA, TOOLS, Ran, fault, write
+from cli.helpers import ERROR, QA, TOOLS, Run, fault, write
 from lazyprompt import ChatPrompter
 from lazyprompt.cli.main import main
 from lazyprompt.cli.prompts import PromptRequest
@@ -24,10 +22,6 @@ from lazyprompt.errors import (
     missing_extra,
 )
 from support.paths import PROMPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ALPACA = ("--type", "alpaca", "--instruction", "x")
 ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y")
@@ -102,7 +96,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
-def test_wrong_use_is_one_line(run: Callable[..., Ran], tmp_path: Path, argv: list[str], message: str) -> None:
+def test_wrong_use_is_one_line(run: Run, tmp_path: Path, argv: list[str], message: str) -> None:
     write(tmp_path / "h.json", [["a", "b"]])
     write(tmp_path / "t.json", TOOLS)
     write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
@@ -125,34 +119,34 @@ def test_wrong_use_is_one_line(run: Callable[..., Ran], tmp_path: Path, argv: li
         ("--tools", '[{"type": "function"}]', "tools[0]"),
     ],
 )
-def test_wrong_json(run: Callable[..., Ran], tmp_path: Path, option: str, content: str, message: str) -> None:
+def test_wrong_json(run: Run, tmp_path: Path, option: str, content: str, message: str) -> None:
     write(tmp_path / "x.json", content)
     assert fault(run("render", "--input", "x", option, "x.json")).startswith(f"{option}: {message}")
 
 
-def test_wrong_bytes_in_files(run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_wrong_bytes_in_files(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"ab\xff")
     assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at offset 2 is not UTF-8"
     assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at offset 2 is not UTF-8"
     assert fault(run("render", stdin=b"ab\xff")) == "stdin: standard input: byte 0xff at offset 2 is not UTF-8"
 
 
-def test_standard_input_read_twice(run: Callable[..., Ran]) -> None:
+def test_standard_input_read_twice(run: Run) -> None:
     message = fault(run("render", *QA, "--set", "question=@-", "--set", "context=@-", stdin=b"x"))
     assert message == "--set: standard input was already read for --set"
 
 
-def test_piped_object_with_wrong_names(run: Callable[..., Ran]) -> None:
+def test_piped_object_with_wrong_names(run: Run) -> None:
     message = fault(run("render", *QA, stdin=b'{"question": 1, "contxt": 2}'))
     assert message.startswith("stdin: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); ")
     assert message.endswith("; use --set name=value to set one slot")
 
 
-def test_long_wrong_setting_is_shortened(run: Callable[..., Ran]) -> None:
+def test_long_wrong_setting_is_shortened(run: Run) -> None:
     assert len(fault(run("render", "--set", "x" * 10_000))) < 100
 
 
-def test_interrupt_is_130(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -166,7 +160,7 @@ def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert capsys.readouterr().err == f"{ERROR}stdout: {os.strerror(errno.EBADF)}\n"
 
 
-def test_faults_of_the_program_are_not_hidden(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_the_program_are_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -175,9 +169,7 @@ def test_faults_of_the_program_are_not_hidden(run: Callable[..., Ran], monkeypat
         run("render", "--input", "x")
 
 
-def test_click_errors_without_an_option_name_the_command(
-    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_click_errors_without_an_option_name_the_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise click.ClickException("no")
 

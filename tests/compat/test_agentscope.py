@@ -1,7 +1,5 @@
 """AgentScope's names: each is there, and its programs print what the documents print."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json
@@ -9,7 +7,10 @@ import pickle
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -43,11 +44,6 @@ from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.media.resolver import MediaResolver
 from support.paths import EXAMPLES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from types import ModuleType
-
 WRAPPERS = {
     "OpenAIChatWrapper": "openai",
     "DashScopeChatWrapper": "dashscope",
@@ -66,6 +62,8 @@ FORMATTERS = {
 SYSTEM = Msg("system", "You're a helpful assistant", role="system")
 TALK = [Msg("Bob", "Hi!", "assistant"), Msg("Alice", "Nice to meet you!", "assistant")]
 TEXT = "\nBob: Hi!\nAlice: Nice to meet you!"
+CALL = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
+RESULT = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
 
 
 def run(formatter: agentscope.FormatterBase, messages: Any) -> MessageList:
@@ -142,9 +140,7 @@ def test_a_generating_wrapper_gives_a_string() -> None:
 
 
 def test_system_text_that_stands_apart_is_not_lost() -> None:
-    call = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
-    result = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
-    made = GeminiChatWrapper().format(SYSTEM, call, result)
+    made = GeminiChatWrapper().format(SYSTEM, CALL, RESULT)
     assert made[0] == {"role": "user", "parts": [{"text": "You're a helpful assistant"}]}
     assert "You're a helpful assistant" in OllamaGenerationWrapper().format(SYSTEM, Msg("user", "Hi.", "user"))
     assert OllamaGenerationWrapper().format(SYSTEM)
@@ -265,10 +261,6 @@ def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
     assert getattr(agentscope, name)().conversation_history_prompt.startswith("# Conversation History\n")
     with pytest.raises(FormatError, match="has no argument 'conversation_history_prompt'"):
         getattr(agentscope, name.replace("MultiAgent", "Chat"))(conversation_history_prompt="")
-
-
-CALL = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
-RESULT = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
 
 
 @pytest.mark.parametrize(
@@ -406,10 +398,7 @@ def test_the_programs_of_0_0() -> None:
     assert chat == zhipu == [system, history]
     assert multimodal == [
         {"role": "system", "content": [{"text": system["content"]}, {"image": "url_to_png1"}]},
-        {
-            "role": "user",
-            "content": [{"text": history["content"]}, {"image": "url_to_png2"}, {"image": "url_to_png3"}],
-        },
+        {"role": "user", "content": [{"text": history["content"]}, {"image": "url_to_png2"}, {"image": "url_to_png3"}]},
     ]
     calm = f"{system['content']}\n\n{history['content']}".replace("Hi!", "Hi.")
     assert ollama == [{"role": "system", "content": calm, "images": ["https://example.com/image.jpg"]}]

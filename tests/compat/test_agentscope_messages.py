@@ -1,7 +1,5 @@
 """AgentScope's messages, bases and counters: programs written for its version 1 find what they use."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

@@ -1,10 +1,9 @@
 """PromptEngine: what it joins, what it fills, what it leaves out. The documents' own examples: tests/conformance."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +16,6 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.sources import Source
 from lazyprompt.tokens.counter import CharTokenCounter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STRING, LIST = PromptEngine("openai", "string"), PromptEngine("openai")
 BOTH = pytest.mark.parametrize("engine", [STRING, LIST], ids=["string", "list"])
@@ -360,13 +356,14 @@ def test_control_sequences_in_a_summary_are_neutralised(engine: PromptEngine) ->
 
 @BOTH
 def test_only_the_developers_text_has_slots(engine: PromptEngine) -> None:
+    """str.format_map filled the whole text: a user's JSON was a KeyError, and a user's {x.__class__} was evaluated."""
     made = engine.join(
         'Use {unit}, {{unit}} and {other}; answer as {"unit": {}} for {unit.real} {unit!r} {0}.',
-        [{"name": "user", "content": "What is {unit}, {{unit}}?"}],
+        [{"name": "user", "content": 'What is {unit}, {unit.real}, {{unit}}, {"x": 1}?'}],
         format_map={"unit": 7},
     )
     first = 'Use 7, {unit} and {other}; answer as {"unit": {}} for {unit.real} {unit!r} {0}.'
-    second = "What is {unit}, {{unit}}?"
+    second = 'What is {unit}, {unit.real}, {{unit}}, {"x": 1}?'
     if engine is STRING:
         assert made == f"{first}\nuser: {second}"
     else:
@@ -409,6 +406,7 @@ def test_what_fits_stays() -> None:
 
 @pytest.mark.parametrize(("less", "gone"), [(1, 1), (11, 1), (12, 2), (22, 2), (33, 3)])
 def test_the_oldest_messages_go_first(less: int, gone: int) -> None:
+    """The length, the policy and the summary's length were declared and never read."""
     whole = STRING.join("sys", talk(5), "hint")
     made = PromptEngine("openai", "string", len(whole) - less).join("sys", talk(5), "hint")
     assert made == STRING.join("sys", talk(5)[gone:], "hint")
@@ -466,6 +464,10 @@ def test_a_token_counter_measures() -> None:
     assert engine.join("sys", talk(9)) == STRING.join("sys", talk(9)[8:]) == "sys\nn8: text 8"
 
 
+def summarizing(most: int, model: Any, form: Any = "string", **more: Any) -> PromptEngine:
+    return PromptEngine("openai", form, most, "summarize", summarize_model=model, **more)
+
+
 def words(text: str) -> int:
     return len(text.split())
 
@@ -475,13 +477,14 @@ def summary(messages: list[dict[str, str]]) -> str:
 
 
 def test_a_summary_stands_in_the_place_of_what_goes() -> None:
+    """A summarizer was stored only where none was given."""
     given: Dicts = []
 
     def summarizer(messages: list[dict[str, str]]) -> str:
         given.extend(messages)
         return "They met."
 
-    engine = PromptEngine("openai", "string", 85, "summarize", summarize_model=summarizer, max_summary_length=20)
+    engine = summarizing(85, summarizer, max_summary_length=20)
     conversation = [{"content": "Hello."}, *talk(6)]
     made = engine.join("sys", conversation, "hint")
     assert made == "sys\nSummary of the earlier conversation: They met.\nn5: text 5\nhint"
@@ -493,9 +496,7 @@ def test_a_summary_stands_in_the_place_of_what_goes() -> None:
 
 
 def test_in_a_list_the_summary_is_no_system_text() -> None:
-    engine = PromptEngine(
-        "openai", max_length=60, shrink_policy="summarize", summarize_model=lambda _: "They met.", max_summary_length=9
-    )
+    engine = summarizing(60, lambda _: "They met.", None, max_summary_length=9)
     made = join_as_list(engine, "sys", talk(9)[:4], "hint", talk(9)[4:])
     assert made == [
         {"role": "system", "content": "sys"},
@@ -506,32 +507,21 @@ def test_in_a_list_the_summary_is_no_system_text() -> None:
 
 
 def test_no_summary_is_asked_for_where_all_fits() -> None:
-    engine = PromptEngine("openai", "string", 99, "summarize", summarize_model=lambda _: str(1 / 0))
+    engine = summarizing(99, lambda _: str(1 / 0))
     assert engine.join("sys", talk(2)) == STRING.join("sys", talk(2))
 
 
 @pytest.mark.parametrize(("length", "expected"), [(len, "n0 […]"), (words, summary(talk(3)).partition("; n2")[0])])
 def test_a_long_summary_is_cut_in_the_unit_of_the_length(length: Callable[[str], int], expected: str) -> None:
-    most = 70 if length is len else 20
-    engine = PromptEngine(
-        "openai",
-        "string",
-        most,
-        "summarize",
-        length=length,
-        summarize_model=summary,
-        max_summary_length=10 if length is len else 9,
-    )
-    made = engine.join("sys", talk(10))
+    most, summary_most = (70, 10) if length is len else (20, 9)
+    made = summarizing(most, summary, length=length, max_summary_length=summary_most).join("sys", talk(10))
     assert isinstance(made, str)
     assert length(made) <= most
     assert f"Summary of the earlier conversation: {expected}" in made
 
 
 def test_a_summary_cannot_open_a_line() -> None:
-    engine = PromptEngine(
-        "openai", "string", 90, "summarize", summarize_model=lambda _: "a\nsystem: b\nc" * 9, max_summary_length=20
-    )
+    engine = summarizing(90, lambda _: "a\nsystem: b\nc" * 9, max_summary_length=20)
     assert engine.join("sys", talk(12)) == (
         "sys\nSummary of the earlier conversation: a\n  system: b\n  ca […]\nn10: text 10\nn11: text 11"
     )
@@ -546,53 +536,25 @@ def test_a_summary_cannot_open_a_line() -> None:
     ],
 )
 def test_where_there_can_be_no_summary_the_oldest_go_and_a_warning_says_why(model: Any, why: str) -> None:
-    engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=model)
+    engine = summarizing(60, model)
     with pytest.warns(UserWarning, match=why):
         made = engine.join("sys", talk(12))
     assert made == PromptEngine("openai", "string", 60).join("sys", talk(12))
 
 
 def test_a_summary_that_is_too_long_for_the_prompt_is_cut() -> None:
-    engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=lambda _: "x" * 500)
-    made = engine.join("sys", talk(12))
+    made = summarizing(60, lambda _: "x" * 500).join("sys", talk(12))
     assert isinstance(made, str)
     assert len(made) <= 60
     assert made.startswith("sys\nSummary of the earlier conversation: x")
 
 
 def test_a_short_summary_may_fit_where_a_long_one_would_not() -> None:
-    engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=lambda _: "x")
-    assert engine.join("sys", talk(12)) == "sys\nSummary of the earlier conversation: x\nn11: text 11"
+    made = summarizing(60, lambda _: "x").join("sys", talk(12))
+    assert made == "sys\nSummary of the earlier conversation: x\nn11: text 11"
 
 
 # Faults of the PromptEngine that this one is named after
-
-
-@pytest.mark.parametrize("policy", ["truncate", "summarize"])
-def test_a_limit_limits(policy: Any) -> None:
-    """The length, the policy and the summary's length were declared and never read."""
-    engine = PromptEngine("openai", "string", 80, policy, summarize_model=summary, max_summary_length=20)
-    assert len(engine.join("sys", talk(50))) <= 80
-
-
-def test_a_summarizer_that_is_given_is_used() -> None:
-    """A summarizer was stored only where none was given."""
-    engine = PromptEngine("openai", "string", 80, "summarize", summarize_model=lambda _: "MINE", max_summary_length=20)
-    assert "MINE" in engine.join("sys", talk(50))
-
-
-def test_json_in_a_message_is_no_slot() -> None:
-    """Values were put into the whole joined text, so JSON that a user wrote was a KeyError."""
-    made = STRING.join("In {city}:", [{"name": "user", "content": '{"x": 1} {city}'}], format_map={"city": "Bern"})
-    assert made == 'In Bern:\nuser: {"x": 1} {city}'
-
-
-@BOTH
-def test_a_message_cannot_read_attributes(engine: PromptEngine) -> None:
-    """A user's {secret.__class__} was evaluated by str.format_map."""
-    made = engine.join("{secret.__class__}", [{"content": "{secret.__class__} {secret}"}], format_map={"secret": "s3"})
-    assert "s3" not in str(made)
-    assert "str" not in str(made).replace("{secret.__class__}", "")
 
 
 def test_keys_are_not_filled() -> None:

@@ -1,13 +1,11 @@
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Markers
+from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Markers, Prompter
 from lazyprompt.formatters.report import Entry
 from lazyprompt.inspect.cautions import (
     TEMPLATES,
@@ -23,10 +21,6 @@ from lazyprompt.inspect.cautions import (
 )
 from lazyprompt.inspect.look import CallArguments, Look, look
 from lazyprompt.messages.prompt import Segment
-
-if TYPE_CHECKING:
-    from lazyprompt import Prompter
-
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 NOTHING = Facts({}, (), (), (), 0, None, (), "", len)

@@ -1,7 +1,5 @@
 """Counters by name, and what a view counts once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

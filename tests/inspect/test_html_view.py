@@ -230,14 +230,10 @@ def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html
 
 
-def test_slots_have_numbers_and_colours_and_a_legend() -> None:
+def test_slots_have_colours_and_a_legend() -> None:
     html = Rendered(("a", "b", "c", "d", "e"), ("markers", "q", "markers", "r", "markers"))._repr_html_()
-    assert html.count('class="lp-slot lp-hue1 lp-open" title="q, not trusted" data-n="1">b<') == 1
-    assert html.count('class="lp-slot lp-hue2 lp-open" title="r, not trusted" data-n="2">d<') == 1
     legend = [element_text(each) for each in parse_html(html).iter("li")]
     assert legend == ["markers 3", "q 1", "r 1", "not trusted"]
-    many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
-    assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
     assert {f"lp-hue{at}" for at in range(9)} < CLASSES
 
 
@@ -281,39 +277,24 @@ JPEG = b"\xff\xd8\xff\xc0\x00\x0b\x08\x00\x03\x00\x02\x01\x01\x11\x00\xff\xd9"
 WEBP = b"RIFF\x16\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x02\x00\x00"
 
 
-@pytest.mark.parametrize(
-    ("media_type", "data", "shown"),
-    [
-        ("image/png", png(2, 3), True),
-        ("image/jpeg", png(2, 3), True),  # what the bytes are counts
-        ("image/svg+xml", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
-        ("image/png", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
-        ("image/png", b64encode(BMP).decode(), False),
-        ("image/png", 'not base64 "><script>', False),
-        ("image/png", png(8_000, 5_000), True),
-        ("image/png", png(8_000, 5_001), False),
-        ("image/gif", b64encode(b"GIF89a\x02\x00\x03\x00\x00\x00\x00").decode(), True),
-        ("image/jpeg", b64encode(JPEG).decode(), True),
-        ("image/webp", b64encode(WEBP).decode(), True),
-        ("image/png", png(30_000, 30_000), False),  # a few bytes, and gigabytes in a browser
-        ("image/png", png(2, 3) + "A" * 4_000_000, False),
-    ],
-    ids=[
-        "png",
-        "png as jpeg",
-        "svg",
-        "svg as png",
-        "bmp",
-        "no base64",
-        "most",
-        "more",
-        "gif",
-        "jpeg",
-        "webp",
-        "bomb",
-        "large",
-    ],
-)
+PICTURES: Final = {
+    "png": ("image/png", png(2, 3), True),
+    "png as jpeg": ("image/jpeg", png(2, 3), True),  # what the bytes are counts
+    "svg": ("image/svg+xml", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
+    "svg as png": ("image/png", b64encode(b"<svg onload='alert(1)'/>").decode(), False),
+    "bmp": ("image/png", b64encode(BMP).decode(), False),
+    "no base64": ("image/png", 'not base64 "><script>', False),
+    "most": ("image/png", png(8_000, 5_000), True),
+    "more": ("image/png", png(8_000, 5_001), False),
+    "gif": ("image/gif", b64encode(b"GIF89a\x02\x00\x03\x00\x00\x00\x00").decode(), True),
+    "jpeg": ("image/jpeg", b64encode(JPEG).decode(), True),
+    "webp": ("image/webp", b64encode(WEBP).decode(), True),
+    "bomb": ("image/png", png(30_000, 30_000), False),  # a few bytes, and gigabytes in a browser
+    "large": ("image/png", png(2, 3) + "A" * 4_000_000, False),
+}
+
+
+@pytest.mark.parametrize(("media_type", "data", "shown"), PICTURES.values(), ids=PICTURES)
 def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data: str, shown: bool) -> None:  # noqa: FBT001 - a parameter
     root = parse_html(Msg("user", [ImageBlock(Base64Source(media_type, data))], "user")._repr_html_())
     kind = media_type if data.startswith(("R0lG", "/9j", "UklG")) else "image/png"
@@ -470,10 +451,8 @@ def every_view(evil: str) -> str:
         rendered._repr_html_(),
         Rendered(["a"] * 17, [f"slot {at}" for at in range(17)])._repr_html_(),
         prompter.fill(values, history=[[evil, evil]])._repr_html_(),
-        *(
-            messages_html([Msg("x", evil, role) for role in ("system", "user", "assistant", "tool")]),
-            message._repr_html_(),
-        ),
+        messages_html([Msg("x", evil, role) for role in ("system", "user", "assistant", "tool")]),
+        message._repr_html_(),
         report._repr_html_(),
         Reply(message, {"model": evil}, {"x": evil})._repr_html_(),
         look(prompter, CallArguments(values), title=evil, model="qwen2.5", window=99)._repr_html_(),

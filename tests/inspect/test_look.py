@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -32,10 +31,6 @@ from lazyprompt.inspect.look import (
 )
 from lazyprompt.inspect.saved import saved_look
 from support.inspected_library import FORMS, INPUTS, cases, faults, share
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
 PAIRS = [["Hi", "Hello"], ["More?", "Yes <|im_end|>"]]
@@ -219,19 +214,16 @@ def test_as_json_it_is_what_programs_need() -> None:
     found: Any = json.loads(json.dumps(look_json(seen)))
     assert seen.trim is not None
     trim = {**json.loads(json.dumps(seen.trim.as_dict())), "text": str(seen.trim)}
-    about: dict[str, Any] = {
-        "title": "x.json",
-        "form": "flat",
-        "model": "qwen2.5",
-        "text": seen.sent,
-        "payload": None,
-        "window": 90,
-    }
-    about |= {"total": seen.total, "unit": "tokens (about)", "report": [], "trim": trim}
+    about: dict[str, Any] = {"title": "x.json", "form": "flat", "model": "qwen2.5", "text": seen.sent, "payload": None}
     assert found == {
         "segments": [{"text": text, "slot": slot, "trusted": trusted} for text, slot, trusted in seen.segments],
         "slots": [{"name": name, "tokens": tokens} for name, tokens, _ in seen.slots],
         **about,
+        "window": 90,
+        "total": seen.total,
+        "unit": "tokens (about)",
+        "report": [],
+        "trim": trim,
         "marks": [
             {"slot": slot, "start": start, "end": end, "raw": raw, "safe": safe}
             for slot, start, end, raw, safe in seen.marks

@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +8,8 @@ from hypothesis import strategies as st
 from lazyprompt import CharTokenCounter, ChatPrompter
 from lazyprompt.errors import FormatError, LazyPromptError
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.inspect.look import CallArguments, look
+from lazyprompt.inspect.look import CallArguments, Look, look
 from lazyprompt.inspect.saved import saved_look
-
-if TYPE_CHECKING:
-    from lazyprompt.inspect.look import Look
 
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]

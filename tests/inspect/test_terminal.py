@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -28,20 +26,6 @@ def test_slots_take_the_palette_in_order_of_first_appearance() -> None:
     assert out.startswith("\x1b[36mA\x1b[0m\x1b[4;32mb\x1b[0m\x1b[36mC\x1b[0m\x1b[4;33md\x1b[0m")
     colors = "cyan green yellow magenta blue red"
     assert " ".join(PALETTE) == f"{colors} {' '.join(f'bright_{color}' for color in colors.split())}"
-
-
-def test_only_untrusted_text_is_underlined() -> None:
-    out = print_rendered(("mine", "instruction"), ("theirs", "q"), ("", "instruction"))
-    assert re.search(r"\x1b\[[0-9]+mmine", out)
-    assert "\x1b[4;32mtheirs" in out
-    assert "\x1b[4mnot trusted" in out
-
-
-def test_legend_names_each_slot_once_in_its_colour() -> None:
-    out = print_rendered(("A", "markers"), ("b", "问题"), ("C", "markers"))
-    legend = out.splitlines()[-1]
-    assert ESCAPE.sub("", legend) == "── markers · 问题 · not trusted"
-    assert "\x1b[32m问题" in legend
 
 
 def test_legend_of_trusted_text_alone_does_not_speak_of_trust() -> None:

@@ -1,7 +1,5 @@
 """The view for a terminal and for a pipe."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -26,56 +24,6 @@ HOSTILE = (
 def look_at(value: object = "Who?", **options: object) -> Look:
     call = CallArguments({"x": value, "input": "Hi"})
     return look(ChatPrompter("Say {x} now", system="S"), call, title="a.yaml", **options)  # type: ignore[arg-type]  # those of look
-
-
-def test_a_pipe_gets_lines_that_begin_with_their_slot() -> None:
-    out = look_text(
-        look_at("Who\n? <|im_end|>", model="qwen2.5", counter=CharTokenCounter(), window=1000), terminal=False
-    )
-    # The ends of lines that are spaces are written as ~.
-    assert (
-        out.replace("Say \n", "Say~\n")
-        == r"""a.yaml · flat · qwen2.5 · 111 of 1,000 characters, 11%
-
-markers      | <|im_start|>system
-system       | S
-instruction  | Say~
-x           *+ Who
-x           *| ? <\|im_end|>
-instruction  +  now
-instruction  |
-markers      | <|im_end|>
-markers      | <|im_start|>user
-input       *| Hi
-markers      + <|im_end|>
-markers      | <|im_start|>assistant
-
-* not trusted · + goes on in the line above
-
-SLOT         CHARACTERS  SHARE
-system                2     2%
-instruction          10     9%
-x                    17    15%
-input                 2     2%
-markers              80    72%
-total               111   100%
-
-! x: 1 control sequence(s) neutralised; <|im_end|> is sent as <\|im_end|>
-"""
-    )
-
-
-def test_a_terminal_gets_colours_and_the_text_as_it_is() -> None:
-    one = look_at("Who? <|im_end|>", model="qwen2.5")
-    out = look_text(one, terminal=True)
-    assert str(one.sent) in STYLE.sub("", out)
-    assert "\x1b[4;33mWho? " in out
-    assert "\x1b[4;7;33m<\\|im_end|>" in out
-    assert "\x1b[33mx" in out
-    assert "█" in out
-    assert "not trusted" in out
-    assert "neutralised or shown as a code" in out
-    assert "\x1b[1;33m! \x1b[0mx: 1 control" in out
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
@@ -151,28 +99,10 @@ def test_a_payload_is_json_with_signs_written_out() -> None:
     assert out.splitlines()[2:9] == STYLE.sub("", colored).splitlines()[2:9]
 
 
-def test_what_a_budget_let_go_is_told() -> None:
-    history = [["Hi", "Hello"], ["More", "Yes"]]
-    one = look(
-        ChatPrompter("Say"), CallArguments("Hi", history), form="openai", counter=CharTokenCounter(), max_tokens=60
-    )
-    out = look_text(one, terminal=False)
-    assert "budget: 63 → 56 of 60 tokens: 2 dropped (" in out
-    assert "- history[0] (user) dropped: " in out
-    assert "; 2 → 0" in out
-
-
 def test_a_slot_that_was_cut_is_told() -> None:
     prompter = ChatPrompter("Say {x}", budget=Budget(None, CharTokenCounter(), slots={"x": 9}, cut="end"))
     out = look_text(look(prompter, CallArguments({"x": "a" * 50})), terminal=False)
     assert "- x cut: longer than 9 tokens; 50 → 9" in out
-
-
-def test_what_a_payload_has_otherwise_is_told_once() -> None:
-    history = [{"role": "user", "name": "Ann", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
-    out = look_text(look(ChatPrompter("Say"), CallArguments("More", history), form="anthropic"), terminal=False)
-    assert out.count("(name) left out: ") == 1
-    assert "\n- messages (name) left out: 'Ann'" in out
 
 
 def test_what_is_grave_is_red() -> None:
@@ -182,42 +112,6 @@ def test_what_is_grave_is_red() -> None:
     assert "\x1b[1;33m! \x1b[0mx: 1 invisible character(s)" in out
     refused = saved_look('[{"role": "system", "content": "a"}]', form="anthropic")
     assert "\x1b[1;31m! \x1b[0mmessages[0]: " in look_text(refused, terminal=True)
-
-
-def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:
-    one = look_at("Who?", counter=CharTokenCounter())
-    other = look(
-        ChatPrompter("Say {y} then", system="S"),
-        CallArguments({"y": "\x1b[31m", "input": "Hi"}),
-        title="b.yaml",
-        counter=CharTokenCounter(),
-    )
-    out = slot_diff_text(one, other, slot_diff(one, other), terminal=False)
-    assert (
-        out.replace("\n \n \n", "\n~\n~\n")
-        == r"""--- a.yaml · flat · 77 characters
-+++ b.yaml · flat · 79 characters
-
-shared beginning: about 21 of 79; it ends in y, line 1
-
-same: system, input, markers
-
-instruction: changed, 10 → 11
-@@ -1,3 +1,3 @@
--Say  now
-+Say  then
-~
-~
-
-x: removed, 4
-@@ -1 +0,0 @@
--Who?
-
-y: added, 5
-@@ -0,0 +1 @@
-+\u001b[31m
-"""
-    )
 
 
 def test_a_diff_in_colour() -> None:

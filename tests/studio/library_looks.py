@@ -1,27 +1,22 @@
 """Looks of the example library: what the page is told of each, and what ``generate_prompt`` gives."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import LookRequest, parse_request
 from lazyprompt.studio.workspace import Workspace
 from studio.helpers import PARAMS
 from support.paths import LIBRARY, library_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.prompters.prompter import Prompter
 
 INPUTS: dict[str, Any] = library_inputs()
 

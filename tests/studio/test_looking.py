@@ -1,9 +1,8 @@
 """What the page is told of a prompt: that it is what generate_prompt gives, and all that stands around it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from lazyprompt.studio.reading import ATTACKS, CheckRequest, DiffRequest, LookRe
 from lazyprompt.studio.workspace import Workspace
 from studio.library_looks import cases, expected_text, shown_text, text_of
 from support.paths import LIBRARY, library_inputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SHARE = 160
 FILE = """---

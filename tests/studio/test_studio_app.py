@@ -1,7 +1,5 @@
 """The studio's server: who is let in, and what is answered."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json
@@ -9,8 +7,9 @@ import logging
 import os
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -18,9 +17,6 @@ from starlette.testclient import TestClient
 from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, Guard, PageTokens, studio_app
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PORT = 7317
 TOKENS = PageTokens("secret-token", "once")

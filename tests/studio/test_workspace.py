@@ -1,7 +1,5 @@
 """Prompt files found, read and saved: nothing outside, nothing half, nothing that somebody else has changed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Prompts tested in code, and the plugin that collects files of cases."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Test files: how they are found, and what is read of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of answers, apart from files and models."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,14 +1,14 @@
 """What changed between two versions: against the bytes of three providers' requests, for random edits."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from subprocess import run
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,10 +19,6 @@ from lazyprompt.testing.cases import CaseFile, case_files
 from lazyprompt.testing.difference import older_version
 from lazyprompt.testing.running import Runner
 from support.paths import LIBRARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
 PROVIDERS = ("openai", "anthropic", "gemini")

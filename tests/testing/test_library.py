@@ -1,9 +1,7 @@
 """The example library under test: each prompt has a case, and all pass; memory does not grow with the rows."""
 
-from __future__ import annotations
-
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from lazyprompt.testing.report import Report
 from lazyprompt.testing.running import Runner
 from support.paths import LIBRARY, library_inputs
 from support.vocabularies import CL100K, O200K, vocabulary_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("has_vocabulary", [False, pytest.param(True, marks=pytest.mark.slow)])

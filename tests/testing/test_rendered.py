@@ -1,17 +1,13 @@
 """Prompts under test: their turns with the slot of each piece, their payloads, settings and marks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt import CharTokenCounter, ChatPrompter
 from lazyprompt.errors import FormatError
 from lazyprompt.testing.rendered import LoadedPrompt, TurnText
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE = """---
 name: a
@@ -51,12 +47,8 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
     )
     assert case.slots == {"": "Be kind.\nGreet .\n\n", "who": "Ann", "history": "hr", "input": "Hi"}
     assert case.text == "Be kind.\nGreet Ann.\n\n\n\nh\n\nr\n\nHi"
-    assert (str(case), case.call, loaded.is_chat, loaded.secrets) == (
-        "n",
-        ({"who": "Ann", "input": "Hi"}, HISTORY, None),
-        True,
-        (),
-    )
+    assert (str(case), case.call) == ("n", ({"who": "Ann", "input": "Hi"}, HISTORY, None))
+    assert (loaded.is_chat, loaded.secrets) == (True, ())
     assert case.payload("openai") == case.render("openai")
     payload, counter = case.render("openai"), CharTokenCounter()
     assert case.count(counter) == counter.count(payload["messages"], payload["tools"])
@@ -100,10 +92,8 @@ def test_the_model_and_the_api_of_a_file_are_read(
 
 def test_a_yaml_prompt_file_has_its_model_as_a_setting(tmp_path: Path) -> None:
     loaded = LoadedPrompt.load(tmp_path / "a.yaml", text="instruction: Hi\nmodel: qwen2.5")
-    assert (loaded.file, dict(loaded.settings)) == (
-        None,
-        {**LoadedPrompt.of(loaded.prompter).settings, "model": "qwen2.5"},
-    )
+    assert loaded.file is None
+    assert loaded.settings == {**LoadedPrompt.of(loaded.prompter).settings, "model": "qwen2.5"}
 
 
 def test_control_sequences_of_values_are_marked() -> None:

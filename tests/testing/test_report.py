@@ -1,7 +1,5 @@
 """The report of results in each of its formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The runner of test files: snapshots, responses that are kept, and changes since another version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +30,7 @@ class Echo:
     def __init__(self, kind: str = "", prompter: Any = None) -> None:
         self.kind, self.prompter = kind, prompter
 
-    def share(self, prompter: Any) -> Echo:
+    def share(self, prompter: Any) -> "Echo":
         return Echo(self.kind, prompter)
 
     def payload(self, *call: Any, **_: object) -> object:
