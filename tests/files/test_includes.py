@@ -129,6 +129,7 @@ def test_a_fault_behind_an_include_has_the_line_of_its_own_file(tmp_path: Path) 
 def test_a_file_that_is_included_again_is_read_once(tmp_path: Path) -> None:
     pairs = {f"b{number}_md": f'{{% include "b{number + 1}.md" %}}' * 2 for number in range(12)}
     assert MAX_INCLUDES < 2**12
+    assert load_prompt(tmp_path, '{% include "a.md" %}' * MAX_INCLUDES, a_md="").render() == ""
     assert load_prompt(tmp_path, '{% include "b0.md" %}!', **pairs, b12_md="").render() == "!"
 
 

@@ -97,9 +97,9 @@ ANSWERS: list[tuple[str, str, dict[str, Any], Any]] = [
             "object": "list",
             "model": "m",
             "usage": {"prompt_tokens": 1, "total_tokens": 1},
-            "data": [{"object": "embedding", "index": at, "embedding": [at / 2]} for at in (1, 0)],
+            "data": [{"object": "embedding", "index": at, "embedding": [at / 2]} for at in (1, 2, 0)],
         },
-        [[0.0], [0.5]],
+        [[0.0], [0.5], [1.0]],
     ),
     ("picture", "openai-image", {"created": 1, "data": [{"b64_json": "aGk="}]}, "aGk="),
 ]
@@ -170,4 +170,5 @@ def test_what_is_no_answer_is_refused(answer: object, whose: tuple[str, str | No
 
 def test_data_of_a_picture_is_given_as_it_came() -> None:
     data = base64.b64encode(bytes(300)).decode()
-    assert read_answer({"data": [{"b64_json": data}, {"url": "https://x"}]}, api="image") == [data, "https://x"]
+    answer = {"data": [{"b64_json": data}, {"url": "https://x", "index": 0}]}
+    assert read_answer(answer, api="image") == [data, "https://x"]

@@ -27,6 +27,21 @@ def test_each_kind_is_known_and_number_is_float() -> None:
         declare_input("{kind: video}")
 
 
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ("oneOf: 3", "inputs.a.oneOf must be a list of choices, not a number"),
+        ("anyOf: {x: {kind: strin}}", "inputs.a.anyOf.x has an unknown kind 'strin' (did you mean 'string'?)"),
+        ("anyOf: [string, {kind: strin}]", "inputs.a.anyOf[1] has an unknown kind 'strin' (did you mean 'string'?)"),
+        ("oneOf: [1], anyOf: [2]", "inputs.a has both oneOf and anyOf; remove one of them"),
+    ],
+)
+def test_wrong_choices_are_named_with_their_place(fields: str, fault: str) -> None:
+    with pytest.raises(PromptFileError) as caught:
+        declare_input(f"{{kind: union, {fields}}}")
+    assert str(caught.value).partition(": ")[2].partition("\n")[0].partition("; the kinds are")[0] == fault
+
+
 def test_each_value_has_a_kind_of_its_own() -> None:
     values = {"true": "boolean", "1": "integer", "1.5": "float", "[1]": "array", "{b: 1}": "object", "x": "string"}
     # A mapping with a field that no property has is a value.

@@ -78,6 +78,7 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
     ("front", "says"),
     [
         ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set; set it or add a default"),
+        ("name: ${file:b.yaml}\nmodel: ${env:LP_NONE}", "<string>:3:8: Environment variable 'LP_NONE' not set"),
         ("name: ${env:LP_NONE:}", "Environment variable 'LP_NONE' not set"),
         ("name: ${env:}", "Environment variable '' not set"),
         ("name: ${params:modle}", "unknown param 'modle' (did you mean 'model'?); params= contains 'model'"),
@@ -144,6 +145,13 @@ def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: py
     assert opened == ["p.prompty", "b.yaml"]
     assert metadata["a"] == metadata["b"]
     assert json.dumps(metadata)
+
+
+def test_the_depth_of_many_files_does_not_add_up(folder: Path) -> None:
+    for number in range(101):
+        (folder / f"d{number}.yaml").write_text("[[1]]")
+    metadata = {f"k{number}": f"${{file:d{number}.yaml}}" for number in range(101)}
+    assert load_fields(f"metadata: {json.dumps(metadata)}", folder)["metadata"] == {name: [[1]] for name in metadata}
 
 
 def test_a_fault_in_what_a_reference_leads_to_is_at_the_reference(folder: Path) -> None:

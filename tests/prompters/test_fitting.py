@@ -28,6 +28,7 @@ from lazyprompt import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.prompt import Prompt, Text
@@ -322,6 +323,18 @@ def test_the_report_of_two_lists_has_the_items_of_each() -> None:
     payload, report = prompter.fit(values, format="openai")
     assert payload["messages"][0]["content"] == f'["{"a" * 20}"]\n["{"b" * 20}", "{"B" * 20}"]'
     assert report.lists == {"a": ((0,), (1,), 1), "b": ((0, 1), (2,), 3)}
+
+
+def test_the_report_of_a_file_names_the_values_that_do_not_depend_on_a_list() -> None:
+    inputs = "inputs: {docs: {kind: array, items: string}, q: {kind: string}, r: {kind: string}}"
+    body = "system:\n{{q}} {{docs | join(r)}}\n{% for d in docs %}\nuser:\n{{d}}{{q}}{% endfor %}"
+    prompter = Prompty.loads(f"---\n{inputs}\n---\n{body}").prompter.with_budget(Budget(150, CHARS))
+    values = {"docs": ["a" * 60, "b" * 60, "c" * 60], "q": "When?", "r": ", "}
+    payload, report = prompter.fit(values, format="openai")
+    assert [each["content"] for each in payload["messages"]] == [f"When? {'a' * 60}", f"{'a' * 60}When?"]
+    assert [(each.slot, each.fate, each.item) for each in report.messages if each.role == "slot"] == [
+        *(("q", "kept", None), ("docs", "kept", 0), ("docs", "dropped", 1), ("docs", "dropped", 2)),
+    ]
 
 
 def test_the_report_of_a_history_with_pictures_can_be_read() -> None:

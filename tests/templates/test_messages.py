@@ -64,6 +64,22 @@ def test_system_text_behind_the_history_stays_there() -> None:
     assert made == [*PAST, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
 
+def test_control_sequences_of_the_template_stay_and_those_of_values_are_escaped() -> None:
+    template: list[Any] = [
+        ("system", "<|im_end|>{a}"),
+        ("user", "<|im_start|>{a}"),
+        ("assistant", "<|im_end|>b"),
+        "history",
+    ]
+    prompter = ChatPrompter.from_messages([*template, ("user", "<|im_start|>{q}")])
+    values = {"a": "<|im_end|>", "q": "<|im_start|>"}
+    made = prompter.generate_prompt(values, [["<|im_end|>", "h"]], format="vllm", model="qwen2.5")
+    assert [each["content"] for each in made["messages"]] == [
+        *("<|im_end|><\\|im_end|>", "<|im_start|><\\|im_end|>", "<|im_end|>b"),
+        *("<\\|im_end|>", "h", "<|im_start|><\\|im_start|>"),
+    ]
+
+
 def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
     picture = ImageBlock(URLSource("https://example.com/{a}.png"))
     prompter = ChatPrompter.from_messages([Msg("user", [TextBlock("What is {a}?"), picture], "user"), "history"])
@@ -82,7 +98,8 @@ def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
 
 def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_loop() -> None:
     picture = ImageBlock(URLSource("https://example.com/a.png"))
-    prompter = ChatPrompter.from_messages(["history", Msg("user", [TextBlock("{q}"), picture], "user")])
+    asks = Msg("user", [TextBlock("{q}"), picture], "user")
+    prompter = ChatPrompter.from_messages(["history", ("assistant", "A"), asks])
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     loop: list[dict[str, Any]] = [
         {"role": "user", "content": "What?"},
@@ -90,10 +107,10 @@ def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_l
         {"role": "tool", "tool_call_id": "c", "content": "1"},
     ]
     assert [each["role"] for each in prompter.generate_prompt(None, loop, return_dict=True)["messages"]] == [
-        *("user", "assistant", "tool")
+        *("user", "assistant", "tool", "assistant")
     ]
     asked = prompter.generate_prompt({"q": "And now?"}, loop, return_dict=True)["messages"]
-    assert [each["role"] for each in asked] == ["user", "assistant", "tool", "user"]
+    assert [each["role"] for each in asked] == ["user", "assistant", "tool", "assistant", "user"]
 
 
 def test_an_input_goes_into_slots_where_the_user_has_the_last_word_and_else_is_the_users_next_message() -> None:

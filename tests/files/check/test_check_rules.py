@@ -95,6 +95,7 @@ FINDINGS = [
     ("LP050", "user:\n{{ a['__class__'] }}\n", 2, 7),
     ("LP050", "user:\n{{ a | attr('__class__') }}\n", 2, 14),
     ("LP052", "user:\n{{ a | lowr }}\n", 2, 8),
+    ("LP052", "user:\n{{ a | lowr }}", 2, 8),
     ("LP052", "user:\n{% if a is evn %}x{% endif %}\n", 2, 12),
     ("LP053", "user:\n{{ a | safe }}\n", 2, 8),
     ("LP054", "user:\n{% for i in range(n) %}x{% endfor %}\n", 2, 13),
@@ -113,9 +114,9 @@ FINDINGS = [
     ("LP062", front("metadata: {a: ['x', '${ENV:KEY}']}"), 2, 21),
     ("LP061", front("metadata:\n  password: |\n    hunter2\n    hunter3\n"), 4, 5),
     ("LP070", front("model: gpt-99", f"user:\n{'word ' * 9000}\n"), 2, 8),
-    ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 5000}}"), 2, 8),
+    ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 4088}}"), 2, 8),
     ("LP071", front("model: moonshot-v1-8k", f"user:\n{'word ' * 9000}\n"), 2, 8),
-    ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7999}}"), 2, 8),
+    ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7992}}"), 2, 8),
     # The name of the variable stood for the model, though the file says what it is without one.
     ("LP071", front("model: '${env:MODEL:moonshot-v1-8k}'", f"user:\n{'word ' * 9000}\n"), 2, 8),
     ("LP090", "{# lazyprompt: ignore=LP999 #}\nuser:\nHi.\n", 1, 23),
@@ -168,7 +169,7 @@ NO_FINDINGS = [
     ("LP036", "The system: it runs.\nUser: Ada\n"),
     ("LP040", "user:\n{{ '<|im_start|>' }} and <b> | [1]\n"),
     # A key of a dict may begin so: it was an error, and yet worked.
-    ("LP050", "user:\n{{ a.b_c['_d'] }} {{ a._id }}\n"),
+    ("LP050", "user:\n{{ a.b_c['_d'] }} {{ a._id }} {{ a['__e'] }} {{ a['f__'] }}\n"),
     ("LP052", "user:\n{{ a | lower }}{% if a is even %}x{% endif %}\n"),
     ("LP053", "user:\n{{ safe }}\n"),
     ("LP054", "user:\n{% for i in range(3) %}{{ '-' * 3 }}{% endfor %}\n"),
@@ -187,10 +188,11 @@ NO_FINDINGS = [
     ("LP062", front("tools:\n  - name: f\n    kind: mcp\n    connection: {apiKey: '${env:KEY}'}")),
     # A word of a text is no field; and what hid it took the closing quote, so that the file was no YAML any more.
     ("LP061", front("description: 'the password: must be long, a secret: not'")),
-    ("LP070", front("model: gpt-99")),
+    ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 4087}}")),
     ("LP070", front("model: gpt-4o-2024-08-06", f"user:\n{'word ' * 9000}\n")),
     ("LP070", front("model: ${env:DEPLOYMENT}", f"user:\n{'word ' * 9000}\n")),
     ("LP071", front("model: gpt-4o", f"user:\n{'word ' * 9000}\n")),
+    ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7991}}")),
     ("LP090", "{# lazyprompt: ignore=LP040, LP030 #}\nuser:\nHi.\n"),
 ]
 
@@ -205,6 +207,58 @@ def test_what_is_left_alone(code: str, text: str) -> None:
     assert code not in [each for each, _, _ in find_issues(text)]
     if code != "LP001":
         assert "LP001" not in [each for each, _, _ in find_issues(text)]
+
+
+MANY = [f"v{number:03}" for number in range(101)]
+KEPT = "the field model.options.best_of has no effect: it is kept, but not sent"
+UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not checked"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "message", "advice"),
+    [
+        ("LP010", front("modell: gpt-4o"), "unknown field modell (did you mean 'model'?)", "correct its name"),
+        ("LP014", front("model: {options: {best_of: 2}}"), KEPT, "move it under model.options.additionalProperties"),
+        (
+            *(
+                "LP021",
+                front(f"inputs: {{{': 1, '.join(MANY)}: 1}}", "".join(f"{{{{{name}}}}}" for name in [*MANY, "q"])),
+            ),
+            "the template uses 'q', which is not an input",
+            f"declare it; the inputs are {', '.join(MANY[:100])}, …",
+        ),
+        (
+            *("LP027", front("name: a", "".join(f"{{{{{name}}}}}" for name in MANY))),
+            f"the template uses {str(MANY[:100])[1:-1]}, and no inputs are declared, so their values are not checked",
+            "declare them under inputs",
+        ),
+        (
+            *("LP070", front("model: gpt-99", f"user:\n{'x' * 16000}")),
+            f"with defaults and examples, the prompt contains about 5607 tokens; {UNKNOWN_MODEL}",
+            "look it up, or name a known model",
+        ),
+    ],
+)
+def test_a_finding_says_what_is_wrong_and_what_to_do(code: str, text: str, message: str, advice: str) -> None:
+    assert [(each.message, each.advice) for each in check(text) if each.code == code] == [(message, advice)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        (f"default: {'x' * 200}, example: y", 148),
+        (f"required: true, example: {'x' * 200}", 148),
+        *(("kind: string, required: true", 8), ("kind: integer", 11), ("kind: boolean", 10), ("kind: object", 10)),
+        # Without a value for a picture, the template is counted as it is written.
+        ("kind: image", 8),
+    ],
+)
+def test_a_prompt_is_measured_with_defaults_examples_and_empty_values(fields: str, tokens: int) -> None:
+    model = "model: {id: gpt-99, options: {maxOutputTokens: 5000}}"
+    text = front(f"{model}\ninputs: {{a: {{{fields}}}}}", "user:\n{{a}} {{a}} {# a comment of the template #}\n")
+    (message,) = [each.message for each in check(text) if each.code == "LP070"]
+    says = f"about {tokens} tokens, and 5000 are reserved for the response; {UNKNOWN_MODEL}"
+    assert message == f"with defaults and examples, the prompt contains {says}"
 
 
 def test_each_rule_is_tried_both_ways() -> None:

@@ -17,6 +17,7 @@ SIGNS = [
     ("---\nmodel: {id: m, apiType: chat, options: {topP: 1}}\ninputs: {a: {kind: string}}\n---\n{{a}}", "v2"),
     ("---\ninputs: [{name: a, kind: string}]\nauthors: [x]\ntags: [y]\nversion: 1\n---\n{{a}}", "v2"),
     ("---\ninputs: {type: text}\n---\n{{type}}", "v2"),
+    ("---\ninputs: {a: {type: string, kind: string}}\n---\n{{a}}", "v2"),
     ("---\ninput: text\noutput: [a]\nconfig: {a: 1}\n---\nx", "v2"),
     ("---\ntemplate: {format: mustache}\n---\n{{#if}}x{{/if}}", "v2"),
     ("{% raw %}{{#if x}}{{role 'user'}}{% endraw %}", "v2"),
@@ -62,6 +63,8 @@ def test_a_template_that_is_text_stays_an_error_of_v2() -> None:
     # It alone is no sign of the first version: the vectors of Prompty v2 demand the error.
     with pytest.raises(PromptFileError, match=r"f:2:11: Invalid template format"):
         Prompty.loads("---\ntemplate: jinja2\n---\nx", name="f")
+    with pytest.raises(PromptFileError, match=r"f:2:1: base, which inherits"):
+        Prompty.loads("---\nbase: a.prompty\n---\nx", name="f")
 
 
 @pytest.mark.parametrize(
@@ -104,11 +107,17 @@ def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() 
             "options": {"n": 3, "on": True, "l": [1.5, None, "C"]},
         },
     )
-    for tools in ("- x", "a: b"):
-        with pytest.raises(PromptFileError, match="the tools section must contain a list of tools, each a mapping"):
-            Prompty.loads(f"tools:\n{tools}\n\nuser:\nx").filled({})
-    with pytest.raises(PromptFileError, match="a mapping key contains an inserted value; keys must be literal text"):
-        Prompty.loads(text.format("{{b}}: 1")).filled(given)
+    in_key = "a mapping key contains an inserted value; keys must be literal text in the template"
+    for section, fault in (
+        ("tools:\n- x", "the tools section must contain a list of tools, each a mapping"),
+        ("tools:\na: b", "the tools section must contain a list of tools, each a mapping"),
+        ("tools:\n- {{b}}: 1", f"tools: {in_key}"),
+        ('assistant[type="tool_call"]:\n- {{b}}: 1', f'assistant[type="tool_call"]: {in_key}'),
+        ('assistant[type="tool_call"]:\n- 5', "a tool_call must be a mapping with id, type and function, not 5"),
+    ):
+        with pytest.raises(PromptFileError) as caught:
+            Prompty.loads(f"{section}\n\nuser:\nx").filled(given)
+        assert str(caught.value) == f"<string>: {fault}"
 
 
 SAME = {

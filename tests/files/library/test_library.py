@@ -215,6 +215,8 @@ def test_a_short_word_is_no_language(tmp_path: Path) -> None:
     # A library without prompts is one too.
     empty = PromptLibrary(write_library(tmp_path / "empty", "notes.txt"))
     assert (len(empty), bool(empty)) == (0, True)
+    with pytest.raises(PromptFileMissingError, match="; available prompts: none$"):
+        empty.get("a")
 
 
 def test_languages_of_names(tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
     assert "b.prompty" in str(library.prompter("b").generate_prompt())
     with pytest.raises(PromptFileError, match=r"a.yaml:1:1: this is a YAML prompt file.*\.prompter\('a'\)"):
         library.get("a")
-    assert library.hash("a") != library.hash("b")
+    assert library.hash("a") == sha256(b'["yaml",{"instruction":"Answer {question}."}]').hexdigest()
 
 
 def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
@@ -320,7 +322,18 @@ def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch)
             file.write(path, f"zipped_prompts/{path.relative_to(package / 'acme_prompts')}")
     monkeypatch.syspath_prepend(str(archive))
     assert PromptLibrary("zipped_prompts").get("s/a").render() == "user:\nKind."
-    assert PromptLibrary(zipfile.Path(archive) / "zipped_prompts").keys() == ("s/a",)
+    found = zipfile.Path(archive) / "zipped_prompts"
+    assert PromptLibrary(found).keys() == ("s/a",)
+    # The archive has four members, of which one is in a directory, and 34 bytes in all.
+    limits = {"MAX_FILES": 4, "MAX_TOTAL": 34, "_MAX_DEPTH": 1}
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"lazyprompt.files.library.layers.{name}", limit)
+    assert PromptLibrary(found).keys() == ("s/a",)
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"lazyprompt.files.library.layers.{name}", limit - 1)
+        with pytest.raises(PromptFileError, match="a package in an archive can contain at most"):
+            PromptLibrary(found)
+        monkeypatch.setattr(f"lazyprompt.files.library.layers.{name}", limit)
     sys.modules.pop("zipped_prompts", None)
 
 

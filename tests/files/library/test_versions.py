@@ -28,11 +28,13 @@ def test_numbers_that_are_left_out_are_zero(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "latest", "01.2.3", "1.2.3-01", "1.2.3.4", "v1.2.0", "1.2-rc.1", "1..2", "٣", "1.2.3\n"]
+    "text", ["", "latest", "01.2.3", "1.2.3-01", "1.2.3.4", "v1.2.0", "V1", "1.2-rc.1", "1..2", "٣", "1.2.3\n"]
 )
 def test_what_is_no_version(text: str) -> None:
-    with pytest.raises(PromptFileError, match="invalid version"):
+    with pytest.raises(PromptFileError) as caught:
         Version.read(text)
+    near = f"; write it without the {text[0]!r}" if text in ("v1.2.0", "V1") else ""
+    assert str(caught.value) == f"invalid version {text!r}; expected something like 1.2.0 or 2.0.0-rc.1{near}"
 
 
 @pytest.mark.parametrize(

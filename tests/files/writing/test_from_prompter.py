@@ -91,10 +91,12 @@ def test_a_file_prints_a_scalar_as_files_do(value: object, text: str) -> None:
         (ChatPrompter({"user": "{a}"}, history=[{"role": "user", "content": "x"}]), {"a": ""}),
         (ChatPrompter({"user": "{a}"}, history=[{"role": "user", "content": "x"}]), {"a": "", "input": ""}),
         (AlpacaPrompter("{自己的}"), {"自己的": "x"}),
+        (ChatPrompter({"system": "{a}", "user": "{a}"}), {"a": "x"}),
     ],
 )
 def test_prompters(prompter: Prompter, values: object) -> None:
-    _same(prompter, values)
+    inputs = [each.name for each in _same(prompter, values).inputs]
+    assert inputs in ([*prompter.slots], [*prompter.slots, "input"])
 
 
 @pytest.mark.parametrize(

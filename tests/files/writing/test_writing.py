@@ -87,6 +87,7 @@ def test_only_the_lines_of_a_changed_field_differ() -> None:
     changed = prompty.with_fields(name="other")
     assert changed.dumps() == FILE.replace("name: qa   #", "name: other # ").replace("#  the", "# the")
     assert (changed.name, prompty.name) == ("other", "qa")
+    assert Prompty.loads("---\n\nname: a\nx: 1\n---\n").with_fields(name="b").dumps() == "---\n\nname: b\nx: 1\n---\n"
     assert prompty.with_fields(name="qa").dumps() == FILE
 
 
@@ -94,11 +95,16 @@ def test_comments_and_order_stay_within_a_changed_field() -> None:
     model = {**Prompty.loads(FILE).model, "id": "gpt-5"}
     lines = Prompty.loads(FILE).with_fields(model=model).dumps().splitlines()
     assert [line for line in lines if line not in FILE.splitlines()] == ["  id: gpt-5 # which"]
+    crlf = "---\r\nmodel:\r\n    id: m # c\r\n    options:\r\n        seed: 1\r\n---\r\nhi"
+    changed = Prompty.loads(crlf).with_fields(model={"id": "n", "options": {"seed": 1}})
+    assert changed.dumps() == crlf.replace("id: m", "id: n")
 
 
 def test_a_new_field_stands_where_it_belongs() -> None:
     text = Prompty.loads(FILE).with_fields(description="Answers.\nShortly.\n").dumps()
     assert "name: qa   # the name\ndescription: |\n  Answers.\n  Shortly.\nauthor: Ada\n" in text
+    named = Prompty.loads("---\n# c\nx: 1\n---\nhi").with_fields(name="a", model="m")
+    assert (named.dumps(), named.model) == ("---\nname: a\nmodel: m\n# c\nx: 1\n---\nhi", {"id": "m"})
 
 
 def test_none_takes_a_field_out_and_leaves_the_comments_around_it() -> None:
@@ -127,6 +133,10 @@ def test_a_resolved_secret_is_never_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert SECRET not in text
     assert "Bearer ${env:LP_KEY}" in text
     assert "description: of ${env:LP_KEY}" in text
+    # A reference beside a changed field has its new value, which is no error.
+    prompty = Prompty.loads("---\nx: ${env:LP_KEY}\n---\nhi")
+    monkeypatch.setenv("LP_KEY", "sk-very-secret-3")
+    assert prompty.with_fields(metadata={**prompty.metadata, "y": 1}).metadata == {"x": "sk-very-secret-3", "y": 1}
 
 
 @pytest.mark.parametrize(("size", "written"), [(7, "k" * 7), (8, "${env:LP_KEY}")])
@@ -192,7 +202,8 @@ def test_what_one_parser_reads_and_the_other_does_not() -> None:
 def test_yaml_that_can_be_read_and_not_changed() -> None:
     prompty = Prompty.loads("---\nname: a\nx:\tb\n---\nhi")
     assert prompty.with_fields(name="b").metadata == {"x": "b"}
-    with pytest.raises(PromptFileError, match="x: this YAML can be read but not changed"):
+    fault = r"found character '\\t' that cannot start any token in .+, line 1, column 3: x: b \^ \(line: 1\); put text"
+    with pytest.raises(PromptFileError, match=f"^x: this YAML can be read but not changed: while .+ {fault}"):
         prompty.with_fields(metadata={"x": "c"})
 
 
