@@ -261,7 +261,7 @@ def _put_around(
 @lru_cache(maxsize=256)
 def _takes_system(template: ChatJinja, *, alone: bool) -> bool:
     """Return True if a template accepts a system message, alone or before a user message."""
-    system, user = _WITH_SYSTEM
+    system, user = map(template.with_content, _WITH_SYSTEM)
     if alone:
         return template.try_render([system]) is not None
     return template.try_render([system, user]) is not None or template.try_render([user]) is None
