@@ -29,15 +29,15 @@ class Cuts:
     """A set of markers at which streamed text is split.
 
     Args:
-        markers: The markers. No marker may be a prefix of another marker.
+        markers: One or more markers. No marker may be a prefix of another marker.
     """
 
     __slots__ = ("_beginnings", "_longest", "_pattern")
 
     def __init__(self, markers: frozenset[str]) -> None:
-        self._pattern = re.compile("|".join(map(re.escape, sorted(markers))) or "(?!)")
+        self._pattern = re.compile("|".join(map(re.escape, sorted(markers))))
         self._beginnings = frozenset(marker[:size] for marker in markers for size in range(1, len(marker)))
-        self._longest = max(map(len, markers), default=0)
+        self._longest = max(map(len, markers))
 
     def find(self, text: str, at: int) -> tuple[int, str] | None:
         """Return the index and the text of the first marker, or None if the text contains no marker."""

@@ -131,7 +131,7 @@ def gemma_object(text: str) -> JsonObject | None:
 
 
 def _gemma_json(match: re.Match[str]) -> str:
-    kind, written = match.lastgroup or "", match[match.lastgroup or 0]
+    kind, written = match.lastgroup, match[match.lastgroup or 0]
     if kind == "unclosed":
         raise ValueError(written)  # Stop, because searching for the end of each later quote would take quadratic time.
     if kind == "word" and written in _JSON_WORDS:

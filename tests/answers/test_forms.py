@@ -67,6 +67,8 @@ LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
         ("harmony", {}, "<|channel|>c to=now<|message|>{}<|call|> so", [("now", {})]),
         ("harmony", {}, "<|end|>a<|call|>b<|start|>assistant<|channel|>final<|message|>c", ["a"]),
         ("harmony", {}, " to=now<|channel|>c<|message|>{}", [("now", {})]),
+        ("harmony", {}, "<|end|>a to=now<|message|>{}", ["a to=now", "{}"]),
+        ("harmony", {}, "<|channel|>c to=now<|end|>a", ["<|channel|>c to=nowa"]),
         ("harmony", {}, " to be<|end|>", [" to be"]),
         # Unmarked calls in text need a known tool, and marked calls don't.
         ("llama", {"tools": TOOLS}, 'Look.\n{"name": "now", "parameters": {}}', ["Look.", ("now", {})]),
@@ -111,6 +113,7 @@ def test_the_message_is_the_assistants() -> None:
         ("hermes", '<tool_call>[{"name": "f", "id": "call_1"}, {"name": "g"}]</tool_call>', ["call_1", "call_1_1"]),
         ("hermes", '<tool_call>[{"name": "f", "id": "a"}, {"name": "f", "id": "a"}]</tool_call>', ["a", "call_1"]),
         ("hermes", '<tool_call>{"name": "f", "arguments": {}, "id": 12}</tool_call>', ["12"]),
+        ("hermes", '<tool_call>{"id": 12, "name": "f"}</tool_call>', ["12"]),
         ("hermes", '<tool_call>{"name": "f", "id": {"x": 1}}</tool_call>', ["call_0"]),
         ("mistral", EXAMPLES["mistral"][0][0], ["abcdefgh0"]),
         ("mistral", EXAMPLES["mistral"][1][0], ["call_0", "abcdefgh1"]),
@@ -371,13 +374,17 @@ def test_custom_tool_markers_are_parsed_in_whole_and_in_chunks(pattern: tuple[st
     parser = ResponseParser(markers, tools=["f", "g"])
     expected = Msg(name="assistant", role="assistant", content=given)
     assert parser.parse(answer).blocks == expected.blocks
+    assert parser.parse(answer.replace(given[0]["text"], "").lstrip()).blocks == expected.blocks[1:]
     stream = parser.stream()
     for character in answer:
         stream.feed(character)
     assert stream.finish().blocks == expected.blocks
 
 
-@pytest.mark.parametrize("text", ["I will CALL you.", "CALL", "CALL f ENDCALL", "CALL f, g WITH {} ENDCALL"])
+@pytest.mark.parametrize(
+    "text",
+    ["I will CALL you.", "CALL", "CALL f ENDCALL", "CALL f, g WITH {} ENDCALL", '{"name": "f", "arguments": {}}'],
+)
 def test_text_that_only_begins_like_a_custom_call_stays_text(text: str) -> None:
     markers = Markers(tool_start="CALL ", tool_args=" WITH ", tool_end=" ENDCALL")
     assert ResponseParser(markers).parse(text).content == text
@@ -387,3 +394,4 @@ def test_custom_calls_with_quotes_between_name_and_arguments_stay_text() -> None
     markers = Markers(tool_start='<call name="', tool_args='">', tool_end="</call>")
     text = '<call name="f">{}</call>'
     assert ResponseParser(markers).parse(text).content == text
+    assert message_contents(ResponseParser(markers).parse('<tool_call>{"name": "f"}</tool_call>')) == [("f", {})]

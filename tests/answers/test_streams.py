@@ -56,7 +56,7 @@ def parse_chunks(form: str, *chunks: str, **options: Any) -> list[list[tuple[Any
     brought = [stream.feed(chunk) for chunk in chunks]
     stream.finish()
     return [
-        [(each.kind, each.text) if each.index is None else (each.index, each.name, each.id, each.text) for each in new]
+        [(one.index, one.name, one.id, one.text) if one.kind == "tool_call" else (one.kind, one.text) for one in new]
         for new in (*brought, stream.rest)
     ]
 

@@ -125,6 +125,7 @@ def test_so_are_other_ways_to_write_them(text: str) -> None:
 def test_an_escape_that_python_does_not_know_stays() -> None:
     assert literal(r"'C:\dir\p'") == "C:\\dir\\p"
     assert literal(r"'\U0fffffff'") == r"\U0fffffff"
+    assert literal('\u3000"\\/"') == "/"  # it is JSON, with a blank before it that JSON does not know
 
 
 @pytest.mark.parametrize(

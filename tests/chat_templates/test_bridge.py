@@ -151,6 +151,7 @@ OTHER_END = re.escape(
 HELLO = [{"role": "user", "content": "Hello."}]
 LENGTH = chatml(ending="<|end|>{{ loop.length > 9 }}\n")
 BEFORE = "{% set one = loop.previtem if loop.index > 1 else {} %}"
+DEPENDS = "the text that the template writes after a response depends on the response"
 LAST_SIGN = PLAIN.replace("<|start|>", BEFORE + "{{ one.content[-1] if one.role == 'assistant' }}<|start|>", 1)
 NO_BARE = "^the template cannot render a response without reasoning in this chat: .*"
 NO_PROMPT = "must end with the template's generation prompt"
@@ -175,7 +176,8 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
     # The generation prompt has opened a thought, and nothing else.
     (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
     # The next turn begins with the last sign of the answer.
-    (LAST_SIGN, "Hi.", USER, {}, "the text that the template writes after a response depends on the response"),
+    (LAST_SIGN, "Hi.", USER, {}, DEPENDS),
+    (LAST_SIGN.replace("<|end|>\n", ""), "Hi.", USER, {}, DEPENDS),
     (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
     (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
     (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
@@ -284,7 +286,7 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
 # Templates that drop the text beside a call.
 STOP, STOPPED, BESIDE = "<call>now{}</call><|stop|>", "<|stop|>\n", "{{ m.content if not m.tool_calls }}" + CALLING
 EMPTY_THOUGHT = by_role("assistant", "<think>{{ m.reasoning_content }}</think>" + BESIDE)
-CALLS = chatml(THINKING + BESIDE, STOPPED)
+CALLS = chatml(THINKING + BESIDE, STOPPED, head="{{ raise_exception('no') if messages[0].role == 'assistant' }}")
 EMPTY_CALLS, OPENED_CALLS = (
     chatml(EMPTY_THOUGHT, STOPPED, prompt=PROMPT.replace("\n", end)) for end in ("\n", "\n<think>")
 )
@@ -391,6 +393,15 @@ def test_variables_are_those_of_the_prompt() -> None:
     assert added_text(template) == BEHIND
     assert "instead of '<think></think>'" in added_text(template, start=f"{START}<think></think>", quick=True)
     assert "must end with" in added_text(template, start=f"{START}<think></think>")
+
+
+def test_sample_tools_have_all_that_templates_ask_for() -> None:
+    asked = "t.type == 'function' and f.description and f.name and p.type == 'object' and at.type and at.description"
+    head = (
+        "{% for t in tools %}{% set f = t.function %}{% set p = f.parameters %}"
+        f"{{% set at = p.properties[p.required[0]] %}}{{{{ raise_exception('no') if not ({asked}) }}}}{{% endfor %}}"
+    )
+    assert added_text(chatml(head=head), tools=TOOLS) == BEHIND
 
 
 def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from support.chat_judges import SPECIAL, templates
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.chat_templates.check import Ability
+    from lazyprompt.chat_templates.check import TemplateReport
 
 TURN = "<{{ m.role }}>{{ m.content }}</>"
 PROMPT = "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -144,11 +145,11 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 
 
-def check_ability(name: str, text: str, tokenizer: Any = None) -> Ability:
-    return ChatTemplate.load(text, **SPECIAL).check(tokenizer)[name]
+@cache
+def check(text: str) -> TemplateReport:
+    return ChatTemplate.load(text, **SPECIAL).check()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "holds", "detail"), CASES)
 def test_each_question_is_answered_both_ways_with_the_reason(
     name: str,
@@ -156,14 +157,14 @@ def test_each_question_is_answered_both_ways_with_the_reason(
     holds: bool | None,  # noqa: FBT001 - a table
     detail: str,
 ) -> None:
-    found = check_ability(name, text)
+    found = check(text)[name]
     assert (found.name, found.holds) == (name, holds)
     assert found.detail.startswith(detail)
     assert bool(found.detail) >= bool(detail)
 
 
 def test_all_questions_are_asked_of_all_templates() -> None:
-    report = ChatTemplate.load(PLAIN, **SPECIAL).check()
+    report = check(PLAIN)
     assert [finding.name for finding in report.findings] == list(QUESTIONS)
     assert {name for name, cases in QUESTIONS.items() if len({holds for _, holds, _ in cases}) < 2} == set()
     with pytest.raises(KeyError, match="is it good"):
@@ -208,7 +209,8 @@ def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
     holds: bool,  # noqa: FBT001 - a table
     detail: str,
 ) -> None:
-    found = check_ability("double beginning of text", text, adding_tokenizer(tmp_path, token))
+    tokenizer = adding_tokenizer(tmp_path, token)
+    found = ChatTemplate.load(text, **SPECIAL).check(tokenizer)["double beginning of text"]
     assert (found.holds, found.detail) == (holds, detail)
 
 
@@ -242,8 +244,7 @@ bridged to results of calls   no   the template does not render tool calls"""
 
 
 def test_the_report_is_a_line_for_each_answer() -> None:
-    report = ChatTemplate.load(NO_SYSTEM, **SPECIAL).check()
-    assert str(report) == REPORT
+    assert str(check(NO_SYSTEM)) == REPORT
 
 
 # What is known of real templates, some of it from their models' cards.

@@ -50,7 +50,6 @@ SUSPECT_BLOCKS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "clean"),
     [

@@ -10,6 +10,7 @@ import pytest
 from lazyprompt import (
     Base64Source,
     ChatFormatter,
+    ChatPrompter,
     ImageBlock,
     Msg,
     TextBlock,
@@ -116,6 +117,32 @@ def test_a_medium_that_no_message_has_is_refused_by_a_provider() -> None:
         ChatFormatter("openai").format(history)
 
 
+@pytest.mark.parametrize(
+    ("condition", "content", "shown", "alone"),
+    [
+        (
+            *("is not string", "{{ m.content }}", "<user>Be calm.\n\n\n\nHi<assistant>Hello<user>Go."),
+            "<user>Be calm.\n\n<assistant>Hello",
+        ),
+        (
+            *("is string", "{% for p in m.content %}({{ p.type }} {{ p.text }}){% endfor %}"),
+            "<user>(text Be calm.\n\n\n\n)(text Hi)<assistant>(text Hello)<user>(text Go.)",
+            "<user>(text Be calm.\n\n)<assistant>(text Hello)",
+        ),
+    ],
+)
+def test_a_system_text_that_a_template_refuses_stands_before_the_first_text_of_a_user(
+    condition: str, content: str, shown: str, alone: str
+) -> None:
+    """A template that fails at texts, for it knows only parts, counted as one that takes a system text."""
+    refuses = f"{{{{ raise_exception('no') if m.role == 'system' or m.content {condition} }}}}"
+    template = f"{{% for m in messages %}}{refuses}<{{{{ m.role }}}}>{content}{{% endfor %}}"
+    prompter = ChatPrompter("Be {kind}.", system="").with_chat_template(ChatTemplate.load(template))
+    assert prompter.generate_prompt({"kind": "calm", "input": "Go."}, [("Hi", "Hello")]) == shown
+    answered: list[Any] = [{"role": "assistant", "content": "Hello"}]
+    assert prompter.generate_prompt({"kind": "calm"}, answered) == alone
+
+
 PAIRS: list[Any] = [("Hi", "Hello"), ["More", "Yes"]]
 
 
@@ -137,15 +164,18 @@ def test_the_name_of_a_speaker_is_kept() -> None:
 
 
 A, B = ({"type": "text", "text": text} for text in "ab")
-BLOCKS = [TextBlock("a"), TextBlock("b")]
+BLOCKS, CALLED = [TextBlock("a"), TextBlock("b")], ToolUseBlock("c1", "add", {"a": 1})
 
 
 @pytest.mark.parametrize(
     ("template", "given", "content"),
-    [(TEXTS, BLOCKS, "a\nb"), (PARTS, BLOCKS, [A, B]), (TEXTS, "a", "a"), (PARTS, "a", [A]), (BOTH, "a", "a")],
+    [
+        *((TEXTS, BLOCKS, "a\nb"), (PARTS, BLOCKS, [A, B]), (TEXTS, "a", "a"), (PARTS, "a", [A]), (BOTH, "a", "a")),
+        *((TEXTS, [CALLED], ""), (BOTH, [CALLED], ""), (PARTS, [CALLED], [A | {"text": ""}])),
+    ],
 )
 def test_a_content_takes_the_form_that_the_template_shows(template: ChatJinja, given: Any, content: object) -> None:
-    (made,) = dicts_from([Msg("", given, "user")], template)
+    (made,) = dicts_from([Msg("", given, "assistant")], template)
     assert made["content"] == content
 
 
@@ -156,9 +186,8 @@ def test_what_is_no_text_stays_a_part(template: ChatJinja) -> None:
 
 
 def test_calls_and_results_become_messages_of_openais_form() -> None:
-    called = ToolUseBlock(id="c1", name="add", input={"a": 1})
     answered = ToolResultBlock(id="c1", name="add", output="3")
-    made = dicts_from([Msg("", [TextBlock(text="So"), called], "assistant"), Msg("", [answered], "system")], TEXTS)
+    made = dicts_from([Msg("", [TextBlock(text="So"), CALLED], "assistant"), Msg("", [answered], "system")], TEXTS)
     assert [message["role"] for message in made] == ["assistant", "tool"]
     assert made[0]["content"] == "So"
     assert made[0]["tool_calls"][0]["function"]["name"] == "add"

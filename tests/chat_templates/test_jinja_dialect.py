@@ -140,6 +140,12 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
         render_template(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
 
 
+NULL_BESIDE_JSON = (
+    "{% for m in messages if m.content is none %}{% for c in m.tool_calls if c.function.arguments is string %}"
+    "{{ c.function.name }}{% endfor %}{% endfor %}"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -147,6 +153,8 @@ def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
         ("{% for m in messages %}[{{ m.content | tojson }}]{% endfor %}", '[""]'),
         ("{% for m in messages %}[{{ m.content | trim | length + m.content | length }}]{% endfor %}", "[0]"),
         ("{% for m in messages %}[{{ 'none' if m.content is none else 'text' }}]{% endfor %}", "[none]"),
+        # A template that shows a call without content only if its arguments are JSON.
+        (NULL_BESIDE_JSON, "get_weather"),
     ],
 )
 def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: str) -> None:
@@ -266,6 +274,8 @@ def test_an_error_names_the_line_it_comes_from() -> None:
         render_template(text)
     with pytest.raises(TemplateError, match=r"in line 1: raise_exception\(\) missing 1 required positional argument"):
         render_template("{{ raise_exception() }}")
+    with pytest.raises(TemplateError, match=r"^the chat template fails: a value would become longer than 20000000"):
+        render_template("{% set x = 'x' * 1000000 %}{% for i in range(21) %}{{ x }}{% endfor %}")
     with pytest.raises(TemplateError, match=r"^the chat template rejects the messages: no system\.$"):
         render_template("\n{{ raise_exception('no system.') }}")
 

@@ -71,6 +71,7 @@ TALKS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
 @pytest.mark.parametrize("reserved", [False, True])
 @given(texts=TALKS, beside=TALKS)
 @example(texts=["US\x01", "\x01 0\tx"], beside=["\x01ER:"])
+@example(texts=["<unused"], beside=["7>"])
 @example(texts=["ß>", "ABCA"], beside=[])  # beside a text that is not ASCII, capital letters were passed over
 def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
     edges, way = Edges(TEXTS, reserved=reserved), Plain(reserved, backwards)
@@ -132,7 +133,7 @@ def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None
     [
         *((text, True) for text in ("a <|im", "a <|im_  ", "_end|> b", "  |> b", "a [in", "NST] b", "＜|im", "a ［in")),
         *((text, True) for text in ("a\n###  resp", "a\n＃## resp", "end|＞ b", "a <|any_name", "any_name|> b")),
-        *(("a <unused1", True), ("a <|im\x01", True), ("\x01end|> b", True)),
+        *(("a [ın", True), ("a <unused1", True), ("a <|im\x01", True), ("\x01end|> b", True)),
         *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
         *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
     ],

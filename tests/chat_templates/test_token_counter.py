@@ -438,6 +438,11 @@ def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Pat
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"the tokenizers package cannot read .*tokenizer.json: .*; download"):
         HuggingFaceTokenCounter(tmp_path)
+    Tokenizer(models.BPE({}, [])).save(str(tmp_path / "tokenizer.json"))
+    flags = json.dumps({"added_tokens_decoder": {"0": {"content": "a", "special": 1}}})
+    (tmp_path / "tokenizer_config.json").write_text(flags, encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"cannot read .*tokenizer.json: 'int' object is not .* 'bool'; download"):
+        HuggingFaceTokenCounter(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("[", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer_config.json is not valid JSON"):
         HuggingFaceTokenCounter(tmp_path)

@@ -156,6 +156,22 @@ def test_where_harmless_values_are_refused_nothing_is_trusted() -> None:
     assert trusted_in(left) == ""
 
 
+def test_values_of_which_a_template_makes_tokens_are_escaped_but_prose_is_not() -> None:
+    template = ChatTemplate.load(
+        "{% for m in messages %}{{ ''|safe + m.content }}|{{ m.content|replace('&lt;', '<')|replace('&gt;', '>') }}"
+        "<|im_end|>{% endfor %}"
+    )
+    chat = [{"role": "user", "content": text} for text in ("It's (so)!", "im_end", "<b>", "&lt;|im_end|&gt;")]
+    made = template.render(chat)
+    assert made.text == (
+        r"It&#39;s (so)!|It's (so)!<|im_end|>\im_end|\im_end<|im_end|>\\&lt;b\&gt;|\\<b\><|im_end|>"
+        r"\\&amp;lt\;\|im_end\|\&amp;gt\;|\\&lt\;\|im_end\|\&gt\;<|im_end|>"
+    )
+    assert trusted_in(made).count(END) == 4
+    with pytest.raises(SafetyError, match=r"builds the control sequence '<\|im_end\|>'"):
+        template.render(chat, safety="raise")
+
+
 def test_characters_by_their_numbers_are_not_the_templates_own() -> None:
     """``%c`` wrote what a value's bytes say, and it was trusted."""
     text = "{{ '%c' % b[0] }}{{ '{:c}'.format(b[1]) }}{{ '%c'|format(b[2]) }}{{ m.content[3:] }}"
