@@ -80,7 +80,7 @@ def _reason(previous: object, changed: object, slot: str | None) -> str:
     """Return a description of what changed a prompt: the budget, a provider rule or the caller."""
     before: TrimReport | None = getattr(previous, "trim", None)
     after: TrimReport | None = getattr(changed, "trim", None)
-    if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
+    if after is not None and _dropped(after) != _dropped(before):
         return "the budget dropped or cut earlier messages"
     reports: list[Entries] = [getattr(prompt, "report", ()) for prompt in (changed, previous)]
     news = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
@@ -97,5 +97,5 @@ def _is_about(entry: Entry, slot: str | None) -> bool:
     return entry.where.startswith("tools") == (slot == "tools")
 
 
-def _dropped(trim: TrimReport) -> Sequence[object]:
-    return (trim.dropped, trim.cut)
+def _dropped(trim: TrimReport | None) -> Sequence[object]:
+    return ((), ()) if trim is None else (trim.dropped, trim.cut)
