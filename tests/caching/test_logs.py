@@ -32,8 +32,16 @@ def write_lines(path: Path, *lines: object) -> Path:
 
 def attribute(key: str, value: object) -> dict[str, Any]:
     """An attribute as OTLP has it."""
-    kind = "intValue" if isinstance(value, int) else "stringValue"
-    return {"key": key, "value": {kind: str(value)}}
+    return {"key": key, "value": otlp_value(value)}
+
+
+def otlp_value(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {"kvlistValue": {"values": [attribute(key, each) for key, each in value.items()]}}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [otlp_value(each) for each in value]}}
+    kinds = {int: ("intValue", str(value)), float: ("doubleValue", value), bool: ("boolValue", value)}
+    return {} if value is None else dict([kinds.get(type(value), ("stringValue", value))])
 
 
 def messages_json(text: str) -> str:
@@ -172,11 +180,13 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
 
 
 def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
-    call = {"type": "tool_call", "id": "1", "name": "find", "arguments": {"x": 1}}
+    call = {"type": "tool_call", "id": "1", "name": "find", "arguments": {"x": [1, 0.5, False, None, {}]}}
     parts = [{"type": "text", "content": "I look."}, {"type": "text"}, call]
     messages: list[dict[str, Any]] = [{"role": "assistant", "parts": parts}, {"parts": []}]
-    span = {"attributes": {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}}
-    (found,) = read_calls(write_lines(tmp_path / "a.jsonl", span))
+    given = {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}
+    spans = [{"attributes": each} for each in (given, [attribute(key, value) for key, value in given.items()])]
+    found, other = read_calls(write_lines(tmp_path / "a.jsonl", *spans))
+    assert other == found
     blocks = [{"type": "text", "text": "I look."}, {"type": "text", "text": ""}, call]
     assert found.prompt == {
         "tools": [{"name": "find"}],

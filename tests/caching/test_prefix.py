@@ -79,10 +79,21 @@ def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
     assert check_prefix(formatter.format(*messages), longer) == PrefixChange(
         0, "history", "the budget dropped or cut earlier messages", 0
     )
+    # A budget that dropped nothing was named, too, if the prompt before had none.
+    assert check_prefix(payload(REPLY), formatter.format(USER)) == PrefixChange(0, "history", EARLIER, 0)
     old = ChatFormatter("anthropic", model="claude-sonnet-4-5")
     late = old.format(USER, REPLY, {"role": "system", "content": "Be brief."}, USER)
     assert str(check_prefix(old.format(USER), late)) == (
         "system: a rule of the provider: messages[2] (text) moved: system text must be at the front"
+    )
+    new = ChatFormatter("anthropic", model="claude-opus-4-8")
+    one, two = ({"role": "system", "content": text} for text in "ab")
+    change = check_prefix(new.format(one, USER), new.format(two, USER, REPLY, one, USER))
+    assert change == PrefixChange(None, "system", SYSTEM, 0)
+    gemini = ChatFormatter("gemini")
+    strict = gemini.format(USER, tools=[{"type": "function", "function": {"name": "f", "strict": True}}])
+    assert check_prefix(gemini.format(USER), strict) == PrefixChange(
+        None, "tools", "a rule of the provider: tools (strict) left out: gemini does not support 'strict' of a tool", 0
     )
 
 

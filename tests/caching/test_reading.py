@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import CharTokenCounter, ChatPrompter
+from lazyprompt import CharTokenCounter, ChatPrompter, Prompty
 from lazyprompt.caching import PromptCall, rules_for
-from lazyprompt.caching.reading import read_call
+from lazyprompt.caching.reading import call_of, read_call
+from lazyprompt.modules.telemetry import CallRecord
 
 if TYPE_CHECKING:
     from lazyprompt.caching.reading import CallText
@@ -21,9 +22,10 @@ PAYLOAD: dict[str, Any] = {
     "tools": [{"name": "f", "cache_control": {"type": "ephemeral"}}, {"name": "g"}],
     "messages": [
         {"role": "user", "content": [{"text": "See"}, "this", {"type": "image", "cache_control": {}}], "name": "Ann"},
-        {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "ho"}]},
+        {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "ho"}, {"type": "thinking"}]},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
         {"type": "function_call_output", "output": "r"},
+        {"role": "user", "parts": [{"text": "Hm"}, {"inline_data": {}}]},
         {"role": "user", "content": "So?", "cache_control": {"type": "ephemeral"}},
     ],
 }
@@ -50,13 +52,16 @@ def test_a_payload_is_read_part_by_part() -> None:
         ("\x1e\x1f", '{"type": "image"}\x1f{"name": "Ann"}\x1d', 0, None, 0),
         ("\x1eassistant\x1f", '{"type": "thinking", "thinking": "hm", "signature": "s"}\x1d', 1, None, 2),
         ("\x1e\x1f", "ho\x1d", 1, None, 2),
+        ("\x1e\x1f", '{"type": "thinking"}\x1d', 1, None, 20),
         ("\x1eassistant\x1f", '\x1f{"tool_calls": [{"id": "1"}]}\x1d', 2, None, 13),
         ("\x1efunction_call_output\x1f", '\x1f{"type": "function_call_output", "output": "r"}\x1d', 3, None, 1),
-        ("\x1euser\x1f", "So?\x1d", 4, None, 3),
+        ("\x1euser\x1f", "Hm\x1d", 4, None, 2),
+        ("\x1e\x1f", '{"inline_data": {}}\x1d', 4, None, 0),
+        ("\x1euser\x1f", "So?\x1d", 5, None, 3),
     ]
     assert [part.message for part in call.parts if part.is_signed] == [1]
-    assert (call.messages, call.model, call.overhead, call.slots) == (5, "m", 0, [])
-    assert call.text[call.past :] == "\x1euser\x1fSo?\x1d"
+    assert (call.messages, call.model, call.overhead, call.slots) == (6, "m", 0, [])
+    assert call.text[call.past :].startswith("\x1euser\x1fHm\x1d")
     ends = [part.end for part in call.parts]
     assert [call.count_signed_after(index) for index in (0, ends[8] - 1, ends[8])] == [1, 1, 0]
     assert [call.part_at(index) for index in (0, ends[0] - 1, ends[0])] == [*call.parts[:1] * 2, call.parts[1]]
@@ -81,3 +86,11 @@ def test_the_slots_of_a_prompter_are_found_in_its_text(rules: str, slots: list[s
     texts = [call.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
     assert [f"{slot}:{text}" for (_, slot), text in zip(call.slots, texts, strict=True)] == slots
     assert call.past == call.text.rindex(last)
+
+
+def test_records_of_modules_and_prompt_files_are_calls() -> None:
+    record = CallRecord("openai", "gpt-x", PAYLOAD, {}, None, None, 1.0, streamed=False)
+    assert call_of(record) == PromptCall(PAYLOAD, model="gpt-x")
+    file = Prompty.loads("---\ninputs: {a: {kind: string}}\n---\nuser:\nSee {{a}}.\n")
+    calls = [read_prompt(prompt, "openai", {"a": "A"}) for prompt in (file, file.prompter)]
+    assert [call.text for call in calls] == ["\x1emodel\x1f\x1d\x1euser\x1fSee A.\x1d"] * 2

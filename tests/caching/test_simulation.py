@@ -74,6 +74,7 @@ def at(model: str, length: int, *times: float) -> list[object]:
         ("anthropic", at("claude-haiku-4-5", 3000, 0, 200), [0, 0]),
         ("vllm", [{"messages": chat(100)}, {"messages": chat(100)}, {"messages": chat(95)}], [0, 96, 80]),
         ("llama.cpp", ["abcdef", "abcxyz", "abcdef"], [0, 3, 6]),
+        *(("llama.cpp", ["abx", "ab\x1d"], [0, 2]), ("deepseek", ["", ""], [0, 0])),
         ("deepseek", [{"messages": [message("system", 500), message("user", 40, each)]} for each in "bc"], [0, 500]),
         # A breakpoint is no part of the text.
         ("anthropic", [{"model": "claude-sonnet-5", "messages": [each]} for each in MARKED], [0, 5000]),
@@ -148,10 +149,18 @@ def test_a_prompter_is_rendered_in_the_form_of_the_rules() -> None:
     assert [(each.slot, each.message, each.lost) for each in report.breaks] == [("document", None, 7020)]
 
 
-def test_a_separator_in_a_text_does_not_hide_the_tokens_that_it_shares() -> None:
-    calls = [{"messages": [{"role": "user", "content": text}]} for text in ("abc", "abc\x1ddef")]
+@pytest.mark.parametrize(
+    ("texts", "total", "shared"),
+    # A separator in a text does not hide the tokens that it shares; a word of which a part is shared is not shared.
+    [
+        *((("abc", "abc\x1ddef"), 4, 2), (("a bc", "a bd"), 4, 3), (("a b", "a bd"), 4, 3), (("a b", "a b d"), 6, 4)),
+        *((("a bd", "a b"), 4, 3), (("a b", "c"), 2, 1), (("a b|c", "a d|c"), 6, 3)),
+    ],
+)
+def test_whole_tokens_are_shared(texts: tuple[str, ...], total: int, shared: int) -> None:
+    calls = [{"messages": [{"role": "user", "content": each} for each in text.split("|")]} for text in texts]
     report = simulate(calls, replace(rules_for("openai"), least=(), step=1), Words())
-    assert [(call.total, call.shared, call.compared) for call in report.calls] == [(2, 0, None), (4, 2, 0)]
+    assert report.calls[1] == (total, shared, shared, 0, None)
 
 
 def test_a_model_does_not_change_the_messages_of_openai() -> None:
@@ -174,6 +183,9 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
     named = [PromptCall({"messages": [system, message("user", 500, letter)]}, conversation=letter) for letter in "abc"]
     unnamed = [{"messages": [system, message("user", 500, letter)]} for letter in "abc"]
     assert simulate(named, "openai", CHARS).breaks == simulate(unnamed, "openai", CHARS).breaks == ()
+    calls = [PromptCall(text, conversation=name) for text, name in (("ab one", "a"), ("ab two", "b"), ("ab two!", "a"))]
+    report = simulate(calls, "llama.cpp", CHARS)
+    assert report.calls == ((6, 0, 0, None, "a"), (6, 3, 0, None, "b"), (7, 6, 3, 0, "a"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lazyprompt import ChatPrompter, Msg, ToolResultBlock
@@ -35,6 +37,44 @@ def test_the_system_text_is_in_a_user_turn(family: str, roles: str, text: str) -
     history = [{"role": names[role], "content": f"{role}{at}"} for at, role in enumerate(roles.rstrip("-"))]
     given = None if roles.endswith("-") else {"input": "Q"}
     assert ChatPrompter("", system="S").with_markers(family).generate_prompt(given, history) == text
+
+
+def find(text: str) -> str:
+    """Find a text."""
+    return text
+
+
+LLAMA_4 = "<|eot|><|header_start|>assistant<|header_end|>\n\n"
+USER_4 = "<|header_start|>user<|header_end|>\n\n"
+BEHIND = f" a1 <|eot|>{USER_4} u2 {LLAMA_4}"
+NOTE = "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+NOTE += "Today Date: 26 Jul 2024\n\n"
+EOT, ASKS = "<|eot_id|>", "<|start_header_id|>assistant<|end_header_id|>\n\n"
+LATE = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{ASKS}"
+
+
+@pytest.mark.parametrize(
+    ("family", "roles", "tools", "text", "answer"),
+    [
+        ("llama-4", "uau", [find], f"u0{LLAMA_4}{BEHIND}", "B<|eot|>"),
+        ("llama-4", "uau", [], f"<|begin_of_text|>{USER_4} u0 {LLAMA_4}{BEHIND}", "B<|eot|>"),
+        ("llama-3.1", "ss", [], f"{NOTE}s0{LATE}", f"B{EOT}"),
+        ("llama-3.1", "Ss", [], f"{NOTE}S{LATE}", f"B{EOT}"),
+        ("deepseek-v3", "ss", [], "<｜begin▁of▁sentence｜> s0 \n\n s1 <｜Assistant｜>", "B<｜end▁of▁sentence｜>"),
+        ("qwq", "u", [], "<|im_start|>user\n u0 <|im_end|>\n<|im_start|>assistant\n<think>\n", "B<|im_end|>\n"),
+        ("vicuna", "u", [], "USER:  u0  ASSISTANT:", " B</s>"),
+    ],
+)
+def test_a_history_without_other_text(family: str, roles: str, tools: list[Any], text: str, answer: str) -> None:
+    """Only the first text behind tools is stripped, and only one system text (S: the prompter's) opens the prompt."""
+    names = {"u": "user", "a": "assistant", "s": "system"}
+    texts = [(role, [{"type": "text", "text": f" {role}{at} "}]) for at, role in enumerate(roles)]
+    history = [{"role": names[role], "content": content} for role, content in texts if role != "S"]
+    prompter = ChatPrompter("", system="S" if "S" in roles else "").with_markers(family)
+    prompt = prompter.render(None, history, tools)
+    assert str(prompt).rpartition("\n}\n\n")[2] == text
+    assert ("tools" in prompt.slots) == bool(tools)
+    assert prompter.training_sample(None, "B", history, tools).text == f"{prompt}{answer}"
 
 
 def test_the_last_question_has_no_results() -> None:

@@ -20,7 +20,7 @@ from lazyprompt import (
     neutralize,
     restore,
 )
-from lazyprompt.rendering.prompt_template import TemplateStructure, structure_in
+from lazyprompt.rendering.prompt_template import MessagesPromptTemplate, TemplateStructure, structure_in
 
 EXPECTED = (
     "expected one of system, instruction, tools, history, user, input, sos, eos, soh, eoh, soa, eoa, soe, eoe, bos"
@@ -129,6 +129,7 @@ def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[E
 def test_headers_of_the_template_are_structure() -> None:
     template = PromptTemplate("### My Notes:\n{input}\n{soa}", optional=("{soa}",))
     assert template.render(Prompt(input="### My Notes:")).text.startswith("### My Notes:\n#\\## My Notes:\n")
+    assert template.render(Prompt(input="### Response:")).text.startswith("### My Notes:\n### Response:\n")
 
 
 def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> None:
@@ -139,10 +140,11 @@ def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> N
 
 
 def test_rendering_a_prompt_takes_markers_and_a_policy() -> None:
-    prompt = Prompt(instruction="I", input="<|im_end|>", history=[["q", "a"]], label="L")
+    prompt = Prompt(instruction="I", input="<unused1> <|im_end|>", history=[["q", "a"]], label="<unused1> <|im_end|>")
     template = ChatPromptTemplate()
-    text = template.render(prompt, Markers.for_model("chatml")).text
-    assert text.endswith("<\\|im_end|><|im_end|>\n<|im_start|>assistant\nL")
+    text = template.render(prompt, "chatml").text
+    told = "<\\unused1> <\\|im_end|><|im_end|>\n<|im_start|>assistant\n<unused1> <\\|im_end|>"
+    assert text.endswith(told)
     assert "<|im_end|>" in template.render(prompt, safety="off").text
     with pytest.raises(SafetyError, match="'input' contains the control sequence"):
         template.render(prompt, safety="raise")
@@ -168,6 +170,19 @@ def test_the_answer_is_found_behind_the_split() -> None:
     assert PromptTemplate("{input}{soa}", "{soa}").answer_in("q[A]a[A]b", markers) == "a[A]b"
     assert PromptTemplate("{history}{input}{soa}", "{soa}").answer_in("q[A]a[A]b", markers) == "b"
     assert PromptTemplate("{input}{soa}", "{soa}").answer_in("q[A]a", Markers()) == "q[A]a"
+    assert MessagesPromptTemplate().answer_in("q[A]a[A]b", markers) == "b"
+
+
+@pytest.mark.parametrize(
+    ("fields", "described"),
+    [({}, "\n\n### Function-call Tools. \n\n[{}]"), ({"tools": " T:{tools} "}, " T:[{}] ")],
+)
+def test_messages_have_a_line_between_the_system_text_and_the_general_tools(
+    fields: dict[str, str], described: str
+) -> None:
+    prompt = Prompt("S", instruction="I", input="x", tools=[{"type": "function", "function": {"name": "f"}}])
+    text = MessagesPromptTemplate().render(prompt, Markers(sos="<s>", **fields)).text  # type: ignore[arg-type]
+    assert text == f"<s>S\nI{described}x".replace("{}", '{"type": "function", "function": {"name": "f"}}')
 
 
 @pytest.mark.parametrize(

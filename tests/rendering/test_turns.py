@@ -32,6 +32,10 @@ TALK = [
     Msg("assistant", [ToolUseBlock("d", "g", {}), ToolUseBlock("e", "h", {})], "assistant"),
     Msg("g", [ToolResultBlock("d", "g", "1"), ToolResultBlock("e", "h", [TextBlock("2"), TextBlock("3")])], "tool"),
     Msg("assistant", " a ", "assistant"),
+    Msg("h", [ToolResultBlock("e", "h", "4"), TextBlock(" i ")], "tool"),
+    Msg("h", [ToolResultBlock("e", "h", "5")], "tool"),
+    Msg("user", "w", "user"),
+    Msg("assistant", "z", "assistant"),
 ]
 TEXT = {
     "said": "S: s ;U: q .",
@@ -40,6 +44,8 @@ TEXT = {
     "calls": "A:<g{}>\n<h{}>!",
     "results": "R:1#R:2\n3#",
     "answer": "A: a !",
+    "text": "R:4#U: i .R:5#",
+    "end": "U:w.A:z!",
 }
 
 
@@ -63,6 +69,7 @@ TEXT = {
                 "result": "R:f0= r #",
                 "calls": "A:g1({})\nh2({})!",
                 "results": "R:g1=1&h2=2\n3#",
+                "text": "R:h2=4#U: i .R:h2=5#",
             },
         ),
         (
@@ -76,11 +83,12 @@ TEXT = {
             {
                 "result": "U:<tool_response>\n r \n</tool_response>.",
                 "results": "U:<tool_response>\n1\n</tool_response>.U:<tool_response>\n2\n3\n</tool_response>.",
+                "text": "U:<tool_response>\n4\n</tool_response>.U: i .U:<tool_response>\n5\n</tool_response>.",
             },
         ),
         ({}, {"trim": ("user",)}, {"said": "S:s;U:q."}),
         ({}, {"trim": ("assistant",)}, {"called": 'A:t\n<f{"a": 1, "b": "x"}>!', "answer": "A:a!"}),
-        ({}, {"trim": ("tool",)}, {"result": "R:r#"}),
+        ({}, {"trim": ("tool",)}, {"result": "R:r#", "text": "R:4#U:i.R:5#"}),
         ({}, {"exact": True, "system_place": "first_user"}, {"said": "U: s .U: q ."}),
     ],
 )

@@ -45,6 +45,7 @@ def length(value: object) -> int:
         ({"role": "model", "parts": [{"function_call": {"name": "f"}}]}, length({"function_call": {"name": "f"}})),
         ({"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"a": 1}'}, 9),
         ({"type": "function_call_output", "call_id": "1", "output": "42"}, 2),
+        ({"role": "user", "content": [{"type": "function_call_output", "call_id": "1", "output": "42"}]}, 2),
         ({"role": "tool", "content": {"a": 1}}, 8),
     ],
 )
@@ -65,11 +66,17 @@ def test_a_text_counts() -> None:
     assert COUNTER.count_text("a你\n") == 3
 
 
-@pytest.mark.parametrize("bad", [{"tool_calls": [object()]}, {"content": [{"x": b"a"}]}, {"content": {1}}])
-def test_what_is_no_json_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(FormatError, match="of a message"):
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ({"tool_calls": [object()]}, "^the tool_calls of a message"),
+        *(({"content": [{"x": b"a"}]}, "^a part of a message"), ({"content": {1}}, "^the content of a message")),
+    ],
+)
+def test_what_is_no_json_is_refused(bad: dict[str, Any], told: str) -> None:
+    with pytest.raises(FormatError, match=told):
         COUNTER.count([{"role": "user", **bad}])
-    with pytest.raises(FormatError, match="a tool"):
+    with pytest.raises(FormatError, match="^a tool"):
         COUNTER.count([], [{"function": object()}])
 
 

@@ -71,13 +71,16 @@ def test_one_answer_twice_is_no_pair() -> None:
     with pytest.raises(FormatError, match=f"^chosen and rejected have the same response{told}"):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
     with pytest.raises(FormatError, match=f"same response except for masked text{told}"):
-        PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
+        PROMPTER.preference_sample(VALUES, "O[1]ui.", "O[2]ui.", mask=r"\[\d\]")
     with pytest.raises(FormatError, match=f"same response: '{'x' * 80}'; omit this pair$"):
         PROMPTER.preference_sample(VALUES, "x" * 81, "x" * 81)
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
 
 def test_two_prompts_are_no_pair() -> None:
+    bare = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
+    with pytest.raises(FormatError, match="starting at character 1: '' and 'b'; use the same prompt"):
+        PreferenceSample(bare.training_sample("a", "x"), bare.training_sample("ab", "y"))
     samples = [PROMPTER.training_sample({"a": how, "input": "Yes?"}, "Oui.") for how in ("kind", "kin")]
     with pytest.raises(FormatError) as refused:
         PreferenceSample(*samples)
@@ -101,8 +104,13 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
     ids = pair.features(chatml())
     texts = [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")]
     assert texts == [prompt, "Oui.<|im_end|>", "Non.<|im_end|>"]
+    assert pair.unpaired_features(chatml()) == (
+        {"prompt_ids": ids["prompt_ids"], "completion_ids": ids["chosen_ids"], "label": True},
+        {"prompt_ids": ids["prompt_ids"], "completion_ids": ids["rejected_ids"], "label": False},
+    )
     whole = pair.reward_features(chatml())
-    assert chatml().decode(whole["chosen_ids"]) == pair.chosen.text
+    texts = [chatml().decode(whole["chosen_ids"]), chatml().decode(whole["rejected_ids"])]
+    assert texts == [pair.chosen.text, pair.rejected.text]
     with pytest.raises(FormatError, match="masked text inside a response; use features"):
         pair.export("trl")
 
@@ -118,6 +126,9 @@ def test_masked_beginnings_that_differ_are_refused(begun: str) -> None:
             "prompt for both, so add this text to both responses or to neither"
         )
     assert pair.reward_features(chatml())
+    pair = PROMPTER.preference_sample(VALUES, "Oui.", "Non.", mask=r"Oui\.<\|im_end\|>")
+    with pytest.raises(FormatError, match="^the trl-text format can't express a conversation without trained text"):
+        pair.export("trl-text")
 
 
 def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> None:
@@ -170,12 +181,6 @@ def test_pairs_share_the_ids_of_their_prompt() -> None:
             assert not straddling
             assert [label for label in labels if label != -100] == answer
             assert whole[: len(ids["prompt_ids"]) + len(answer)] == ids["prompt_ids"] + answer
-        rows = pair.unpaired_features(tokenizer)
-        assert [row["label"] for row in rows] == [True, False]
-        assert [row["prompt_ids"] + row["completion_ids"] for row in rows] == [
-            ids["prompt_ids"] + ids["chosen_ids"],
-            ids["prompt_ids"] + ids["rejected_ids"],
-        ]
 
 
 @pytest.mark.slow

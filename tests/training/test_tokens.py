@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,6 +87,7 @@ def test_origins_and_slots_are_those_of_the_segments() -> None:
         ("No", 2, "label", False, True),
         ("<|im_end|>", 2, "markers", True, True),
     ]
+    assert {token.message for token in replace(sample, part_messages=()).tokens(chatml())} == {None}
 
 
 def test_the_slots_of_the_users_part_are_of_the_users_message() -> None:
