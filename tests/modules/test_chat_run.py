@@ -265,6 +265,10 @@ def test_a_result_needs_a_call_that_waits_for_it(lenient: ModelServer, call: Any
         chat.add_result(call, "9:30")
     assert str(caught.value) == words
     assert len(chat.history) == 2
+    waiting = ToolUseBlock("c1", "clock")
+    chat.add_result(waiting, "9:30")
+    with pytest.raises(HistoryError, match=r"^tool call 'c1' \(clock\) does not await a result; pending calls: none$"):
+        chat.add_result(waiting, "9:30")
 
 
 @pytest.mark.parametrize("way", ["__call__", "run"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import openai
@@ -18,10 +19,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.slow  # engines
+slow = pytest.mark.slow  # engines
 
 SERVER = python("-P", llamacpp_server.__file__)
 GREEDY: dict[str, Any] = {"model": "m", "max_tokens": 8, "temperature": 0}
+
+
+def test_options_become_fields_and_the_address_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"GGUF")
+    fields: dict[str, Any] = dict.fromkeys(("hostnames", "offline", "ui", "verbosity", "warmup"))
+    fields |= {"endpoint_slots": True, "port": 8080, "n_ctx": 0, "n_parallel": 9, "special": False, "no_perf": False}
+    fields |= {"cont_batching": True, "tags": set(), "alias": "", "cors_origins": ""}
+    nested = {"model": ("path", ""), "cpuparams": ("n_threads", -1), "sampling": ("seed", 0)}
+    made = SimpleNamespace(**fields, **{at: SimpleNamespace(**{name: now}) for at, (name, now) in nested.items()})
+    package = SimpleNamespace(CommonParams=lambda: made, Server=lambda _: SimpleNamespace(listening_address="ADDRESS"))
+    monkeypatch.setitem(sys.modules, "xllamacpp", cast("Any", package))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("time.sleep", lambda _: sys.exit(7))
+    options = f"--model {model} --port=9 --context 5 --parallel 2 --threads 3 --seed 4 --special --no-perf --alias a=b"
+    with pytest.raises(SystemExit, match="7"):
+        llamacpp_server.main([*options.split(), "--no-cont-batching", "--tags", '["x"]'])
+    assert capsys.readouterr() == (f"{model} is served at ADDRESS\n", "")
+    assert (vars(made.model), vars(made.cpuparams)) == ({"path": str(model)}, {"n_threads": 3})
+    fields = {"hostnames": ["127.0.0.1"], "cors_origins": "localhost", "offline": True, "ui": False, "verbosity": 2}
+    fields |= {"warmup": False, "endpoint_slots": False, "port": 9, "n_ctx": 10, "n_parallel": 2, "special": True}
+    fields |= {"no_perf": True, "cont_batching": False, "tags": {"x"}, "alias": "a=b"}
+    assert vars(made) == {**vars(made), **fields, "sampling": SimpleNamespace(seed=4)}
 
 
 class Asked:
@@ -50,6 +76,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
             yield asked
 
 
+@slow
 def test_special_tokens_are_in_the_text(engine: Asked) -> None:
     start, end = (str(tokenizer().encode(token).ids[0]) for token in ("<|im_start|>", EOS))
     assert engine.text("x", logit_bias={start: 100}, max_tokens=2) == "<|im_start|>" * 2
@@ -59,6 +86,7 @@ def test_special_tokens_are_in_the_text(engine: Asked) -> None:
     assert engine.text("x", logit_bias={end: 100}, stop=[EOS]) == ""
 
 
+@slow
 def test_pages_from_elsewhere_read_nothing(engine: Asked) -> None:
     assert "access-control-allow-origin" not in engine.get("/health", Origin="http://elsewhere.example").headers
     assert [engine.get(path).status for path in ("/health", "/", "/slots")] == [200, 404, 501]
@@ -83,10 +111,12 @@ def run_server(model: Path, *options: str) -> tuple[int | None, str, str]:
         ["--threads", "1", "--seed", "3", "--parallel", "2", "--n-gpu-layers", "-1"],
     ],
 )
+@slow
 def test_it_takes_the_fields_of_llamacpp(tmp_path: Path, options: list[str]) -> None:
     assert run_server(tiny_model(tmp_path), *options)[0] is None
 
 
+@slow
 def test_it_takes_a_template(tmp_path: Path) -> None:
     template = tmp_path / "a template.jinja"
     template.write_text("{{ messages[0].content }}!", encoding="utf-8")
@@ -115,6 +145,7 @@ def test_it_takes_a_template(tmp_path: Path) -> None:
         (["64"], "'64' is not an option; expected --name value"),
     ],
 )
+@slow
 def test_a_wrong_option_is_told_in_one_line(
     tmp_path: Path, options: list[str], says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +177,7 @@ def test_a_file_that_is_no_gguf_is_told_in_one_line(
     assert errors.count("\n") == 1
 
 
+@slow
 def test_without_xllamacpp_it_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +189,7 @@ def test_without_xllamacpp_it_says_how_to_get_it(
 
 
 @pytest.mark.parametrize("part", [0.001, 0.5])
+@slow
 def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> None:
     model = tiny_model(tmp_path)
     whole = model.read_bytes()
@@ -168,12 +201,14 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
     assert "Traceback" not in errors
 
 
+@slow
 def test_a_wrong_template_does_not_crash(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("{% if", encoding="utf-8")
     code, _, errors = run_server(tiny_model(tmp_path), "--chat-template", str(tmp_path / "t"))
     assert (code, "Unexpected EOF" in errors, "Traceback" in errors) == (1, True, False)
 
 
+@slow
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
     with spawn([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
         assert "is served" in next_line(process)

@@ -1,6 +1,8 @@
 """An unknown parameter is told with the nearest name before anything is sent, whatever the client."""
 
 import asyncio
+import re
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ from lazyprompt import Budget, ChatTemplate, Markers, OnlineChatModule, Profile,
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.messages.msg import ImageBlock, Msg, URLSource
+from lazyprompt.modules.clients._base import check_parameters
 from lazyprompt.modules.engines import ENGINES
 from lazyprompt.modules.sources import SOURCES
 
@@ -41,6 +44,31 @@ def test_so_it_is_with_every_engine(engine: str) -> None:
     with pytest.raises(ModuleError, match="does not accept 'temprature' .did you mean 'temperature'") as caught:
         asked("Hi", temprature=1)
     assert caught.value.kind == ""
+
+
+class Called:
+    """Methods as those of official clients."""
+
+    def closed(self, top_k: int) -> None: ...
+
+    def open(self, top_k: int, **more: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "said"),
+    [
+        (Called.closed, "top_k", ""),
+        (Called.closed, "temprature", " (did you mean 'temperature'?)"),
+        (Called.closed, "tp_k", " (did you mean 'top_k'?)"),
+        *((Called.closed, each, "?") for each in ("self", "seed", "nothing")),
+        *((Called.open, each, "") for each in ("top_k", "tp_n", "seed", "nothing", "top_n")),
+        (Called.open, "temprature", " (did you mean 'temperature'?)"),
+    ],
+)
+def test_a_parameter_that_no_method_takes_is_refused(method: Any, name: str, said: str) -> None:
+    told = re.escape(f"ask does not accept {name!r}{said.strip('?')}; remove it, or write {name}")
+    with pytest.raises(ModuleError, match=f"^{told}$") if said else nullcontext():
+        check_parameters(["top_k", name], method, "ask", ", or write {name}")
 
 
 OWN = Profile(name="acme", form=ChatForm(), source="https://acme.example")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
 from lazyprompt.answers.forms import opens_thought
-from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
+from lazyprompt.errors import EngineError, TemplateError, TokenizerError
+from lazyprompt.modules._layout import ids_before_text
 from lazyprompt.modules.engines import ENGINES
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
@@ -103,6 +106,18 @@ def test_a_model_of_no_known_family_is_told_what_to_do(bare: Path) -> None:
         module().render("hi")
 
 
+def test_the_ids_that_a_tokenizer_adds_before_each_text_are_found() -> None:
+    tokenizer = LLAMA.tokenizer()
+    assert ids_before_text(tokenizer) == []
+    bos, eos = (tokenizer.encode(token).ids[0] for token in (LLAMA.bos, LLAMA.eos))
+    added = [(LLAMA.bos, bos), (LLAMA.eos, eos)]
+    tokenizer.post_processor = TemplateProcessing(f"{LLAMA.bos} {LLAMA.eos} $A {LLAMA.eos}", None, added)
+    wrapped: Any = SimpleNamespace(backend_tokenizer=tokenizer)  # as transformers wraps it
+    assert ids_before_text(tokenizer) == ids_before_text(wrapped) == [bos, eos]
+    other: Any = SimpleNamespace(encode=None)
+    assert ids_before_text(other) == []
+
+
 def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> None:
     with pytest.raises(TemplateError, match="pass only one of them"):
         module(gguf, chat_template=SHOUTING, markers="chatml")
@@ -122,8 +137,11 @@ def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> 
             module(gguf, timeout=timeout)
     with pytest.raises(EngineError, match="pass the key as api_key="):
         module(gguf, options={"api_key": "abcdef"})
-    with pytest.raises(LazyPromptError, match="retries must be at least 0"):
-        module(gguf, retries=-1)
+    for name, least in (("retries", 0), ("concurrency", 1), ("max_answer_bytes", 1)):
+        module(gguf, **{name: least})
+        for wrong, said in ((least - 1, f"at least {least}, not {least - 1}"), ("1", "an integer, not '1'")):
+            with pytest.raises(EngineError, match=f"^{name} must be {said}$"):
+                module(gguf, **{name: wrong})
     template = ChatTemplate.load(CHATML)
     with pytest.raises(EngineError, match="^base_model must be a model's name or path, not ChatTemplate$"):
         TrainableModule(template)  # type: ignore[arg-type]  # that is the point

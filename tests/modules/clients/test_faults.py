@@ -200,6 +200,24 @@ def test_an_error_of_python_belongs_to_the_package_that_raised_it() -> None:
     assert kind_of_class(raise_in("sdk", TypeError("x")), {}) is None
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("no", "no"),
+        ({"message": "no", "detail": "why"}, "no"),
+        ({"error": "no", "detail": "why"}, "no"),
+        ({"error": {"message": "no"}, "message": "why"}, "no"),
+        ({"detail": "no"}, "no"),
+        *((nothing, "x: y") for nothing in (None, "", {}, {"code": "z"}, [1])),
+    ],
+)
+def test_the_message_of_a_server_goes_before_that_of_the_client(body: object, message: str) -> None:
+    error = ValueError("x.")
+    error.__cause__ = ValueError("y")
+    refusal = ErrorResponse(400, body, {"retry-after": "3"})
+    assert fault_of("server", error, refusal, {}, None) == ("request", message, 400, 3.0)
+
+
 def test_a_message_is_one_line_of_limited_length() -> None:
     assert one_line("a" * 1_000, None) == "a" * 1_000
     assert one_line("a" * 1_001, None) == "a" * 1_000 + "…"
@@ -217,8 +235,8 @@ def test_a_redirect_is_known_by_its_status(status: int) -> None:
 def test_a_key_is_hidden_at_any_depth_that_a_server_writes() -> None:
     def nested(depth: int) -> Any:
         value: Any = "sk-12345678"
-        for _ in range(depth):
-            value = [value]
+        for at in range(depth):
+            value = [value] if at % 2 else {"a": value}
         return value
 
     for depth, hidden in ((0, True), (1, True), (8, True), (9, False)):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
@@ -17,12 +18,11 @@ from support.model_server.server import Answer, ModelServer
 if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import OfficialClient
 
-pytestmark = pytest.mark.slow  # a real client
-
 HI = {"role": "user", "content": "hi"}
 SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
 
 
+@pytest.mark.slow  # a real client
 class TestGeminiClient(ClientTests):
     provider = "gemini"
 
@@ -137,6 +137,21 @@ def test_parts_without_anything_part_nothing() -> None:
         TextBlock("a"),
         TextBlock("b"),
     ]
+
+
+def test_calls_without_ids_are_numbered() -> None:
+    collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
+    calls: list[Any] = [{"name": "f", "args": {"a": "ö"}}, {"id": "own"}, {"name": "g"}]
+    parts = [{"text": "so", "thought": True}, *({"function_call": call} for call in calls)]
+    chunk = {"candidates": [{"content": {"parts": parts}}], "parsed": 1, "model_version": "v"}
+    assert collector.feed(chunk) == [
+        *(Delta("thinking", "so"), Delta("tool_call", '{"a": "ö"}', 0, "call_0", "f")),
+        *(Delta("tool_call", "{}", 1, "own", ""), Delta("tool_call", "{}", 2, "call_2", "g")),
+    ]
+    answer = {"model_version": "v", "candidates": [{"content": {"role": "model", "parts": parts}}]}
+    assert (collector.answer(), collector.complete) == (answer, False)
+    collector.feed({"prompt_feedback": {"block_reason": "SAFETY"}})
+    assert collector.complete
 
 
 def test_of_many_candidates_the_first_is_the_answer() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients import ollama
 from lazyprompt.modules.clients._base import ClientSettings, Request
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
 
     from lazyprompt.modules.clients._base import OfficialClient
 
-pytestmark = pytest.mark.slow  # a real client
-
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 # The client leaves out the ids of calls.
 NUMBERED = tuple((f"call_{at}", name, arguments) for at, (_, name, arguments) in enumerate(CALLS))
 SAID = [replace(answer, calls=NUMBERED if answer.calls else ()) for answer in ANSWERS]
 
 
+@pytest.mark.slow  # a real client
 class _Ollama(ClientTests):
     said: ClassVar[list[Answer]] = SAID
 
@@ -134,6 +134,28 @@ class _Ollama(ClientTests):
                 assert fault is not None
                 assert fault.kind == "malformed"
             client.close()
+
+
+@pytest.mark.parametrize("connect", [ollama.connect, ollama.connect_generate])
+def test_a_stream_becomes_its_last_event_with_the_whole_message(connect: Any) -> None:
+    collector = connect(ClientSettings(None, None, 1.0, 0, {})).collector()
+    calls: list[dict[str, Any]] = [{"function": {"name": name, "arguments": {}}} for name in "fg"]
+    said: list[dict[str, Any]] = [{"thinking": "so"}, {"content": "po"}, {"content": "ng"}]
+    said += [{"content": "", "tool_calls": [call]} for call in calls]
+    deltas = [Delta("thinking", "so"), Delta("text", "po"), Delta("text", "ng")]
+    whole: dict[str, Any] = {"message": {"role": "assistant", "content": "pong", "thinking": "so", "tool_calls": calls}}
+    if connect is ollama.connect:
+        deltas += [Delta("tool_call", "{}", at, f"call_{at}", name) for at, name in enumerate("fg")]
+        events = [{"model": "m", "message": each} for each in said]
+    else:
+        whole = {"response": "pong", "thinking": "so"}
+        events = [{"model": "m", "response": each.get("content", ""), **each} for each in said[:3]]
+        events = [{key: value for key, value in each.items() if key != "content"} for each in events]
+    assert [delta for event in events for delta in collector.feed(event)] == deltas
+    assert not collector.complete
+    assert collector.feed({"model": "m", "done": True, "done_reason": "stop"}) == []
+    assert collector.answer() == {"model": "m", "done": True, "done_reason": "stop", **whole}
+    assert collector.complete
 
 
 class TestChat(_Ollama):

@@ -72,7 +72,8 @@ def test_events_without_an_index_belong_to_the_first_item() -> None:
     collector = ResponsesCollector()
     for kind, more in (("output_item.added", {"item": {"type": "message"}}), ("output_text.delta", {"delta": "hi"})):
         collector.feed({"type": f"response.{kind}", **more})
-    content = [{"type": "output_text", "text": "hi", "annotations": []}]
+    collector.feed(delta("output_text", 0, "!"))
+    content = [{"type": "output_text", "text": "hi!", "annotations": []}]
     assert collector.answer() == {"output": [{"type": "message", "content": content}]}
 
 
