@@ -9,7 +9,7 @@ import re
 from contextlib import closing, suppress
 from threading import Lock, Thread, Timer
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._version import __version__
 from lazyprompt.errors import MediaError
@@ -94,10 +94,9 @@ class Deadline:
         self._sock: socket.socket | None = None
         self._stopped = False
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         self._end = monotonic() + self._seconds
         self._timer.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
@@ -270,7 +269,7 @@ def _address(url: str, where: str) -> Address:
         raise url_error(where, url, "contains credentials; pass a URL without credentials, or the content itself")
     port = int(found["port"] or _PORTS[scheme])
     given = found["host"]
-    host = _host(given[1:-1]) if given.startswith("[") and ":" in given else _host(given)
+    host = _host(given[1:-1] if ":" in given else given)  # only a host in brackets can contain a colon
     if not host or not 0 < port < 65_536:  # noqa: PLR2004 - ports have 16 bits
         raise url_error(where, url, "has an invalid host or port; use ASCII names (xn--...) and standard IP addresses")
     target = (found["path"] or "/") + found["query"]

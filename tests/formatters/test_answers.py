@@ -41,6 +41,7 @@ from lazyprompt.formatters._answers import (
     from_openai_chat,
     from_responses,
 )
+from lazyprompt.formatters.reply import Reply
 from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.native import Native
 
@@ -526,6 +527,12 @@ def test_nothing_said_is_empty_text(answer: dict[str, Any]) -> None:
     message = from_openai_chat(answer, "openai")
     assert message.content == ""
     assert message.usage is None
+
+
+@pytest.mark.parametrize(("parts", "finish"), [(TEXT_PARTS, "refusal"), (TEXT_PARTS[:1], "stop"), ([], "stop")])
+def test_a_refusal_of_the_responses_api_ends_its_answer(parts: list[dict[str, Any]], finish: str) -> None:
+    answer = responses({"type": "reasoning", "id": "rs_1"}, MESSAGE_ITEM | {"content": parts}, status="completed")
+    assert Reply(from_responses(answer, "openai-responses"), answer).finish == finish
 
 
 def test_a_single_text_is_plain_and_several_are_blocks() -> None:

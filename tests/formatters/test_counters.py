@@ -272,14 +272,14 @@ def test_texts_count(asked: Asked) -> None:
     assert asked.counter.count_text(" \n") == 0  # to a server that counts words
 
 
+CACHED = [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]
 anthropic_alone = pytest.mark.parametrize("asked", ["anthropic"], indirect=True)
 gemini_alone = pytest.mark.parametrize("asked", ["gemini"], indirect=True)
 
 
 @anthropic_alone
 def test_a_system_text_by_itself_counts_beside_a_short_message(asked: Asked) -> None:
-    cached = [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]
-    assert asked.counter.count([{"role": "system", "content": cached}]) == SYSTEM + 2
+    assert asked.counter.count([{"role": "system", "content": CACHED}]) == SYSTEM + 2
 
 
 @anthropic_alone
@@ -294,6 +294,10 @@ def test_cache_marks_and_thoughts_are_sent(asked: Asked) -> None:
     payload = formatter.format(S, U, A, U)
     asked.counter.count(*asked.in_own_form(payload))
     assert asked.sent() == payload
+    # A formatter would join these turns.
+    asked.server.answer, turns = (200, {"input_tokens": 7}), [{"role": "user", "content": CACHED}] * 2
+    assert asked.counter.count(turns) == 7
+    assert asked.server.bodies[-1]["messages"] == turns
 
 
 @gemini_alone
@@ -394,6 +398,12 @@ def test_a_missing_client_names_its_extra(kind: str, module: str, extra: str, mo
 
 
 BOTH: list[TokenCounter] = [AnthropicTokenCounter("m"), GeminiTokenCounter("m")]
+
+
+@pytest.mark.parametrize("kind", [AnthropicTokenCounter, GeminiTokenCounter])
+def test_a_model_that_is_no_text_is_refused(kind: Any) -> None:
+    with pytest.raises(TokenizerError, match="model must be the provider's name for the model, not NoneType"):
+        kind(None)
 
 
 def test_they_are_token_counters_that_do_not_add_up() -> None:

@@ -290,12 +290,13 @@ def test_an_address_is_passed_on_as_it_was_given(url: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_where_one_medium_fails_the_others_stop_loading(root: Path) -> None:
+async def test_where_one_medium_fails_the_others_stop_loading(root: Path, site: Site) -> None:
     # The others went on loading when nobody waited for them any more.
     before = len(asyncio.all_tasks())
-    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
-    with pytest.raises(MediaError, match="messages"):
-        await formatter.aformat(shows(root / "gone.png", root / "gone too.png"))
+    slow = site.does("/slow.png", lambda connection: [connection.recv(1)])
+    formatter = ChatFormatter("ollama", media=MediaResolver(roots=[root], hosts=["127.0.0.1"]))
+    with pytest.raises(MediaError, match=r"content\[2\].*gone.png"):
+        await formatter.aformat(shows(slow, root / "gone.png"))
     assert len(asyncio.all_tasks()) == before
 
 

@@ -18,6 +18,7 @@ from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter, PromptEn
 from lazyprompt._base.roles import Role
 from lazyprompt.formatters.profile import HistoryStyle
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.report import Entry
 from lazyprompt.messages.msg import Base64Source, Msg, TextBlock, ThinkingBlock, VideoBlock
 from support.conversations import JPEG, MP4, PNG
 
@@ -230,7 +231,8 @@ def test_what_knows_no_turns_merges_by_itself() -> None:
 def test_a_name_forges_nothing(name: str, written: str) -> None:
     payload = judged(MultiAgentFormatter("openai"), Msg(name, "hi", "user"))
     assert f"<history>\n{written}: hi\n</history>" in payload["messages"][0]["content"]
-    assert reported(payload, "name", "changed") == ([] if name == written else ["messages[0].name"])
+    entry = Entry("messages[0].name", "name", "changed", f"{name!r} is written {written!r}", name)
+    assert payload.report == (() if name == written else (entry,))
 
 
 @pytest.mark.slow
@@ -482,9 +484,14 @@ def test_a_result_in_a_leading_system_message_is_no_system_text(provider: str) -
 def test_what_a_history_cannot_hold_is_in_the_report(provider: str) -> None:
     """Thoughts, sounds and videos were dropped without a word."""
     video = VideoBlock(Base64Source("video/mp4", MP4))
-    payload = MultiAgentFormatter(provider).format(HI, calling(ThinkingBlock("hm"), TextBlock("see"), video))
-    assert reported(payload, "thinking")
+    payload = MultiAgentFormatter(provider).format(HI, calling(ThinkingBlock("hm"), TextBlock("a\nAnn: b"), video))
+    (thought,) = (entry for entry in payload.report if entry.kind == "thinking")
+    reasons = {"messages[1]": "a merged history contains no reasoning"}
+    assert thought.reason == reasons.get(thought.where, thought.reason)
+    assert thought.text == "hm"
     assert reported(payload, "video") or MP4 in dump(payload)
+    why = "it could be read as a separate message"
+    assert payload.report[-1] == Entry("messages[1].content", "text", "changed", why, "a\nAnn: b")
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -515,4 +522,5 @@ def test_what_looks_like_a_colon_opens_no_line(colon: str) -> None:
 def test_the_name_of_an_agent_that_calls_is_reported() -> None:
     # Its text stays in its own turn, which has no place for a name.
     payload = MultiAgentFormatter("anthropic").format(HI, Msg("Friday", [call("c1")], "assistant"))
-    assert [entry.text for entry in payload.report if entry.kind == "name"] == ["Friday"]
+    why = "'Friday' calls tools, but anthropic does not support names for callers"
+    assert payload.report[1:] == (Entry("messages", "name", "left out", why, "Friday"),)

@@ -8,13 +8,14 @@ from formatters.helpers import CALLING, call, calling, formatters_of, openai_cal
 from formatters.payloads import dump, judged
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.report import Entry
 
 HI: dict[str, object] = {"role": "user", "content": "hi"}
 ASKED = openai_calling(openai_call("c1", "weather"))
 
 
-def lost(payload: Any) -> list[tuple[str, str]]:
-    return [(entry.where, entry.text) for entry in payload.report if entry.kind == "metadata"]
+def lost(payload: Any) -> list[tuple[str, str, str]]:
+    return [(entry.where, entry.reason, entry.text) for entry in payload.report if entry.kind == "metadata"]
 
 
 @formatters_of(PROVIDERS)
@@ -27,10 +28,11 @@ def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], p
         HI,
     ]
     payload = judged(kind(provider), messages)
+    why = f"{provider} does not support this key"
     assert lost(payload) == [
-        ("messages[0].cache_control", '{"type": "ephemeral"}'),
-        ("messages[1].mood", '"calm"'),
-        ("messages[2].score", "0"),
+        ("messages[0].cache_control", why, '{"type": "ephemeral"}'),
+        ("messages[1].mood", why, '"calm"'),
+        ("messages[2].score", why, "0"),
     ]
     with pytest.raises(FormatError, match=r"messages\[1\]\.mood \(metadata\) left out"):
         kind(provider, strict=True).format(messages)
@@ -39,7 +41,7 @@ def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], p
 def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
     history = {**HI, "content": "a" * 50, "mood": "calm"}, {"role": "assistant", "content": "b" * 50}
     payload = ChatFormatter("openai", budget=Budget(60, CharTokenCounter())).format(*history, {**HI, "tone": "dry"})
-    assert lost(payload) == [("messages[2].tone", '"dry"')]
+    assert lost(payload) == [("messages[2].tone", "openai does not support this key", '"dry"')]
 
 
 @formatters_of(CALLING)
@@ -61,7 +63,8 @@ def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], prov
 
 def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
     payload = judged(ChatFormatter("deepseek"), {**HI, "name": "Ann"}, ASKED, Msg("f", [result("c1", "rain")], "tool"))
-    assert [(entry.kind, entry.text) for entry in payload.report] == [("name", "Ann")]
+    why = "'Ann': deepseek does not support names; use MultiAgentFormatter to send them"
+    assert payload.report == (Entry("messages", "name", "left out", why, "Ann"),)
     assert "Ann" not in dump(payload)
 
 
@@ -74,9 +77,9 @@ def test_the_field_of_a_part_is_in_the_report_at_its_place(provider: str) -> Non
         # They are its own.
         assert (payload["messages"], payload.report) == ([{"role": "user", "content": [part, cited]}], ())
         return
-    assert [(entry.where, entry.kind) for entry in payload.report if "content" in entry.where] == [
-        ("messages[0].content[0].cache_control", "cache"),
-        ("messages[0].content[1].citations", "metadata"),
+    assert [(entry.where, entry.kind, entry.reason) for entry in payload.report if "content" in entry.where] == [
+        ("messages[0].content[0].cache_control", "cache", "breakpoints are set with cache="),
+        ("messages[0].content[1].citations", "metadata", "content blocks do not support this field"),
     ]
     # A breakpoint is no content, so strict lets it go.
     ChatFormatter(provider, strict=True).format([{"role": "user", "content": [part]}])

@@ -46,7 +46,7 @@ SHORT, SCHEMA = {"type": "ephemeral"}, {"type": "object", "properties": {}}
 LONG = "x" * 41
 CALLED = {"name": "f", "arguments": "{}"}
 CALLED_TOOL = {"name": "f", "description": "d", "parameters": {}, "strict": True}
-BAD_CALL, INPUT_TEXT = {"name": 5, "arguments": "[]"}, {"type": "input_text", "text": "a"}
+BAD_CALL, INPUT_TEXT = {"name": 5, "arguments": "[" * 61}, {"type": "input_text", "text": "a"}
 REDACTED = {"type": "redacted_thinking", "data": "eA=="}
 BITMAP_CHUNK = {"type": "image_url", "image_url": "data:image/bmp"}
 DOCUMENT_URL = {"type": "document", "source": {"type": "url"}}
@@ -130,8 +130,8 @@ WRONG: list[tuple[str, Payload, str]] = [
      "messages[0].content[0] is image from the user; deepseek does not accept it; remove it")),
     ("moonshot", turns(msg("user", "")), "messages[0].content is a blank text; remove it"),
     ("moonshot", turns("U", msg("assistant", " ", partial=True)), "messages[1].content is a blank text; remove it"),
-    ("moonshot", turns(msg("user", [IMAGE])),
-     ("messages[0].content[0] is image as 'https://example.com/a.png'; "
+    ("moonshot", turns(msg("user", [{"type": "image_url", "image_url": {"url": "x:" + LONG * 2}}])),
+     (f"messages[0].content[0] is image as 'x:{'x' * 58}'; "
      "use base64 data of type image/png, image/jpeg, image/gif, image/webp")),
     ("vllm", turns("UAS"), "messages[2] is a second system message; put all system text into the first message"),
     ("ollama-generate", {"prompt": "", "images": [5], "system": " "},
@@ -146,6 +146,11 @@ WRONG: list[tuple[str, Payload, str]] = [
      "use a URL or base64 data of type image/png, image/jpeg, image/gif, image/webp")),
     ("anthropic", turns("U", msg("assistant", [USE]), "U"),
      "messages[1].content[0] makes the call 'toolu_1', which has no result; put its result directly after it"),
+    ("anthropic", turns("U", msg("assistant", [USE]), msg("user", [TEXT | {"text": " "}, RESULT])),
+     ("messages[1].content[0] makes the call 'toolu_1', which has no result; put its result directly after it\n"
+     "messages[2].content[0] is a blank text; remove it\n"
+     "messages[2].content[1] is the result of 'toolu_1', but no such call is waiting for a result; "
+     "put it directly after its call, or remove it")),
     ("anthropic", turns("U", msg("assistant", "It is ")), "messages[1].content ends in white space; strip it"),
     ("anthropic", turns("U", msg("assistant", [TEXT, THOUGHT]), "U"),
      "messages[1].content[1] is a final thinking block; add the content that followed it"),
@@ -193,7 +198,7 @@ WRONG: list[tuple[str, Payload, str]] = [
      "messages[1].thinking_blocks[0].signature is the int 5; use text\n"
      "messages[2].tool_calls[0].custom is missing; add it\n"
      "messages[2].tool_calls[1].function.name is the int 5; use text\n"
-     "messages[2].tool_calls[1].function.arguments is '[]'; use a string that contains a JSON object\n"
+     f"messages[2].tool_calls[1].function.arguments is '{'[' * 60}'; use a string that contains a JSON object\n"
      "messages[2].tool_calls[2].type is the str 'magic'; use 'function' or 'custom'\n"
      "messages[3].tool_call_id is missing; add it\n"
      "tools[0].function.parameters is a list; use a JSON object\n"
@@ -352,7 +357,6 @@ WEB = {"type": "builtin_function", "function": {"name": "$web_search"}}
 STRANGERS: dict[str, dict[str, Payload]] = {
     "openai": {
         "a refusal": turns("U", msg("assistant", None, refusal="No."), "U"),
-        "a refusal among parts": turns("U", msg("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),
         "a developer with a name": turns(S | {"role": "developer", "name": "boss"}, U | {"name": "Ann"}),
         "several texts of everybody": turns(
             *(msg(role, [TEXT, TEXT]) for role in ("developer", "system", "user", "assistant")),
@@ -443,6 +447,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
         ),
     },
     "moonshot": {
+        "a refusal among parts": turns("U", msg("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),
         "a video of Kimi": turns(msg("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
         "Kimi's own tools": turns("U", tools=[WEB]),
     },

@@ -16,6 +16,7 @@ import pytest
 import trustme
 
 from lazyprompt.errors import MediaError
+from lazyprompt.media.fetch import Deadline
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import URLSource
 from support.media import JPEG, PNG, WHERE, Site, fault, load, serve_site, source
@@ -252,10 +253,28 @@ def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.Monk
         began = time.monotonic()
         assert "127.0.0.1" in fault(f"https://127.0.0.1:{port}/", timeout=0.2)
         assert time.monotonic() - began < 15
-    done = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(20) and [])
+    done, threads = threading.Event(), list[threading.Thread]()
+
+    def getaddrinfo(*_: object, **__: object) -> list[Any]:
+        threads.append(threading.current_thread())
+        done.wait(20)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert "was not fetched within" in fault("http://localhost/", timeout=0.2)
     done.set()
+    # A lookup that hangs must not keep the interpreter from its end.
+    assert [thread.daemon for thread in threads] == [True]
+
+
+def test_a_deadline_that_is_stopped_is_over() -> None:
+    deadline = Deadline(60)
+    assert (deadline.over, 59 < deadline.left() <= 60) == (False, True)
+    deadline.stop()
+    assert deadline.over
+    for ended in (deadline, Deadline(0)):
+        with pytest.raises(TimeoutError, match="the download was stopped or exceeded its time limit"):
+            ended.left()
 
 
 @pytest.mark.asyncio

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from lazyprompt import Base64Source, ToolUseBlock, URLSource, VideoBlock
 from lazyprompt.errors import HistoryError
@@ -13,6 +14,12 @@ from lazyprompt.messages.read_parts import read_parts
 URL = "https://a.example/b"
 AT, DATA, PDF = URLSource(URL), Base64Source("image/png", "AAAA"), Base64Source("application/pdf", "AAAA")
 INLINE = "data:application/pdf;base64,AAAA"
+
+
+class Address(BaseModel):
+    """An object of a client."""
+
+    url: str
 
 
 DOCUMENTS: list[Any] = [
@@ -49,7 +56,7 @@ IMAGES: list[Any] = [
             for source, held in DOCUMENTS
         ),
         *(({"type": "image", **fields}, ImageBlock(held)) for fields, held in IMAGES),
-        ({"type": "image_url", "image_url": URL}, ImageBlock(AT)),
+        *(({"type": "image_url", "image_url": given}, ImageBlock(AT)) for given in (URL, Address(url=URL))),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, ImageBlock(AT, detail="auto")),
         ({"type": "input_image", "image_url": URL, "detail": "low"}, ImageBlock(AT, detail="low")),
         *(({"type": "input_image", "image_url": URL} | more, ImageBlock(AT)) for more in ({}, {"detail": "auto"})),
