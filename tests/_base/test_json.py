@@ -115,7 +115,7 @@ LOOP_OF_A_DICT["me"] = [LOOP_OF_A_DICT]
             for number in ("nan", "inf", "-inf")
         ),
         *(
-            ({"k": value}, rf"x\.k is a {type(value).__name__}, which is not a JSON value")
+            ({"k": value}, rf"x\.k has type {type(value).__name__}, which is not a JSON value")
             for value in ({1, 2}, frozenset[int](), b"x", object(), 1j, range(3))
         ),
         *(([{key: 1}], r"x\[0\] has the key .* keys in JSON objects must be strings$") for key in (1, None, ("a",))),

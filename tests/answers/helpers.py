@@ -1,18 +1,12 @@
 """Answers of local models in every form, what they say, and what holds for every way to read them."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
 
-from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolUseBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from lazyprompt.answers.parser import Delta, ResponseParser
-    from lazyprompt.messages.msg import Msg
+from lazyprompt.answers.parser import Delta, ResponseParser
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
 # Text as it is, ("thinking", text), (name, arguments) or, where they are no object, (name, raw).
 Said: TypeAlias = "list[str | tuple[str, str] | tuple[str, dict[str, Any]]]"

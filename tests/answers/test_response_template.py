@@ -1,20 +1,16 @@
 """Answers read by a tokenizer's response template, which transformers interprets."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from answers.helpers import TOOLS, adds_up, calls, cut, message_contents, stream_deltas
 from lazyprompt import ChatTemplate, ResponseParser
 from lazyprompt.errors import MissingExtraError, TemplateError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CALL = {"type": "function", "function": {"name": "{name}", "arguments": "{arguments}"}}
 # Fields as in transformers' guide "Response parsing".

@@ -8,16 +8,12 @@ A text is read as it stands, and once more as a tokenizer would that normalises 
 show left out, the look-alikes that Unicode itself folds (full-width signs, ligatures) folded, all line ends alike.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 from unicodedata import normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Kind: TypeAlias = Literal["turn", "role", "slot", "tool", "special"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -4,21 +4,20 @@ Each test takes its share of the attacks, and all families together take each of
 ``--hypothesis-profile=deep`` gives every test every one.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
 from tokenizers import Tokenizer
 
-from attacks.attacks import attacks, honest
-from attacks.judges import HEAD, NEXT, Message, find_forged, layout_of, readings
+from attacks.attacks import Attack, attacks, honest
+from attacks.judges import HEAD, NEXT, Message, Reading, find_forged, layout_of, readings
 from attacks.scenes import (
     DIALECTS,
     LOSING,
@@ -43,12 +42,6 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.terminal import rendered_text
 from lazyprompt.rendering.prompt_template import controls_for_model
 from support.chat_judges import SPECIAL, deepseek, templates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from attacks.attacks import Attack
-    from attacks.judges import Reading
 
 pytestmark = pytest.mark.slow  # every attack at every place
 

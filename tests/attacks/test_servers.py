@@ -3,11 +3,10 @@
 50 attacks for each module; ``--hypothesis-profile=deep`` has 2,000.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from gguf import TokenType
@@ -15,19 +14,14 @@ from hypothesis import settings
 
 from attacks.attacks import attacks, honest
 from lazyprompt import ChatPrompter, OnlineChatModule, SafetyError, TrainableModule
-from lazyprompt.safety.policy import SAFETIES
+from lazyprompt.modules.chat import ChatModule
+from lazyprompt.safety.policy import SAFETIES, Safety
 from lazyprompt.safety.restoring import Restorer
 from modules.local_models import posted, served
 from support.chat_judges import templates
 from support.engines import tokenizer
 from support.paths import ROOT
 from support.tiny_model import TOKENS, LlamaCpp, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.modules.chat import ChatModule
-    from lazyprompt.safety.policy import Safety
 
 pytestmark = pytest.mark.slow  # an engine
 

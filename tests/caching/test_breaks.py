@@ -1,21 +1,17 @@
 """Breaks of generated conversations, judged by an oracle over tokens that knows nothing of the package."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from lazyprompt import ChatPrompter
 from lazyprompt.caching import PromptCall, rules_for, simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 INSTRUCTION = {"system": "Answer from:\n{document}\nIt is {clock}.\nBe short.", "user": "Question: {question}"}
 SYSTEM = "You help."

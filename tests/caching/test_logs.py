@@ -1,11 +1,10 @@
 """Logs of calls: the hook that writes them, and the forms that are read."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import stat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +17,6 @@ from modules.online_scenes import ways
 from modules.talks import module_of
 from support.model_server.server import Answer, ModelServer
 from support.windows import PERMISSIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAYLOAD = {"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]}
 

@@ -1,18 +1,13 @@
 """A call as one text: its parts with their tokens, and the slots that they come from."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import CharTokenCounter, ChatPrompter, Prompty
 from lazyprompt.caching import PromptCall, rules_for
-from lazyprompt.caching.reading import call_of, read_call
+from lazyprompt.caching.reading import CallText, call_of, read_call
 from lazyprompt.modules.telemetry import CallRecord
-
-if TYPE_CHECKING:
-    from lazyprompt.caching.reading import CallText
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 PAYLOAD: dict[str, Any] = {

@@ -1,10 +1,9 @@
 """The rules of each provider: least length, step and lifetime; and the payloads that are read."""
 
-from __future__ import annotations
-
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from lazyprompt import (
 )
 from lazyprompt.caching import RULES, Break, PromptCall, rules_for, simulate
 from lazyprompt.formatters.providers import PROVIDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CHARS = CharTokenCounter()
 LONG = [f"head\n{'a' * 40}{sign}{'b' * 200}\nend" for sign in "xy"]

@@ -1,18 +1,11 @@
 """The policies of budgets, judged by the rules of caches."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
-from lazyprompt import ApproximateTokenCounter, Budget, ChatPrompter
+from lazyprompt import ApproximateTokenCounter, Budget, CacheReport, ChatPrompter
 from lazyprompt.caching import RULES, PromptCall, simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt import CacheReport
 
 COUNTER = ApproximateTokenCounter()
 MODELS = {

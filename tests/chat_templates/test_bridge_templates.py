@@ -1,11 +1,10 @@
 """The next prompt out of the last one's ids, over all templates: those of the whole chat rendered anew, or none."""
 
-from __future__ import annotations
-
 import random
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -15,16 +14,11 @@ from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, build_bridg
 from lazyprompt.chat_templates.controls import controls_of, sequences_in
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.traced import common_start
-from lazyprompt.chat_templates.untrusted import Rendering
+from lazyprompt.chat_templates.untrusted import Rendering, Traces
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.encoding import encode
 from lazyprompt.safety.policy import NEUTRALIZE
 from support.chat_judges import SPECIAL, TOOLS, deepseek, templates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lazyprompt.chat_templates.untrusted import Traces
 
 pytestmark = pytest.mark.slow  # models' own templates
 

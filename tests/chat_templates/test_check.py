@@ -1,21 +1,16 @@
 """What a template can and cannot do: every question answered both ways, and the report as a user reads it."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lazyprompt.chat_templates.check import TemplateReport
 from lazyprompt.chat_templates.template import ChatTemplate
 from support.chat_judges import SPECIAL, templates
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lazyprompt.chat_templates.check import TemplateReport
 
 TURN = "<{{ m.role }}>{{ m.content }}</>"
 PROMPT = "{% if add_generation_prompt %}<assistant>{% endif %}"

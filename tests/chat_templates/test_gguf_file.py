@@ -1,11 +1,11 @@
 """Chat templates in GGUF files: what llama.cpp finds in the same file, read safely and at once."""
 
-from __future__ import annotations
-
 import random
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import gguf
 import pytest
@@ -16,10 +16,6 @@ from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, MissingExtraError, TemplateError, TokenizerError
 from support.chat_judges import SYSTEM, TOOLS, USER
 from support.tiny_model import CHATML, TOKENS, llama_cpp, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 CHAT: list[dict[str, Any]] = [SYSTEM, USER]
 WITH_TOOLS = "{{ bos_token }}{% for tool in tools %}[{{ tool.function.name }}]{% endfor %}" + CHATML

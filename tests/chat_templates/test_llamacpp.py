@@ -4,12 +4,12 @@ transformers is the first judge; where llama.cpp does otherwise, the table below
 done to ours the two are the same byte for byte.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable, Iterable
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import urllib3
@@ -17,13 +17,7 @@ import urllib3
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
 from support.chat_judges import ANSWER, ARGUMENTS, CONVERSATIONS, TOOLS, USER, call, result, templates
-from support.tiny_model import CHATML, SPECIAL, llama_cpp, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from support.tiny_model import LlamaCpp
+from support.tiny_model import CHATML, SPECIAL, LlamaCpp, llama_cpp, write_model
 
 pytestmark = pytest.mark.slow  # an engine
 

@@ -1,18 +1,14 @@
 """Where chat templates and special tokens are read from: the same as transformers finds beside a tokenizer."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt.chat_templates.source import ChatSource, read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError
 from support.chat_judges import TOOLS, deepseek, tokenizer_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFIG, TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 VOCABULARY = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}

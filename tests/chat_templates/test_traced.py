@@ -1,9 +1,8 @@
 """Text that knows where it came from: all that is done with it gives str's text, and no character loses its origin."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -24,9 +23,6 @@ from lazyprompt.chat_templates.traced import (
     trace,
     trace_opaque,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Signs that are stripped, split at, joined from two, or become two in other letters.
 SIGNS = "ab<  \n\r\t\x0b\x1c\x85\u2028\u3000ßŉΣσǆİ你"

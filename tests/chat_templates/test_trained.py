@@ -1,11 +1,10 @@
 """What of a chat is trained: what the assistant said and what ends it, as templates mark it and where they do not."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,13 +13,9 @@ from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import SafetyError, TemplateError
+from lazyprompt.rendering.layout import SampleParts
 from lazyprompt.safety.policy import NEUTRALIZE, Policy
 from support.chat_judges import SPECIAL, TOOLS, render_by_transformers, templates
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from lazyprompt.rendering.layout import SampleParts
 
 SLOW = pytest.mark.slow  # models' own templates
 # The tests of a share stand beside each other: each of its templates is compiled once for all of them.

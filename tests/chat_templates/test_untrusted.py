@@ -1,13 +1,12 @@
 """What nobody trusts in a chat: in no field of any template does it forge a token, a turn or a tool."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import lru_cache, partial, reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import normalize
 
 import pytest
@@ -21,12 +20,8 @@ from lazyprompt.chat_templates.conversation import template_dicts
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.messages.parse import parse_messages
+from lazyprompt.messages.prompt import Rendered
 from support.chat_judges import SPECIAL, deepseek, render_by_transformers, templates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from lazyprompt.messages.prompt import Rendered
 
 # The templates are attacked in so many shares. The tests of a share stand beside each other: each template is compiled
 # once for all of them.

@@ -4,22 +4,18 @@
 same parts as where the repository is read, and that nothing is fetched from outside.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
 
 import lazyprompt
 from support.paths import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DOCS = ROOT / "docs"
 API_NAME = re.compile(r"^::: lazyprompt\.(\w+)$", re.MULTILINE)

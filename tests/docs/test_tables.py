@@ -1,13 +1,12 @@
 """The tables of the manual are made of data, never typed: each page is what its data makes it now."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import re
 import runpy
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -15,9 +14,6 @@ import yaml
 from attacks.attacks import attacks, honest
 from lazyprompt import Markers
 from support.paths import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCS = ROOT / "docs"
 

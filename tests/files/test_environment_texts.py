@@ -1,20 +1,15 @@
 """Text out of the environment: whoever sends it has it, and nothing that is printed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lazyprompt import Prompty
 from lazyprompt._base.secret import SecretText
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "sk-abcdef-123456"
 FILE = """---

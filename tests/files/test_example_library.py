@@ -1,11 +1,10 @@
 """The example library: every file is read, filled, written for each provider, and read again as it was."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -14,14 +13,10 @@ from lazyprompt.errors import FormatError
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.messages.msg import Block, Msg
 from support.paths import LIBRARY, library_inputs
 from support.providers.judges import in_order
 from support.providers.types import strictly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.messages.msg import Block, Msg
 
 INPUTS: dict[str, Any] = library_inputs()
 PATHS = sorted(

@@ -1,16 +1,11 @@
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.includes import MAX_INCLUDES
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write_files(tmp_path: Path, **files: str) -> Path:

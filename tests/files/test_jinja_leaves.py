@@ -1,19 +1,14 @@
 """How Jinja in a prompt file prints what is no text: as every language does, where it printed Python's words."""
 
-from __future__ import annotations
-
 import json
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import InstructionTemplate, Prompty
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LEAVES = [
     (True, "true"),

@@ -1,13 +1,12 @@
 """Whole requests of prompt files: what each provider is sent, what its report says, and what is refused."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -30,9 +29,6 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.spec import OPTIONS
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.report import Payload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WHOLE = """---
 model: {id: m, options: {temperature: 0.5, maxOutputTokens: 9, topP: 0.9, topK: 4, frequencyPenalty: 0.1,

@@ -1,21 +1,17 @@
 """Prompt files loaded and filled: front matter, inputs, turns, media, threads, and what is wrong with a file."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt import Base64Source, ChatPrompter, FileBlock, ImageBlock, Markers, Msg, TextBlock, URLSource
 from lazyprompt.errors import HistoryError, PromptFileError, SafetyError, SlotError, TemplateError
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARROT = Markers(
     sos="<|sys|>", eos="<|end|>\n", soh="<|usr|>", eoh="<|end|>\n", soa="<|bot|>", eoa="<|end|>\n", stop=("<|end|>",)

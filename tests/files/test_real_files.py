@@ -1,17 +1,13 @@
 """Prompt files as people keep them: each is read as its owner's tools read it; the words are our own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt import ImageBlock, Msg, URLSource
 from lazyprompt.errors import FormatError, PromptFileError, SlotError
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AZURE = "model: {api: chat, configuration: {type: azure_openai, azure_deployment: gpt-4o}}\n"
 

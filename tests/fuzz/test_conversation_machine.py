@@ -3,12 +3,11 @@
 Each text holds a mark of its own, so that it can be found again: in the turn where it was said, and nowhere else.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,10 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fuzz.judge import chatml_turns
 from fuzz.words import HOSTILE
 from lazyprompt import ChatPrompter, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 TOOL: dict[str, Any] = {
     "type": "function",

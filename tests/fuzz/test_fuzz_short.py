@@ -1,14 +1,13 @@
 """Each target of ``python -m fuzz`` for a moment: on what it is known by, and on what hypothesis draws."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fuzz.__main__ import main
-from fuzz.chance import Bytes, written
+from fuzz.chance import Bytes, Chance, written
 from fuzz.engines import by_hypothesis, findings
 from fuzz.judge import BrokenError, chatml_turns
 from fuzz.keep import corpus_of
@@ -17,11 +16,6 @@ from fuzz.target import Target
 from fuzz.watch import peak, watched
 from lazyprompt.errors import SlotError
 from support.paths import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fuzz.chance import Chance
 
 pytestmark = pytest.mark.slow  # random input
 

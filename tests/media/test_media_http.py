@@ -1,7 +1,5 @@
 """Addresses as media: every hop vetted, every answer bounded in bytes and in time."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl
@@ -9,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -20,10 +20,6 @@ from lazyprompt.media.fetch import Deadline
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import URLSource
 from support.media import JPEG, PNG, WHERE, Site, fault, load, serve_site, source
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

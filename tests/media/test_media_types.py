@@ -1,12 +1,11 @@
 """What the bytes and the address of a medium tell, and what a resolver may be told: nothing is opened here."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from lazyprompt.media.resolver import (
 )
 from lazyprompt.messages.msg import Base64Source
 from support.media import HEADS, JPEG, MP4, PNG, WHERE, fault, source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXTS = [
     b"",

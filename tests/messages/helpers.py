@@ -1,17 +1,13 @@
-from __future__ import annotations
-
 import typing
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
 from lazyprompt.errors import ToolsError
 from lazyprompt.messages.tools import ToolSet, function_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Level(IntEnum):

@@ -1,16 +1,11 @@
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import lru_cache, partial, wraps
-from typing import TYPE_CHECKING
 
 import pytest
 
 from lazyprompt.errors import ToolsError
 from lazyprompt.messages.tools import function_schema
 from messages.helpers import Point, Shop, now, properties, schema_of, search, tool, tools_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_a_function_becomes_a_tool() -> None:

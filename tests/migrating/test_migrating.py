@@ -10,8 +10,6 @@ Ours run here always. Theirs need the libraries, in just the versions of ``requi
 name of one of the two, whatever of it is not there is a failure, and nothing is skipped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -19,17 +17,15 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from support.model_server.server import Answer, ModelServer
 from support.paths import ROOT, Block, blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 OURS = "lazyprompt"

@@ -3,20 +3,15 @@
 Imports that need the package gguf are inside the fixtures that use them, so that other tests run without it.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from modules.online_scenes import Counted, close_all
 from modules.talks import KINDS, Module, module_of
 from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """What tests of local models need: models of several makes with templates of our own, and engines that serve them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import gguf
@@ -20,10 +20,6 @@ from lazyprompt.errors import EngineError
 from lazyprompt.modules.process import EngineProcess
 from support.engines import QUICK
 from support.tiny_model import CHATML, TOKENS, LlamaCpp, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-    from pathlib import Path
 
 # Text that is text, out of a model whose words are noise.
 WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'

@@ -1,21 +1,14 @@
 """What the tests of online modules have in common: a module for each source, the ways to call it, what it said."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
 
-from lazyprompt import Chat, ChatPrompter, OnlineChatModule, TrainableModule
+from lazyprompt import Chat, ChatPrompter, OnlineChatModule, Reply, TrainableModule
 from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT, until
-from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-
-    from lazyprompt import Reply
-    from support.model_server.server import Seen
+from support.model_server.server import Answer, ModelServer, Seen
 
 NAMES = tuple(SOURCES)
 WAYS = ("call", "stream", "acall", "astream")

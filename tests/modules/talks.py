@@ -1,16 +1,11 @@
 """What tests of conversations need: modules of both kinds before one server, and the ways to ask."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
+from lazyprompt import Chat, ChatPrompter, OnlineChatModule, Reply, TrainableModule
 from modules.online_scenes import ask_by
-
-if TYPE_CHECKING:
-    from lazyprompt import Chat, Reply
-    from support.model_server.server import ModelServer
+from support.model_server.server import ModelServer
 
 Module: TypeAlias = OnlineChatModule | TrainableModule
 KINDS = ("online", "local")

@@ -1,12 +1,12 @@
 """Conversations that go on by token ids: on a real llama.cpp, and with what vLLM says."""
 
-from __future__ import annotations
-
 import itertools
 import json
+from collections.abc import Iterator
 from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,14 +16,8 @@ from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served
 from modules.online_scenes import WAYS
 from modules.talks import BARE, TOOL_TEMPLATE, spoken, weather
+from support.model_server.server import ModelServer
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.model_server.server import ModelServer
-
 
 # Words that come in other tokens than a tokenizer makes of them: "ab" is one to it, and two to the model.
 APART = 'root ::= "ab " [a-z]{4} " ab"'

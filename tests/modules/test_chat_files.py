@@ -1,23 +1,17 @@
 """Conversations in files."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import Base64Source, Chat, ChatFormatter
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from modules.talks import Module, sent_text, words
 from support.conversations import Maker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lazyprompt.messages.msg import Block
-    from support.model_server.server import ModelServer
+from support.model_server.server import ModelServer
 
 
 def names_in(folder: Path) -> list[str]:

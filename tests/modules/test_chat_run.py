@@ -1,10 +1,10 @@
 """Chats that run the functions that a model calls."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,6 @@ from lazyprompt.errors import HistoryError, ModuleError, ToolsError
 from modules.online_scenes import run_in_loop
 from modules.talks import local_of, module_of, weather
 from support.model_server.server import Answer, ModelServer, Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 WAYS = ("run", "arun", "steps", "asteps")
 ROLES = ["user", "assistant", "tool", "assistant"]

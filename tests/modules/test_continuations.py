@@ -1,22 +1,16 @@
 """A chat of ten turns with a server that remembers every request and refuses one that does not continue the last."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from lazyprompt import ChatPrompter
 from modules.online_scenes import close_all, module
 from support.model_server.parts import Ask
-from support.model_server.server import Answer, ModelServer, Seen, Status
+from support.model_server.server import Answer, Misbehaviour, ModelServer, Seen, Status
 from support.model_server.voices import VOICES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.model_server.server import Misbehaviour
 
 Json = dict[str, Any]
 PROMPTER = ChatPrompter("Answer in one word.", system="")

@@ -1,26 +1,21 @@
 """The first calls of a process: packages are imported and clients made by one thread, while others wait or ask."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from textwrap import dedent
 from threading import Barrier, Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from modules.online_scenes import ASKED, FEW, Counted, module, run_in_loop
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.model_server.server import ModelServer
+from support.model_server.server import ModelServer
 
 # Without an address, a request fails with the kind "connection": nobody listens there.
 ASK = """

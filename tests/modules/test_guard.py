@@ -1,22 +1,17 @@
 """The guard: whatever ends it or its parent, nothing of the command is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from lazyprompt.modules import guard
 from support.engines import SECONDS, eventually, find_processes, next_line, python, spawn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow  # engines
 

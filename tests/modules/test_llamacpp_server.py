@@ -1,10 +1,10 @@
 """llama.cpp's server as we run it: what reaches the model, what comes back, and what is said of wrong use."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import openai
 import pytest
@@ -14,10 +14,6 @@ from lazyprompt.errors import install_command
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.process import EngineProcess
 from support.engines import EOS, QUICK, SECONDS, next_line, python, spawn, tiny_model, tokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 slow = pytest.mark.slow  # engines
 

@@ -1,17 +1,16 @@
 """Whatever can go wrong between a module and a model is one error, which says what to do, and leaves all as it was."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
 import pickle
 import socket
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -30,15 +29,11 @@ from support.model_server.server import (
     Malformed,
     Misbehaviour,
     ModelServer,
+    Seen,
     Slow,
     Status,
     Unknown,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.model_server.server import Seen
 
 pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)

@@ -1,31 +1,25 @@
 """Many calls at once: no answer is lost or doubled, no loop stands still, and no more are under way than may be."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import subprocess
 import sys
 import weakref
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
 from time import perf_counter, sleep, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule, TrainableModule
 from modules.online_scenes import ASKED, FEW, PROMPTER, Counted, echo_marks, module, run_in_loop
 from support.client_scenes import KEY, TIMEOUT, until
-from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
+from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Seen, Slow, Status
 from support.paths import TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.model_server.server import Seen
 
 pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)

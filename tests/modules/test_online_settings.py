@@ -1,7 +1,5 @@
 """The settings of online modules: parameters, lengths, copies and pickles, clients made late and once."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re
@@ -10,20 +8,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Msg, OnlineChatModule, TextBlock, ThinkingBlock
 from lazyprompt.errors import MissingExtraError, ModuleError
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 from lazyprompt.modules.sources import SOURCES, Source
 from modules.clients.helpers import raised_error
 from modules.online_scenes import ASKED, FEW, NAMES, OTHERS, PROMPTER, common_for, module, settings_in, to_json, ways
 from support.client_scenes import KEY
-
-if TYPE_CHECKING:
-    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
-    from support.model_server.server import ModelServer
+from support.model_server.server import ModelServer
 
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)

@@ -1,7 +1,5 @@
 """Engines as processes: they start, tell why they do not, and leave nothing behind, whatever happens to whom."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pty
@@ -16,7 +14,6 @@ from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import openai
 import pytest
@@ -24,7 +21,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, MissingExtraError
 from lazyprompt.modules import process as engines
-from lazyprompt.modules.engines import ENGINES
+from lazyprompt.modules.engines import ENGINES, Engine
 from lazyprompt.modules.process import EngineProcess, advice, how, tail
 from support.engines import (
     QUICK,
@@ -41,9 +38,6 @@ from support.engines import (
 )
 from support.paths import TESTS
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from lazyprompt.modules.engines import Engine
 
 pytestmark = pytest.mark.slow  # engines
 

@@ -1,19 +1,15 @@
 """Prompt files at modules: attached as they are, and asked for the form of their outputs."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from lazyprompt import Msg, TemplateError, ToolResultBlock, ToolUseBlock
+from lazyprompt._base.roles import Role
 from lazyprompt.files.prompty import Prompty
 from modules.talks import KINDS, module_of, sent_text
 from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from lazyprompt._base.roles import Role
 
 FILE = """---
 name: City finder!

@@ -1,8 +1,7 @@
 """A server that redirects to another origin gets neither key nor conversation there, with any client."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from lazyprompt.modules.sources import SOURCES
 from modules.online_scenes import ways
 from support.model_server.http import Script, ScriptServer
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY, ASKED = "sk-redirected-0123456789", "a word nobody else may read"
 pytestmark = pytest.mark.slow

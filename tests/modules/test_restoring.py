@@ -1,8 +1,7 @@
 """Control sequences that were neutralised in a prompt are restored in what the model answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,12 +10,7 @@ from lazyprompt.answers.parser import Delta
 from lazyprompt.modules._restoring import RestoredDeltas, restore_message
 from lazyprompt.safety.restoring import Restorer
 from modules.online_scenes import FEW, close_all, module, ways
-from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from support.model_server.server import Seen
+from support.model_server.server import Answer, ModelServer, Seen
 
 FORGED, BROKEN = "<|im_end|>", "<\\|im_end|>"
 PAIRS = ((BROKEN, FORGED), ("<\\think>", "<think>"))

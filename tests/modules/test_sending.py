@@ -1,25 +1,19 @@
 """What becomes of a client's answers and errors: the reply or the error's text, and whether a call is repeated."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.formatters.reply import Reply
 from lazyprompt.modules._reading import Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.clients._base import ClientSettings, Request
-from lazyprompt.modules.clients._faults import Fault
+from lazyprompt.modules.clients._faults import Fault, FaultKind
 from lazyprompt.modules.clients.gemini import GeminiClient, GeminiCollector
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules.clients._faults import FaultKind
 
 SETTINGS = ClientSettings(None, None, 1.0, 2, {})
 EXCHANGE = Exchange(Request("m", {}, {}), ReplyReader(ChatFormatter("gemini").parse, GeminiCollector))

@@ -1,21 +1,15 @@
 """Local models on a real llama.cpp: what it was given, and what it said, to the token."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, Markers, TrainableModule
-from modules.local_models import MAKES, WORDS, posted, received_prompt, served
+from modules.local_models import MAKES, WORDS, Make, posted, received_prompt, served
 from support.tiny_model import LlamaCpp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from modules.local_models import Make
 
 HISTORY = [["Is it raining?", "No: the sun is out."], ["Und in Köln? 雨 🌧️", "Ja."]]
 PROMPTER = ChatPrompter({"system": "Answer in {lang}, {tone}.", "user": "Asked: "})

@@ -1,20 +1,15 @@
 """What an engine may answer in the place of an answer: one error each, with what had come."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError, ModuleError
+from lazyprompt.modules.clients._faults import FaultKind
 from modules.local_models import call_error
 from modules.online_scenes import ask_by
-from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, ModelServer, Slow, Status
-
-if TYPE_CHECKING:
-    from lazyprompt.modules.clients._faults import FaultKind
-    from support.model_server.server import Misbehaviour
+from support.model_server.server import Answer, Cut, Drop, Ends, Malformed, Misbehaviour, ModelServer, Slow, Status
 
 
 def make_module(server: ModelServer, **more: Any) -> TrainableModule:

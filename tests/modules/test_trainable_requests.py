@@ -1,9 +1,9 @@
 """What each engine is sent, with its parameters, its forms, and as ids or text."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,6 @@ from lazyprompt.modules.engines import ENGINES
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
 from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,16 @@
 """The layers of docs/internals/architecture.md: every import goes down, and no files form a circle."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from support.paths import PACKAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = (PACKAGE.parent / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 FILES = {

@@ -1,9 +1,8 @@
 """Prompters with a budget: values of slots and history make way, in every form."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,11 +31,7 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.prompt import Prompt, Text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.prompters.prompter import Prompter
 
 CHARS = CharTokenCounter()
 DOCUMENT = "The library opens at nine. It closes at six! On Sundays it is closed. " * 20

@@ -1,10 +1,9 @@
 """Lists in slots within a budget: whole items go, in every kind of template, and the report names them."""
 
-from __future__ import annotations
-
 import pickle
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,6 @@ from lazyprompt.budget.report import ListItems
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
 from lazyprompt.templates.instruction import InstructionTemplate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CHARS = CharTokenCounter()
 COUNT = 9

@@ -1,10 +1,9 @@
 """What all targets of a prompter have in common, for conversations of every shape."""
 
-from __future__ import annotations
-
 import pickle
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,9 +26,6 @@ from lazyprompt import (
 )
 from lazyprompt.formatters.chat_form import ChatForm
 from support.conversations import Maker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FORMATS = ("flat", "openai", "anthropic", "gemini", "openai-responses", "dashscope", "ollama", "mistral")
 SEEDS = st.integers(0, 1_000_000)

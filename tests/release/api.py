@@ -5,17 +5,13 @@
     python tests/release/api.py > tests/golden/api.txt
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ForwardRef, is_typeddict
+from typing import Any, ForwardRef, is_typeddict
 
 import lazyprompt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class _Written:

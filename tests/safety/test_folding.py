@@ -1,11 +1,9 @@
 """Folded text, against the normalizers of real tokenizers, and the places that its characters come from."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import pytest
@@ -18,9 +16,6 @@ from lazyprompt.errors import SafetyError
 from lazyprompt.safety.find import Controls
 from lazyprompt.safety.folding import DISGUISES, Folds, as_read, fold, origins
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, guard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 CONTROLS = Controls(
     ["<|im_end|>", "[INST]", "</s>", "USER:", "<｜User｜>", "===", "fi>", "가:"], ["### Response:", "### k:"]

@@ -1,24 +1,18 @@
 """Text that the developer vouches for, policies by slot, and text made harmless by hand."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter, ChatTemplate, Prompty, SafetyError, TemplateError, Trusted, neutralize, restore
+from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.safety.find import Controls
 from lazyprompt.safety.policy import NEUTRALIZE, guard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lazyprompt.prompters.prompter import Prompter
 
 END = "<|im_end|>"
 TEMPLATE = ChatTemplate.load(

@@ -4,10 +4,9 @@ What else is promised: tests/media/test_media_http.py (redirects, a second answe
 that are too large or too slow, TLS), test_media_types.py (malformed addresses), tests/formatters/test_media_pass.py.
 """
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -17,9 +16,6 @@ from lazyprompt import ChatFormatter, ImageBlock, MediaResolver, Msg, URLSource
 from lazyprompt.errors import LazyPromptError, MediaError
 from support.media import PNG, WHERE, Site, fault, load, serve_site
 from support.memory import peak_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

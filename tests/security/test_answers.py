@@ -3,15 +3,14 @@
 389 KB of gzip became 1.2 GB, and one endless line of a stream 3.7 GB in 27 seconds, with timeout=10.
 """
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 import zlib
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from itertools import repeat
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from support.client_scenes import TIMEOUT
 from support.model_server.http import Script, ScriptServer
 from support.model_server.server import ModelServer
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
 
 pytestmark = pytest.mark.slow
 LIMIT = 10_000

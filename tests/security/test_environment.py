@@ -4,13 +4,12 @@ A prompt file of a stranger may name any variable. ``default: ${env:AWS_SECRET_A
 ``lib show``, ``test``, its snapshots and ``inspect --json`` printed it: ``json.dumps`` of a secret text is the text.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +23,6 @@ from lazyprompt.studio.workspace import Workspace
 from lazyprompt.testing.cases import CaseFile
 from lazyprompt.testing.running import Runner
 from security.test_case_files import answers, run_in_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = 'hunter2/"\\é+AbCdEfGh'
 HEAD = """---

@@ -1,14 +1,13 @@
 """Huge inputs are refused, or done within time and memory that grow as they do."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models
@@ -35,9 +34,6 @@ from lazyprompt.errors import LazyPromptError, MediaError, PromptFileError
 from lazyprompt.safety.find import Controls, controls_for
 from lazyprompt.safety.policy import NEUTRALIZE, guard
 from support.memory import peak_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MB = 1_000_000
 COUNT = 10_000

@@ -4,11 +4,10 @@ What else is promised: tests/templates/test_jinja.py and test_sandbox.py (bounds
 tests/chat_templates/test_jinja_dialect.py (the chat templates of models).
 """
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import jinja2
 import pytest
@@ -19,9 +18,6 @@ from lazyprompt.files.spec import ENGINES
 from lazyprompt.templates import bounds
 from lazyprompt.templates.jinja import JinjaTemplate
 from support.memory import peak_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "x"}]
 

@@ -4,13 +4,11 @@ What else is promised of paths: tests/files/test_references.py, test_includes.py
 tests/media/test_media_files.py.
 """
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +20,6 @@ from lazyprompt.files.references import References
 from lazyprompt.testing.cases import CaseFile
 from security.test_case_files import run_in_process
 from support.windows import resolving_as_windows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HIDDEN = "the secret"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")

@@ -4,15 +4,14 @@ Whole functions are held to the same elsewhere: tests/files/test_roles.py and te
 tests/messages/test_encoding.py.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from inspect import getsource
 from time import process_time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -20,9 +19,6 @@ import lazyprompt
 from lazyprompt import Msg, MultiAgentFormatter, neutralize, restore
 from lazyprompt.budget.cut import shorten
 from lazyprompt.safety.policy import headers_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # What is tried at first, so that what takes forever is found before it does; then the two that are compared.
 SHORT, SMALL, LARGE = 16, 400, 3200

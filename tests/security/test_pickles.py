@@ -4,8 +4,6 @@ One by one: tests/_base/test_secret.py, tests/files/test_environment_texts.py an
 tests/modules/test_online_settings.py (what a module travels with).
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -13,17 +11,15 @@ import pickletools
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import lazyprompt as lp
 from lazyprompt import OnlineChatModule, PromptLibrary, Prompty, TrainableModule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEY = "sk-never-in-a-pickle-1234"
 # What else a pickle of ours may name: plain constructors that run no code of anybody's.

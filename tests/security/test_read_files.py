@@ -1,13 +1,13 @@
 """Files are read only if they are regular and not too large: nothing waits, nothing fills the memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +31,6 @@ from security.test_case_files import run_in_process
 from security.test_written_files import end
 from support.memory import peak_of
 from support.tiny_model import CHATML, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HUGE = 1_500_000_000
 VOCABULARY: dict[str, Any] = {

@@ -3,11 +3,10 @@
 A cloned repository, an archive or a shared directory may hold links, pipes and files by any name.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,10 +21,6 @@ from lazyprompt.tokens.download import write_file
 from support.batch_runs import job_of, rows_file, wait_for_no_disk
 from support.engines import script_engine
 from support.windows import PERMISSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PRECIOUS = b'{"precious": true}\n'
 

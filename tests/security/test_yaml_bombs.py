@@ -3,9 +3,9 @@
 What else is promised: tests/files/test_prompt_file.py (tags, aliases, depth, documents), test_prompty.py (bombs).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -14,10 +14,6 @@ from lazyprompt import Prompty
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.prompt_file import PromptFile
 from support.memory import peak_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def load_front_matter(text: str, tmp_path: Path) -> object:

@@ -1,26 +1,20 @@
 """Rows that ask a server of our own, which knows when it was asked for what."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from lazyprompt import ChatPrompter, OnlineChatModule
+from lazyprompt._base.json import Json
 from lazyprompt.batch.calls import CallJob
 from lazyprompt.batch.rates import Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
 from lazyprompt.batch.run import BatchJob
 from support.client_scenes import KEY, TIMEOUT
-from support.model_server.server import Answer, ModelServer, Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from lazyprompt._base.json import Json
-    from support.model_server.server import Misbehaviour
+from support.model_server.server import Answer, Misbehaviour, ModelServer, Seen
 
 
 def asked_text(seen: Seen) -> str:

@@ -4,17 +4,13 @@ Three kinds are found: functions under ``lru_cache`` or ``cache``; dicts, lists 
 it is imported; and dicts and sets of an object that a method other than ``__init__`` puts something into.
 """
 
-from __future__ import annotations
-
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from support.paths import PACKAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _GROWS = frozenset({"setdefault", "append", "add", "update", "extend", "insert", "appendleft", "__setitem__"})
 _BY_KEY = frozenset({"dict", "set", "defaultdict", "OrderedDict", "WeakKeyDictionary", "WeakValueDictionary"})

@@ -1,21 +1,16 @@
 """What the tests of clients have in common: answers, faults, and what was said in a message or its pieces."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lazyprompt.answers.parser import Delta
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from support.model_server.server import Answer, Seen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lazyprompt.answers.parser import Delta
 
 KEY = "sk-a-secret-that-never-shows"
 TIMEOUT = 30.0

@@ -1,24 +1,17 @@
 """The models that the documents talk to: providers played by a server of our own, and tiny models in files."""
 
-from __future__ import annotations
-
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import gguf
 import numpy as np
+import pytest
 
-from support.model_server.server import Answer, ModelServer
+from support.model_server.server import Answer, ModelServer, Seen
 from support.tiny_model import CHATML, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-    from pathlib import Path
-
-    import pytest
-
-    from support.model_server.server import Seen
 
 # What is said to the last text of a conversation: the user's, or the result of a tool.
 _SAID: Final = {

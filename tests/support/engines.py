@@ -1,15 +1,14 @@
 """What tests of engines need: a model, what runs on this machine, and engines of our own making."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -19,10 +18,6 @@ from tokenizers.pre_tokenizers import ByteLevel
 from lazyprompt.modules.engines import Engine
 from lazyprompt.modules.process import EngineProcess
 from support.tiny_model import CHATML, TOKENS, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SECONDS = 60.0  # longer than anything takes, for a busy machine
 QUICK = {"context": 512, "threads": 1, "parallel": 2}

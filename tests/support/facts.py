@@ -3,8 +3,6 @@
 ``tests/golden/facts`` has one line per entry. To update it: ``python tests/support/facts.py``
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
@@ -13,10 +11,8 @@ from datetime import date
 from difflib import unified_diff
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
+from typing import Any
 
 MODULES = {
     "answers": "calls forms",

@@ -3,25 +3,19 @@
 ``PYTHONPATH=tests python tests/support/inspected_library.py`` looks at all; the tests take a share of them.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from lazyprompt import Markers
+from lazyprompt import Markers, Prompter
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.look import CallArguments, look
 from support.paths import LIBRARY, library_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt import Prompter
 
 INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}

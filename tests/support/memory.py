@@ -1,12 +1,7 @@
 """How much memory a call takes."""
 
-from __future__ import annotations
-
 import tracemalloc
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 
 def peak_of(call: Callable[[], object]) -> int:

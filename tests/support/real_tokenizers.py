@@ -3,12 +3,11 @@
 They carry their models' licences, so they are no part of this repository.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tiktoken
 
@@ -16,9 +15,6 @@ from lazyprompt import ChatTemplate
 from support.chat_judges import deepseek, templates, tokenizer_in
 from support.real_templates import package_templates
 from support.vocabularies import encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @lru_cache(maxsize=1)

@@ -1,11 +1,10 @@
 """Rough histories: random conversations with the faults of real ones, in every form that a history may have."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lazyprompt import (
     AudioBlock,
@@ -20,12 +19,8 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt.messages.msg import Block
 from support.conversations import Maker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lazyprompt.messages.msg import Block
 
 Item = Any
 # Keys without a value, as ``model_dump()`` of a client's message gives them.

@@ -3,12 +3,12 @@
 It is a Qwen 2 of one layer, which llama.cpp loads in a hundredth of a second.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import IO, Any, cast
 
 import gguf
 import numpy as np
@@ -17,10 +17,6 @@ from gguf import TokenType
 from tokenizers.pre_tokenizers import ByteLevel
 
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 WIDTH, INNER, HEADS, CONTEXT = 32, 32, 2, 512
 CHATML = (

@@ -1,19 +1,19 @@
 """Approximate tokens: how near they are to o200k_base, that they grow with the text, and what messages count."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import mimetypes
 import pickle
 import sysconfig
 from base64 import b64encode
+from collections.abc import Iterable
 from http import HTTPStatus
 from importlib import import_module
+from pathlib import Path
 from statistics import mean
 from string import ascii_uppercase, digits
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,15 +32,10 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.tokens.approximate import ApproximateTokenCounter, approximate_tokens
+from lazyprompt.tokens.counter import TokenCounter
 from lazyprompt.tokens.media import estimate_media_tokens
 from support.paths import GOLDEN
 from support.vocabularies import encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from lazyprompt.tokens.counter import TokenCounter
 
 COUNTER: TokenCounter = ApproximateTokenCounter()
 SAMPLES = sorted((GOLDEN / "samples").iterdir())

@@ -1,19 +1,14 @@
 """Token counters: what they count of any provider's messages."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import AudioBlock, FileBlock, Msg, TextBlock, ToolResultBlock, URLSource, VideoBlock
-from lazyprompt.tokens.counter import CharTokenCounter, content_of, forms
-
-if TYPE_CHECKING:
-    from lazyprompt.tokens.counter import TokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter, content_of, forms
 
 COUNTER: TokenCounter = CharTokenCounter()
 CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}

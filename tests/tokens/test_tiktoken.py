@@ -1,13 +1,12 @@
 """OpenAI's tokens: the cookbook's printed counts, the guide's pictures, and messages and tools of every form."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
 from base64 import b64encode
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tiktoken
@@ -21,10 +20,6 @@ from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.openai import TiktokenCounter
 from support.vocabularies import CL100K, O200K, vocabulary_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # OpenAI's cookbook, "How to count tokens with tiktoken": its messages and tools, and the counts that it prints, which
 # are those of the API.

@@ -1,7 +1,5 @@
 """Vocabularies: found where tiktoken keeps them, never downloaded unasked, and downloaded within bounds when asked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -12,10 +10,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 from shutil import copy
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tiktoken
@@ -31,10 +31,6 @@ from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, vocabul
 from support.media import Site, serve_site
 from support.serving import Serving
 from support.vocabularies import O200K, vocabulary_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 HOST = "openaipublic.blob.core.windows.net"
 PATH = "/encodings/cl100k_base.tiktoken"

@@ -1,14 +1,13 @@
 """Masks: text inside an answer that is not trained."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -17,9 +16,6 @@ from lazyprompt.errors import FormatError
 from lazyprompt.training.masks import Masked, find_masked
 from support.vocabularies import chatml
 from training.helpers import EMPTY_THOUGHT, FORGED, SCAFFOLD, each_family, trained_texts, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
 VALUES = {"a": "kind", "input": "Yes?"}

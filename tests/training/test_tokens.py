@@ -1,22 +1,18 @@
 """The table of tokens: the message, slot and origin of each, and if it is trained."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, Msg, Prompter, PromptTemplate, ToolResultBlock, ToolUseBlock
 from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.training.samples import TrainingSample
 from support.chat_judges import templates
 from support.vocabularies import chatml
 from training.helpers import each_family, words
-
-if TYPE_CHECKING:
-    from lazyprompt.training.samples import TrainingSample
 
 
 def call(number: int, **arguments: str) -> dict[str, Any]:

@@ -1,17 +1,13 @@
 """The forms in which trainers read a sample, each compared with a dict written by hand after its documentation."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from lazyprompt import AlpacaPrompter, ChatPrompter, FormatError, Msg
+from lazyprompt.training.samples import TrainingSample
 from training.helpers import weather_call as call
-
-if TYPE_CHECKING:
-    from lazyprompt.training.samples import TrainingSample
 
 WEATHER: dict[str, Any] = {
     "name": "weather",

@@ -1,9 +1,7 @@
 """Fine-tuning samples as token ids, with real tokenizers, and inside datasets and the collators of transformers."""
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,13 +11,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from lazyprompt import ChatPrompter, Markers, Prompter, PromptTemplate
 from lazyprompt.errors import TokenizerError
 from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.training.samples import TrainingSample
 from support.chat_judges import fast_tokenizer
 from support.real_tokenizers import deepseek_tokenizer
 from support.vocabularies import chatml, encoding
 from training.helpers import CALL
-
-if TYPE_CHECKING:
-    from lazyprompt.training.samples import TrainingSample
 
 PAIRS = [["Wie geht's? 你好", "Gut, 🙂 danke."], ["And now?", "The same."]]
 CALLS: list[dict[str, Any]] = [

@@ -1,10 +1,8 @@
 """What ``lazyprompt check`` makes of whole files: faults, secrets, comments, dialects, other files, large ones."""
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +13,6 @@ from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.check.check import Finding, check
 from lazyprompt.files.prompty import Prompty
 from support.paths import LIBRARY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The JSON Schema of front matters, against what the reader takes and refuses."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs of its own
 import pytest
@@ -14,10 +14,6 @@ from lazyprompt.files.properties import ALSO_CALLED, FIELDS_OF_PROPERTY, KINDS_O
 from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
 from support.front_matter import SCHEMA, VALIDATOR, fields_of
 from support.paths import LIBRARY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 # What JSON calls the types of options.
 TYPES: dict[type, str] = {int: "integer", float: "number", list: "array", bool: "boolean", str: "string"}

@@ -1,18 +1,14 @@
 """Files of Prompty's first version: read as Prompty v2, with notes on what was changed."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lazyprompt import Base64Source, ImageBlock, Msg, TextBlock, URLSource
 from lazyprompt.errors import PromptFileError, SlotError
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASIC = """---
 name: Basic

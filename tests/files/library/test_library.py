@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -7,11 +5,11 @@ import pickle
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,6 @@ from lazyprompt.files.library.layers import Trace
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.library.names import key_and_version, language
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LONG_AGO = 1_000_000_000
 

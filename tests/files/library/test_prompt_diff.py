@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import json
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +9,6 @@ from lazyprompt._base.difference import Change
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.library.prompt_diff import PromptDiff, diff_of, outline_of
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEFORE = """---
 name: refund

@@ -1,9 +1,8 @@
 """Every prompt of the example library in every dialect: it loads there and says the same, or a note tells what not."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,9 +10,6 @@ import yaml
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.prompty import Prompty, convert
 from support.paths import LIBRARY, library_inputs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}

@@ -1,28 +1,22 @@
 """What the tests of one client need. What all clients have in common is tested in test_online and its siblings."""
 
-from __future__ import annotations
-
 import asyncio
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from lazyprompt._base.secret import Secret
+from lazyprompt.answers.parser import Delta
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.messages.msg import Msg
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
+from lazyprompt.modules.clients._faults import Fault
 from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from lazyprompt.answers.parser import Delta
-    from lazyprompt.messages.msg import Msg
-    from lazyprompt.modules.clients._base import OfficialClient
-    from lazyprompt.modules.clients._faults import Fault
 
 
 class ClientTests:

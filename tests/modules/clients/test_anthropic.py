@@ -1,8 +1,7 @@
 """Anthropic's official client, as the modules use it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -10,15 +9,10 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.clients import anthropic
-from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
 from lazyprompt.modules.clients.anthropic import expressible
 from modules.clients.helpers import ClientTests
 from support.model_server.server import Answer, HalfCall, ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lazyprompt.modules.clients._base import OfficialClient
 
 pytestmark = pytest.mark.slow  # a real client
 

@@ -1,18 +1,17 @@
 """What an error of a client, a status or the words of a server mean."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from contextlib import closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.modules.clients import anthropic, gemini, ollama, openai, responses
-from lazyprompt.modules.clients._base import ClientSettings
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 from lazyprompt.modules.clients._faults import (
     WORDS,
     ErrorResponse,
@@ -26,11 +25,6 @@ from lazyprompt.modules.clients._faults import (
     one_line,
     redirect_target,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lazyprompt.modules.clients._base import OfficialClient
 
 SETTINGS = ClientSettings("http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {})
 

@@ -1,8 +1,6 @@
 """Google's official client, as the modules use it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,12 +9,9 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
-from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
 from modules.clients.helpers import ClientTests, raised_error, ways
 from support.model_server.server import Answer, ModelServer
-
-if TYPE_CHECKING:
-    from lazyprompt.modules.clients._base import OfficialClient
 
 HI = {"role": "user", "content": "hi"}
 SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}

@@ -1,19 +1,15 @@
 """The limits of a response: the most bytes and seconds of a whole, a stream and an event, to the byte."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from lazyprompt.modules.clients import _limits
 from lazyprompt.modules.clients._limits import AnswerLimits, OversizeError, limit_hooks
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 JSON, EVENTS, LINES = "Application/JSON; charset=utf-8", "text/event-stream", "application/x-ndjson"
 MOST, SECONDS = 20, 5.0

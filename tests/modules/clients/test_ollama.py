@@ -1,28 +1,22 @@
 """Ollama's chat and generate, by its official client."""
 
-from __future__ import annotations
-
 import contextlib
 from base64 import b64encode
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients import ollama
-from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
 from modules.clients.helpers import ClientTests, raised_error, ways
 from support.client_scenes import ANSWERS, CALLS, KEY, said_by, said_in
 from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lazyprompt.modules.clients._base import OfficialClient
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 # The client leaves out the ids of calls.

@@ -1,25 +1,19 @@
 """OpenAI's official client against a server that plays everybody who speaks like OpenAI."""
 
-from __future__ import annotations
-
 import traceback
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lazyprompt.modules.clients._base import ClientSettings, Request
+from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
 from lazyprompt.modules.clients.openai import CompletionsClient, Server, connect
 from lazyprompt.modules.engines import ENGINES
 from modules.clients.helpers import ask, call_error, collect_stream, parse_answer, settings_for
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, Fails, ModelServer
 from support.tiny_model import CHATML, llama_cpp, write_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lazyprompt.modules.clients._base import OfficialClient
 
 CHATS = ("openai", "dashscope", "deepseek", "litellm", "mistral", "moonshot", "siliconflow", "vllm", "xai", "zhipu")
 ENGINE = ENGINES["llama.cpp"].server or Server()

@@ -1,10 +1,8 @@
 """What differs from one server of OpenAI's form to the next: names of parameters, tokens of streams, JSON schemas."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +12,7 @@ from lazyprompt.modules.clients.openai import connect, is_strict, response_forma
 from lazyprompt.modules.engines import engine_named
 from modules.clients.helpers import ask, collect_stream, parse_answer, settings_for
 from support.client_scenes import KEY, TIMEOUT
-
-if TYPE_CHECKING:
-    from support.model_server.server import ModelServer
+from support.model_server.server import ModelServer
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 STRICT = {**OBJECT, "additionalProperties": False}

@@ -3,17 +3,12 @@
 Sources: the API references of the providers, and the types of the client ``openai``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from support.model_server.errors import error_body
 from support.model_server.parts import Answer, Ask, Event, Json, Refusal, Voice, pieces, sse
 from support.providers.loopback import answer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SSE = "text/event-stream; charset=utf-8"
 DONE = Event("[DONE]", end=True)

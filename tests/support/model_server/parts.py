@@ -1,16 +1,12 @@
 """What the model says, how the server may misbehave, and what both become on the wire."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from support.model_server.http import Script
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 Json: TypeAlias = dict[str, Any]
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal"]

@@ -1,13 +1,12 @@
 """A server that plays all providers: it judges what arrives, answers and streams in their forms, and can misbehave."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Condition, Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.model_server.errors import NO_KEY, NO_MODEL, REFUSALS, TOO_LONG, error_body
 from support.model_server.http import Script, ScriptServer
@@ -33,9 +32,6 @@ from support.model_server.voices import VOICES
 from support.providers.loopback import _PATHS as CHECKED_PATHS  # pyright: ignore[reportPrivateUsage]  # the one table of them
 from support.providers.loopback import judge, payload_of
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "PATHS",

@@ -3,20 +3,15 @@
 Sources: the API references of the providers, and the types of their official clients.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from support.model_server.chat import COMPLETIONS, SSE, chat_voice
 from support.model_server.errors import error_body
 from support.model_server.parts import Answer, Ask, Event, Json, Voice, encode_json, pieces, sse
 from support.providers.loopback import answer_of
 from support.providers.types import OPENAI_CHAT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIGNATURE = "c2lnbmF0dXJl"  # base64, as the providers' are
 _RESPONSES_WHY = {"length": "max_output_tokens", "content_filter": "content_filter"}

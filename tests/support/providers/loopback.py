@@ -1,23 +1,19 @@
 """The official clients, sending payloads to a server of our own that judges what really arrives over the wire."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from support.model_server.http import Script, ScriptServer
 from support.providers.judges import in_order
 from support.providers.types import KEYS, OPENAI_CHAT, PROVIDERS, Payload, sdk, strictly
 from support.serving import Serving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _OPENAI = dict.fromkeys(OPENAI_CHAT, ("/v1", "/chat/completions"))
 _DASHSCOPE = "/services/aigc/{}-generation/generation"
