@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -109,10 +110,8 @@ class Pace:
         while (wait := max((bucket.wait(clock()) for bucket in buckets), default=0.0)) > 0:
             # The next response corrects the token estimate, which may end the wait early.
             self._corrected.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._corrected.wait(), wait)
-            except TimeoutError:
-                continue
         taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:

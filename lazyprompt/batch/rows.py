@@ -496,7 +496,7 @@ def _read_parquet(file: RowFile, start: int) -> Iterator[RawRow]:
             sizes = [table.metadata.row_group(at).num_rows for at in range(table.num_row_groups)]
             number, groups = groups_from(sizes, start)
             for batch in table.iter_batches(_STEP, groups):
-                passed = min(start - number, len(batch)) if number < start else 0
+                passed = max(0, min(start - number, len(batch)))
                 number += passed
                 for row in _rows_of_batch(batch.slice(passed)):
                     number += 1

@@ -19,7 +19,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt._base.files import check_no_link
-from lazyprompt._version import __version__
 from lazyprompt.batch.database import BatchStoppedError, Line, State
 from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.batch.row_columns import check_columns
@@ -73,7 +72,6 @@ class BatchJob:
             BatchError: The rows cannot be read.
         """
         settings: JsonObject = {
-            "lazyprompt": __version__,
             "the input": fingerprint(self.rows),
             **self.plan.settings,
             **self.choice.settings,

@@ -88,10 +88,8 @@ class CountCache:
             self._forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
         )
 
-    def tools(self, tools: Sequence[Form] | None) -> int:
+    def tools(self, tools: Sequence[Form]) -> int:
         """Return the token count of the tools; for a counter that isn't additive, the token count of their JSON."""
-        if not tools:
-            return 0
         if self.additive:
             return self.empty(tools) - self.empty()
         return sum(self.count_text(json_text(tool, "a tool")) for tool in tools)

@@ -81,7 +81,7 @@ def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Sequence[_Span]) 
     """Split a text at every index where it may be cut."""
     places = _between_letters(text) if ends is None else (match.end() for match in ends.finditer(text))
     allowed = _outside(places, unbroken) if unbroken else places
-    cuts = [0, *(place for place in allowed if 0 < place < len(text)), len(text)]
+    cuts = [0, *(place for place in allowed if place < len(text)), len(text)]
     return [text[begin:end] for begin, end in pairwise(cuts)]
 
 

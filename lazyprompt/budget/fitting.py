@@ -258,7 +258,7 @@ class _Work:
 
     def cut_last(self, gone: int) -> None:
         """Truncate the unit that would be dropped last instead of dropping it, if possible."""
-        if self._plan.cut is not None and self._plan.low is None:
+        if self._plan.cut is not None:
             self._cut(self._order[gone - 1], _LEAST)
 
     def cut_protected(self) -> None:
@@ -333,7 +333,7 @@ class _Work:
         count_text = plan.counts.count_text
         room = plan.summary - count_text(SUMMARY)
         for _ in range(_TRIES):
-            left = shorten(text, room, count_text) if room > 0 else ""
+            left = shorten(text, room, count_text)
             if is_empty(left):
                 break
             message = summary_message(left, self._items[first])

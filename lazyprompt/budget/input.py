@@ -30,7 +30,7 @@ class BudgetInput(NamedTuple):
             items.
         counted: The messages in the format in which they are sent, at the same indices as in ``messages``.
         sources: For each message, the indices of the items that it was parsed from; None if each item is a message.
-        together: For each item that was parsed into several messages, the indices of these messages.
+        together: For each item that was parsed into messages, the indices of these messages.
     """
 
     items: Sequence[object]
@@ -57,8 +57,7 @@ class BudgetInput(NamedTuple):
         groups: dict[int, list[int]] = {}
         for at, source in enumerate(sources):
             groups.setdefault(source.start, []).append(at)
-        together = [tuple(group) for group in groups.values() if len(group) > 1]
-        return cls(given, [*parsed.messages], counted, sources, together)
+        return cls(given, [*parsed.messages], counted, sources, [*map(tuple, groups.values())])
 
     def restore(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
         """Return the fitted items, in the types that the caller passed, and the report."""

@@ -206,8 +206,7 @@ class TrimReport:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle, with computed token counts."""
-        account = self._account
-        return {**self.__dict__, "_count": None, "_account": account}
+        return {**self.__dict__, "_count": None, "_account": self._account}
 
 
 class ItemTokens(NamedTuple):

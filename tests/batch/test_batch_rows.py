@@ -144,7 +144,8 @@ def test_a_place_without_a_value_is_none_in_every_table() -> None:
     )
     last = list(rows_of(frame))[1]
     assert last == dict.fromkeys("abcd")
-    assert list(rows_of(pa.table({"a": [1, None]}))) == [{"a": 1}, {"a": None}]
+    table = pa.table({"a": [1, None]})
+    assert list(rows_of(table)) == list(rows_of(OnlyAStream(table))) == [{"a": 1}, {"a": None}]
 
 
 def test_values_of_a_data_frame_are_pythons_own() -> None:
@@ -165,7 +166,10 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
         ({1: [1]}, "column names must be text, not 1 of type int"),
         ([{"a": 1}, pa.RecordBatch.from_pydict({"a": [1, 2]}), ["b"]], "row 4 must be a mapping .*, not list"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
-        (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
+        *(
+            (kind.from_arrays([pa.array([1][:count])] * 2, names=["a", "a"]), "two columns named 'a'")
+            for kind, count in ((pa.Table, 1), (pa.Table, 0), (pa.RecordBatch, 1))
+        ),
     ],
 )
 def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:

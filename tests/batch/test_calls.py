@@ -24,6 +24,7 @@ from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
 from support.batch_calls import Clocked, all_answered, calls_of, lines, rows
 from support.missing import needs
+from support.model_server import chat
 from support.model_server.server import Answer, Misbehaviour, ModelServer, Slow, Status
 
 needs("openai")
@@ -402,13 +403,15 @@ def test_a_row_may_bring_its_history_and_tools(tmp_path: Path) -> None:
     assert seen.body["tools"][0]["function"]["name"] == "weather"
 
 
-def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path) -> None:
+def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "usage_fields", lambda _: None)
     path = rows(tmp_path, 3)
     with ModelServer(Answer("so"), judges=False) as server:
         module = TrainableModule("m", url=server.url("completions"), markers="chatml")
         job = BatchJob(row_file(path), RowPlan.of(ChatPrompter("In {language}.")), tmp_path / "out.jsonl")
-        call_batch(CallJob(job, module))
-    assert [line["text"] for line in lines(tmp_path / "out.jsonl")] == ["so"] * 3
+        outcome = call_batch(CallJob(job, module))
+    assert [(line["text"], line["usage"]) for line in lines(tmp_path / "out.jsonl")] == [("so", None)] * 3
+    assert outcome.tokens is None
     prompt = min(seen.body["prompt"] for seen in server.seen)
     assert prompt.endswith("<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n")
 

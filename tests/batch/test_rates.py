@@ -85,6 +85,17 @@ def test_who_does_not_tell_tokens_is_taken_to_have_what_was_guessed() -> None:
     assert asyncio.run(takings()) == [507, 507, 107, 57]
 
 
+def test_requests_wait_although_tokens_are_not_limited() -> None:
+    async def turns() -> float:
+        pace, begun = Pace(Rates(rpm=600)), perf_counter()
+        for _ in range(3):
+            await pace.turn(9)  # one in 0.1 s
+        assert not pace.counts
+        return perf_counter() - begun
+
+    assert asyncio.run(turns()) >= 0.15
+
+
 def test_without_limits_nobody_waits_or_counts() -> None:
     async def turns() -> bool:
         pace = Pace(Rates())

@@ -13,7 +13,7 @@ from lazyprompt.batch.render import render_batch
 from lazyprompt.batch.rows import read_rows, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.errors import BatchError
-from lazyprompt.prompters.rows import RowFault
+from lazyprompt.prompters.rows import Columns, RowFault
 
 
 def write_rows(base: Path, *ids: object, end: str = "jsonl") -> Path:
@@ -86,11 +86,14 @@ def test_a_row_that_has_no_name_or_is_no_row_is_rejected_alone(tmp_path: Path) -
     assert found == ["a", "c"]
 
 
-def test_an_escaped_column_is_the_column(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("column", "written"), [("id", "\\u0069d"), ("ключ", "ключ")])
+def test_an_escaped_column_is_the_column(tmp_path: Path, column: str, written: str) -> None:
     path = write_rows(tmp_path, "a", "a")
-    path.write_text(path.read_text().replace('"id"', '"\\u0069d"'))
-    with pytest.raises(BatchError, match="have the same id"):
-        run_batch(make_job(path, form="openai-batch"))
+    path.write_text(path.read_text().replace('"id"', f'"{written}"'))
+    job = make_job(path, form="openai-batch")
+    plan = RowPlan.of(job.plan.prompter, "openai-batch", model="m", columns=Columns(id=column))
+    with pytest.raises(BatchError, match=f"rows 1 and 2 have the same {column}: 'a'"):
+        run_batch(replace(job, plan=plan))
 
 
 def test_rows_of_csv_are_checked_too(tmp_path: Path) -> None:

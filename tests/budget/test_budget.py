@@ -29,6 +29,20 @@ from lazyprompt import (
 from lazyprompt.budget.units import SlotValue
 
 
+class Framed(CharTokenCounter):
+    """Counts one token for the frame of all messages."""
+
+    def count(self, messages: Any, tools: Any = None) -> int:
+        return 1 + super().count(messages, tools)
+
+
+class Roles(CharTokenCounter):
+    """Counts the roles of messages, too."""
+
+    def count(self, messages: Any, tools: Any = None) -> int:
+        return super().count(messages, tools) + sum(len(each["role"]) for each in messages)
+
+
 def contents(messages: Sequence[Form]) -> list[Any]:
     return [message["content"] for message in messages]
 
@@ -146,15 +160,17 @@ def test_tools_are_counted() -> None:
 
 
 def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None:
-    with pytest.raises(BudgetError) as caught:
-        Budget(45, CHARS, protect={"Bob"}).fit(
-            [msg("system", "s" * 20), msg("user", "b" * 9, name="Bob"), *talk(3), msg("user", "u" * 30)]
+    messages = [msg("system", "s" * 20), msg("user", "b" * 9, name="Bob"), *talk(3), msg("user", "u" * 30)]
+    parts = "system text 20, protected messages 12, newest user turn 30"
+    for counter, more, missing in ((CHARS, "", 17), (Framed(), ", fixed text 1", 18)):
+        with pytest.raises(BudgetError) as caught:
+            Budget(45, counter, protect={"Bob"}).fit(messages)
+        assert str(caught.value) == (
+            f"the parts that are never dropped have {45 + missing} tokens ({parts}{more}), and the limit is 45: "
+            f"{missing} tokens are missing; raise the limit or shorten the text, or pass cut= to cut the newest turn"
         )
-    assert str(caught.value) == (
-        "the parts that are never dropped have 62 tokens (system text 20, protected messages 12, newest user turn 30), "
-        "and the limit is 45: 17 tokens are missing; raise the limit or shorten the text, or pass cut= to cut the "
-        "newest turn"
-    )
+    with pytest.raises(BudgetError, match=r"have 500 tokens \(no messages\), .* raise the limit or shorten the text$"):
+        Budget(9, Greedy(), cut="end").fit([])
 
 
 def test_nothing_is_shared_with_what_was_given() -> None:
@@ -295,11 +311,14 @@ def test_values_stay_and_items_go_after_messages(
     items: list[Any] = [*messages_from(talk(3)), SlotValue("notes", "n" * 10), *documents()]
 
     def fitted(limit: int) -> list[int]:
-        return exactly(limit, CHARS, **settings).fitted(items, lambda kept, _: 10 * len(kept), fixed=fixed).kept
+        found = exactly(limit, CHARS, **settings).fitted(items, lambda kept, _: 10 * len(kept), fixed=fixed)
+        assert [each.role for each in found.report.messages] == ["user", "assistant", "user", *["slot"] * 4]
+        return found.kept
 
     assert {limit: fitted(limit) for limit in left} == left
     protected = "protected messages 10, " if fixed else ""
-    with pytest.raises(BudgetError, match=rf"tokens \({protected}newest user turn 10, {stays}\)"):
+    said = rf"tokens \({protected}newest user turn 10, {stays}\), .* missing, or the list 'docs' would be empty;"
+    with pytest.raises(BudgetError, match=said):
         fitted(9)
 
 
@@ -322,6 +341,12 @@ def test_what_stays_begins_the_same_for_many_turns() -> None:
     assert distances == {26}, "half of the limit, in turns of two messages"
     # Each call finds the cut by itself: a budget that has seen nothing makes the same.
     assert Budget(1_000, CHARS, "cache").fit([system, *talk(799)])[0] == kept
+
+
+def test_the_report_tells_where_other_messages_are_dropped_than_before() -> None:
+    reports = [Budget(100, CHARS).fit(talk(2 * turn + 1))[1] for turn in range(20)]
+    changes = [old.dropped != new.dropped for old, new in pairwise(reports)]
+    assert [report.ends_prefix for report in reports[1:]] == changes
 
 
 @pytest.mark.slow
@@ -349,6 +374,7 @@ def test_a_message_is_cut_where_32_tokens_of_it_stay_and_dropped_where_fewer_wou
     messages = [msg("assistant", "x" * 200), msg("user", "new")]
     for room, left in ((32, ["x" * 28 + " […]", "new"]), (31, ["new"])):
         assert contents(Budget(room + 3, CHARS, cut="end").fit(messages)[0]) == left
+    assert contents(exactly(100, CHARS).fit(messages)[0]) == ["new"]
 
 
 @pytest.mark.parametrize("policy", ["oldest", lambda _: "y" * 200])
@@ -386,6 +412,10 @@ def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
     assert [message["role"] for message in kept] == ["system", "user"]
     assert report.cut == (5,)
     assert CHARS.count(kept) <= 60
+    # Of two texts, the longer one is cut.
+    texts = [{"type": "text", "text": text} for text in ("x" * 40, "y" * 60)]
+    cut = {"type": "text", "text": "y" * 46 + " […]"}
+    assert Budget(90, CHARS, cut="end").fit([msg("user", texts)])[0] == [msg("user", [texts[0], cut])]
     with pytest.raises(BudgetError, match="and the limit is 9: 501 tokens are missing; raise"):
         Budget(9, CHARS, cut="middle").fit(messages)
 
@@ -419,10 +449,11 @@ def test_each_message_is_counted_once_in_all_turns() -> None:
 def test_a_counter_without_count_text_will_do() -> None:
     class Bare:
         def count(self, messages: Any, tools: Any = None) -> int:
-            return CHARS.count(messages, tools)
+            return 3 + CHARS.count(messages, tools)
 
     kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), msg("user", "A b. " * 100)])
-    assert 50 < CHARS.count(kept) <= 60
+    assert contents(kept) == ["A b. " * 10 + "[…]"]
+    assert Budget(60, Bare()).count_text("four") == 4
 
 
 def test_a_counter_that_gives_no_number_is_told_so() -> None:
@@ -450,6 +481,10 @@ def test_messages_that_differ_in_a_key_are_counted_each() -> None:
     assert budget.fit(messages)[1].before == CHARS.count(messages) == 12
     given: list[Any] = [*messages, *messages_from(messages)]
     assert [budget.share(each) for each in given] == [10, 2, 10, 2]
+    turns: list[Any] = [msg("user", "x"), msg("assistant", "x")]
+    assert Budget(None, Json()).share(msg("assistant", "ab", tool_calls=[function_call()])) == 81
+    budget = Budget(None, Roles())
+    assert [budget.share(each) for each in [*turns, *messages_from(turns)]] == [5, 10, 5, 10]
     empty = [msg("user", ""), msg("assistant", "")]
     for counter in (Greedy(), CHARS):
         assert Budget(None, counter).fit(empty)[1].before == counter.count(empty)

@@ -43,6 +43,7 @@ CHINESE = "第一句。第二句!第三句?最后一句。"
         ("Now. <a>One. <b>Two.</b></a>\nThree.", 25, "end", "Now. […]"),
         ("Now. <a>One. Two.</a> Three.", 20, "middle", "Now. […] Three."),
         ("<A>One.</a> <br/> <li>Two. Three.", 25, "end", "<A>One.</a> <br/> […]"),
+        ("<br/> <a>One. <b>Two.</b></a> Three.", 20, "end", "<br/> […]"),
         ('See <img alt="a b c d e f g h"> here', 30, "end", "See […]"),
         ("<a>One. Two. Three.</a>", 20, "end", "[…]"),
         ('{"a": "One. Two. Three."}', 20, "end", "[…]"),

@@ -36,6 +36,7 @@ def test_a_summary_stands_in_the_place_of_what_goes() -> None:
     assert kept == [system, msg("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
     assert made.given == [messages[: len(report.summarized)]]
     assert report.slots["summary"] == (0, len(PREFIX) + 6)
+    assert report.after == CHARS.count(kept)
     assert "summarized (replaced by a summary)" in str(report)
     assert [each.fate for each in report.messages][:3] == ["kept", "summarized", "summarized"]
     as_msg, _ = Budget(200, CHARS, lambda _: "short", summary_tokens=60).fit(

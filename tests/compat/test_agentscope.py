@@ -4,6 +4,7 @@ import ast
 import asyncio
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -81,7 +82,7 @@ def test_every_wrapper_is_there(module: ModuleType, name: str) -> None:
     assert isinstance(wrapper, Wrapper)
     assert (wrapper.provider, wrapper.config_name, wrapper.model_name) == (WRAPPERS[name], "config", "m")
     assert (wrapper.formatter.provider, wrapper.formatter.model) == (WRAPPERS[name], "m")
-    assert name in (kind.__doc__ or "")
+    assert kind.__doc__ == f"AgentScope's {name}: ``format`` for the provider ``{WRAPPERS[name]}``."
     assert kind.__name__ in module.__all__
     style = "dialogue" if module is agentscope_0_0 else "conversation"
     assert getattr(wrapper.formatter, "history_style", None) == (None if name == "OpenAIChatWrapper" else style)
@@ -205,6 +206,11 @@ class Async(Sync):
         return super().count(messages)
 
 
+class Whole(Async):
+    async def count(self, messages: MessageList) -> int:  # type: ignore[override]
+        return len(str(messages))
+
+
 @pytest.mark.parametrize("counter", [Sync(), Async(), CharTokenCounter()], ids=["sync", "async", "chars"])
 def test_counters_may_be_awaited_or_not(counter: Any) -> None:
     messages = [SYSTEM, *(Msg("user", f"text {at}", "user") for at in range(9))]
@@ -217,8 +223,10 @@ def test_counters_may_be_awaited_or_not(counter: Any) -> None:
 
 
 def test_a_limit_that_cannot_be_kept_is_an_error() -> None:
-    with pytest.raises(BudgetError):
-        run(DashScopeChatFormatter(CharTokenCounter(), 5), [SYSTEM, *TALK])
+    few, many = "29 tokens (system text 26, newest user turn 3)", "97 tokens (system text 59, newest user turn 36, fix"
+    for counter, said in ((CharTokenCounter(), few), (Async(), few), (Whole(), many)):
+        with pytest.raises(BudgetError, match=re.escape(f"the parts that are never dropped have {said}")):
+            run(DashScopeChatFormatter(counter, 5), [SYSTEM, Msg("user", "Hi!", "user")])
     with pytest.raises(FormatError, match="token_counter"):
         DashScopeChatFormatter(max_tokens=5)
 
