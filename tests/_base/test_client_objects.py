@@ -1,7 +1,5 @@
 """Objects of clients as the JSON of their APIs."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from datetime import UTC, date, datetime

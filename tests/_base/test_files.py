@@ -1,7 +1,5 @@
 """Reading and writing whole files, and the files of ours that another user could have put there first."""
 
-from __future__ import annotations
-
 import ntpath
 import os
 import socket

@@ -1,7 +1,5 @@
 """Secrets show nowhere, and are not written by accident."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import html

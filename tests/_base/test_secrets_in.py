@@ -1,7 +1,5 @@
 """Secrets in a text, by their form or by the name of their field, and the text without them."""
 
-from __future__ import annotations
-
 import pytest
 
 from lazyprompt._base.secrets_in import masked, secrets_in

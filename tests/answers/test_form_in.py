@@ -1,7 +1,5 @@
 """Which form a chat template writes in: models' own templates, and what templates of our own show of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a model writes, reading it raises nothing, loses nothing of plain text, and takes no longer than it must."""
 
-from __future__ import annotations
-
 from time import process_time
 
 import pytest

@@ -1,7 +1,5 @@
 """What models' own chat templates write for the assistant, read back; and transformers as a judge of the reading."""
 
-from __future__ import annotations
-
 import ast
 import json
 import zipfile

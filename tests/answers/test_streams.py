@@ -1,7 +1,5 @@
 """Answers that come piece by piece: they say the same as whole ones, and as soon as it is clear."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -3,8 +3,6 @@
 Both are JSON to be read by people; what their fields mean stands at their top.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,15 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lazyprompt import (
-    ApproximateTokenCounter,
-    Budget,
-    CharTokenCounter,
-    Msg,
-    TiktokenCounter,
-    TokenCounter,
-    messages_from,
-)
+from lazyprompt import ApproximateTokenCounter, Budget, CharTokenCounter, TiktokenCounter, TokenCounter, messages_from
+from lazyprompt.messages.msg import Msg
 from support.vocabularies import O200K, vocabulary_folder
 
 Form = dict[str, Any]

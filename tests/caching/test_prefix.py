@@ -1,7 +1,5 @@
 """``check_prefix``: whether a prompt continues the one before it, what changed, and the thoughts that are void."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

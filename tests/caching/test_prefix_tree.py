@@ -1,7 +1,5 @@
 """The longest prefix that a text shares with earlier ones, and the earlier text that it is of."""
 
-from __future__ import annotations
-
 import pytest
 
 from lazyprompt.caching.prefix_tree import PrefixMatch, PrefixTree

@@ -1,7 +1,5 @@
 """What a report of a simulated cache adds up, and its form as a dict."""
 
-from __future__ import annotations
-
 from lazyprompt.caching import RULES, Break
 from lazyprompt.caching.report import CachedCall, CacheReport
 

@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 
 from caching.test_breaks import Words
-from lazyprompt import (
-    ApproximateTokenCounter,
-    CharTokenCounter,
-    ChatFormatter,
-    ChatPrompter,
-    FormatError,
-    Msg,
-    Rendered,
-)
+from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatFormatter, ChatPrompter, Rendered
 from lazyprompt.caching import RULES, Break, PromptCall, rules_for, simulate
+from lazyprompt.errors import FormatError
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.messages.msg import Msg
 
 CHARS = CharTokenCounter()
 LONG = [f"head\n{'a' * 40}{sign}{'b' * 200}\nend" for sign in "xy"]

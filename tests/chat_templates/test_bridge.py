@@ -1,7 +1,5 @@
 """The next prompt out of the last one's ids: what is added to them, or the reason why nothing is."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ChatTemplate: loaded from anywhere, it writes what transformers writes, and knows where each word came from."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Templates that write the texts of a chat as they are, and those of which it must be seen what they write."""
 
-from __future__ import annotations
-
 import pytest
 
 from lazyprompt.chat_templates.controls import is_clean

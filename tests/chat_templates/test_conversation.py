@@ -1,7 +1,5 @@
 """Messages and tools of any form, as the dicts that a chat template knows."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

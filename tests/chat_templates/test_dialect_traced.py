@@ -1,7 +1,5 @@
 """Templates that write with origins: the text is the plain one, and nobody's words become the template's."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

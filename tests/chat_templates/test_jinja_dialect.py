@@ -1,7 +1,5 @@
 """Models' own chat templates: byte for byte what transformers renders, and never more than the bounds allow."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from importlib import import_module

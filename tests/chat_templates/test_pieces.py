@@ -1,7 +1,5 @@
 """The pieces of control sequences, against a plain search through all sequences and all places to cut them."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

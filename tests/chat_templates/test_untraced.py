@@ -1,7 +1,5 @@
 """Templates that lose where their text came from: only their own control sequences are trusted."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

@@ -1,24 +1,13 @@
 """A model's own chat template in the place of a prompter's markers."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaPrompter,
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    ChatTemplate,
-    HistoryError,
-    SafetyError,
-    TemplateError,
-    ThinkingBlock,
-)
-from lazyprompt.messages.msg import Msg, TextBlock
+from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, ChatTemplate
+from lazyprompt.errors import HistoryError, SafetyError, TemplateError
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock
 from support.chat_judges import SPECIAL, TOOLS, templates
 from training.helpers import trained_texts
 

@@ -39,9 +39,6 @@ def fault(text: str, name: str = "f.yaml") -> str:
     return str(caught.value)
 
 
-# --- What a file says --------------------------------------------------------------------------------------------
-
-
 def test_instruction_is_a_chat_by_default() -> None:
     given: Mapping[str, object] = {"question": "who", "input": "hi"}
     expected = ChatPrompter("Answer {question}").generate_prompt(given)
@@ -167,9 +164,6 @@ def test_aliases_repeat_a_value() -> None:
     ]
 
 
-# --- Where a file comes from -------------------------------------------------------------------------------------
-
-
 def test_load(tmp_path: Path) -> None:
     path = tmp_path / "提示.yaml"
     path.write_bytes("\ufeffinstruction: 回答\r\nmodel: qwen2.5\r\n".encode())
@@ -232,8 +226,6 @@ def test_other_encodings(tmp_path: Path) -> None:
         PromptFile.load(path)
     assert str(caught.value) == f"{path}:2:14: byte 0xbb is not UTF-8; save the file as UTF-8"
 
-
-# --- What is wrong with a file -----------------------------------------------------------------------------------
 
 PAIR = "f.yaml:2:3: examples[0] must be {input: ..., output: ...} or [input, output], not "
 FAULTS = {
@@ -358,9 +350,6 @@ def test_signs_that_a_terminal_obeys_are_written_out() -> None:
 def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     assert fault('system: "\\ud800"').startswith("f.yaml:1:9: the text has a lone surrogate")
-
-
-# --- Bombs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The kinds of inputs, outputs and parameters: their JSON schemas, and the values that they take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

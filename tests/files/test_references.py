@@ -1,7 +1,5 @@
 """References of a front matter: what they become, and where they may not lead."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sections are found in the template's own text, and values begin none."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The front matter of a prompt file: all of its fields, and where it is wrong."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The turns of a filled template, and the messages and reports that are made of them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The values of YAML in prompt files, and what is said of text that is no such YAML."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

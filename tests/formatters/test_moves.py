@@ -37,7 +37,7 @@ ANSWERS: dict[str, Any] = {
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "§text§"}]},
             {"type": "function_call", "call_id": LONG_ID, "name": "weather", "arguments": CITY},
             {"type": "function_call", "call_id": LONG_ID[:-1] + "2", "name": "weather", "arguments": "{}"},
-        ],
+        ]
     },
     "gemini": {"candidates": [{"content": {"role": "model", "parts": GEMINI_PARTS}}]},
     "deepseek": {"choices": [{"message": DEEPSEEK}]},

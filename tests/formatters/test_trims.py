@@ -91,8 +91,7 @@ def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], 
         [Msg("Ann", "x" * 400, "user")],
     ):
         with pytest.raises(
-            BudgetError,
-            match=r"never dropped have [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; raise",
+            BudgetError, match=r"never dropped have [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; raise"
         ):
             formatter.format(*messages)
 

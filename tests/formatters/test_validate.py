@@ -426,7 +426,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
     "dashscope-multimodal": {
         "frames of a video": turns(
             msg("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])
-        ),
+        )
     },
     "ollama": {
         "pictures beside the text": turns(U | {"images": [PNG, PNG]}, A | {"thinking": "Hm."}, "U"),
@@ -444,7 +444,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
                 "user",
                 [{"type": "image_url", "image_url": "https://a.b/c"}, {"type": "input_audio", "input_audio": PNG}],
             ),
-        ),
+        )
     },
     "moonshot": {
         "a refusal among parts": turns("U", msg("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),

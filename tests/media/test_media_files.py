@@ -1,7 +1,5 @@
 """Files as media: only those under a root, only whole ones, only what they say they are."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

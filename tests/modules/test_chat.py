@@ -1,7 +1,5 @@
 """Conversations that keep what was said, with models at providers and local ones."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

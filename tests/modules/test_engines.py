@@ -1,7 +1,5 @@
 """The table of engines: their command lines and requests are the documented ones, and the right one is chosen."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from pathlib import Path

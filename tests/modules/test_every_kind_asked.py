@@ -3,8 +3,6 @@
 A module reads the answer through the official client, streamed and not.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

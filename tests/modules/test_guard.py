@@ -59,12 +59,7 @@ def family(start: Started, mark: str, *, stays: bool) -> subprocess.Popen[bytes]
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [
-        (["true"], 0),
-        (["sh", "-c", "exit 7"], 7),
-        (["sh", "-c", "kill -9 $$"], 137),
-        (["sh", "-c", "kill -15 $$"], 143),
-    ],
+    [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["sh", "-c", "kill -15 $$"], 143)],
 )
 def test_it_exits_as_the_command_does(start: Started, command: list[str], code: int) -> None:
     assert start(*command).wait(SECONDS) == code

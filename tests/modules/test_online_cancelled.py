@@ -1,7 +1,5 @@
 """Calls that are given up, and modules that are closed: connections go, nothing is left, and the next call works."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

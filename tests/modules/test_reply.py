@@ -1,7 +1,5 @@
 """What a model answered: its text, and all that came with it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Answers that come piece by piece: what they say, and what is left when nobody listens any more."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of sources: what each needs, and what is said where it is not there."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """The life of a local engine in the hands of a module, and all that may go wrong with it."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import os
@@ -34,9 +32,6 @@ def local(model: Path, **more: Any) -> TrainableModule:
 
 def port_of(module: TrainableModule) -> int:
     return int(module.url.rpartition(":")[2])
-
-
-# --- its life
 
 
 def test_it_runs_as_long_as_the_block(model: Path) -> None:
@@ -133,9 +128,6 @@ def test_a_key_is_in_no_pickle() -> None:
         pickle.dumps(module)
 
 
-# --- its death
-
-
 def engine_pid(model: Path) -> int:
     """The process of llama.cpp, not that of its guard."""
     return max(find_processes(model))
@@ -213,9 +205,6 @@ def test_stopping_it_ends_the_calls_that_are_under_way(model: Path) -> None:
         module.stop()
         assert asked.result().kind == "cut"
     assert str(asked.result().partial) == "so far"
-
-
-# --- what it refuses
 
 
 def test_a_prompt_that_is_too_long_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """How a local model's prompts are laid out, which engine serves it, and what each engine is sent."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

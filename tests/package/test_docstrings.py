@@ -1,7 +1,5 @@
 """The first line of each docstring: an imperative or a noun phrase, no question, and short."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """A value of your own goes wherever a name goes: public parameters for a provider or a family take values too."""
 
-from __future__ import annotations
-
 import re
 
 from support.paths import GOLDEN

@@ -1,7 +1,5 @@
 """The package where a system has less than POSIX."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

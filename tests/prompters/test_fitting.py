@@ -289,8 +289,7 @@ def test_hooks_come_first_and_a_label_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "fates", "most"),
-    [(340, ["dropped"] * 2 + ["kept"] * 2, 60), (230, ["dropped"] * 4, 50)],
+    ("limit", "fates", "most"), [(340, ["dropped"] * 2 + ["kept"] * 2, 60), (230, ["dropped"] * 4, 50)]
 )
 def test_a_report_has_each_message_value_and_item(limit: int, fates: list[str], most: int) -> None:
     """With a limit for the whole as well, the report forgot the values that were cut to theirs."""
@@ -328,7 +327,7 @@ def test_the_report_of_a_file_names_the_values_that_do_not_depend_on_a_list() ->
     payload, report = prompter.fit(values, format="openai")
     assert [each["content"] for each in payload["messages"]] == [f"When? {'a' * 60}", f"{'a' * 60}When?"]
     assert [(each.slot, each.fate, each.item) for each in report.messages if each.role == "slot"] == [
-        *(("q", "kept", None), ("docs", "kept", 0), ("docs", "dropped", 1), ("docs", "dropped", 2)),
+        *(("q", "kept", None), ("docs", "kept", 0), ("docs", "dropped", 1), ("docs", "dropped", 2))
     ]
 
 

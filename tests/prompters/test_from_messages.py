@@ -1,7 +1,5 @@
 """Prompts written as messages in the order in which they are read."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

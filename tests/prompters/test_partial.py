@@ -1,7 +1,5 @@
 """Values that are fixed: of prompters, instructions, few-shot templates, prompt files and chats."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,25 +1,13 @@
 """Tool loops: what is said again, and what is not, where the history ends with a tool's result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lazyprompt import (
-    AlpacaPrompter,
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    ChatTemplate,
-    EmptyPrompter,
-    HistoryError,
-    LazyPromptError,
-    Prompter,
-    SlotError,
-)
+from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, ChatTemplate, EmptyPrompter, Prompter
+from lazyprompt.errors import HistoryError, LazyPromptError, SlotError
 from lazyprompt.files.prompty import Prompty
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
@@ -131,8 +119,6 @@ def test_within_a_budget_and_in_training_data() -> None:
     assert [message["role"] for message in sample.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert ASKED["slots"].fill(history=loop("Asked: When?")).input is None
 
-
-# --- No empty turn of the user -------------------------------------------------------------------------------------
 
 SHOWN = ["a", "When?", "\n", "{q}"]
 TEXT = st.sampled_from(["", *SHOWN])

@@ -6,8 +6,6 @@ The wheel holds every file of the package that git tracks; the sdist, the same a
 cannot be forgotten in `setup.cfg`.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

@@ -7,8 +7,6 @@ and `docs` are those that CI tests and builds the manual with, and left out. Nee
 into its cache.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -6,8 +6,6 @@ Exits with status 1 if the tests notice fewer than 80 % of the faults. mutmut ma
 that run each changed function. Text for people, such as error messages, stays unchanged.
 """
 
-from __future__ import annotations
-
 import ast
 import datetime as dt
 import json

@@ -14,8 +14,6 @@ What a page names where it is needed is then there, and nothing else:
 Python blocks go one after another into one session, and must print what stands below them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

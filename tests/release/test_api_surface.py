@@ -1,7 +1,5 @@
 """The public API is what `tests/golden/api.txt` says: a change of it is made on purpose, and told."""
 
-from __future__ import annotations
-
 from difflib import unified_diff
 from runpy import run_path
 

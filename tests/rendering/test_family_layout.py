@@ -1,7 +1,5 @@
 """The system text of families that write it into a user turn, beside histories that begin with an answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

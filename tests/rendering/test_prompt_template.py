@@ -174,8 +174,7 @@ def test_the_answer_is_found_behind_the_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "described"),
-    [({}, "\n\n### Function-call Tools. \n\n[{}]"), ({"tools": " T:{tools} "}, " T:[{}] ")],
+    ("fields", "described"), [({}, "\n\n### Function-call Tools. \n\n[{}]"), ({"tools": " T:{tools} "}, " T:[{}] ")]
 )
 def test_messages_have_a_line_between_the_system_text_and_the_general_tools(
     fields: dict[str, str], described: str

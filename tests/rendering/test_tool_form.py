@@ -1,7 +1,5 @@
 """Tools, calls and results in the forms of the families, part by part; every second part is not trusted."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

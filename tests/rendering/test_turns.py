@@ -1,25 +1,12 @@
 """The turns of a history and of an answer in flat text, with tool calls and tool results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    ChatPrompter,
-    FormatError,
-    ImageBlock,
-    Markers,
-    Msg,
-    Prompt,
-    PromptTemplate,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-)
+from lazyprompt import ChatPrompter, Markers, Prompt, PromptTemplate
+from lazyprompt.errors import FormatError
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.rendering.tool_form import ToolForm
 
 MARKERS = Markers("S:", ";", "U:", ".", "A:", "!", "R:", "#", tool_start="<", tool_end=">")

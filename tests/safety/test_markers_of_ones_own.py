@@ -1,22 +1,12 @@
 """Markers and templates of one's own, and disguises that tokenizers drop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from attacks.scenes import MARKERS, OPENING, OWN_TEMPLATES
-from lazyprompt import (
-    ChatInstructionTemplate,
-    ChatPrompter,
-    ChatTemplate,
-    LazyPromptError,
-    Markers,
-    Prompter,
-    PromptTemplate,
-)
-from lazyprompt.errors import SafetyError
+from lazyprompt import ChatInstructionTemplate, ChatPrompter, ChatTemplate, Markers, Prompter, PromptTemplate
+from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.messages.prompt import Prompt
 from lazyprompt.rendering.prompt_template import TemplateStructure, structure_in
 

@@ -1,7 +1,5 @@
 """The control tokens of each model family besides its turn markers: in a value, each is made harmless."""
 
-from __future__ import annotations
-
 import pytest
 
 from lazyprompt import ChatTemplate, neutralize

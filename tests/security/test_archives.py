@@ -3,8 +3,6 @@
 That no code of a package is run: tests/files/library/test_library.py.
 """
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """The threat model names a test beside every promise, and every test that it names is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import lru_cache

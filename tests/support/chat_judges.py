@@ -4,8 +4,6 @@ They carry their models' licences, so they are not part of this repository. Slow
 templates; the tokenizer is a package that the extra ``dev`` installs.
 """
 
-from __future__ import annotations
-
 import zipfile
 from functools import lru_cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The JSON Schema of front matters, and a front matter's fields as JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

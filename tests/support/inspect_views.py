@@ -3,8 +3,6 @@
 python tests/support/inspect_views.py > tests/golden/views.txt
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter

@@ -3,8 +3,6 @@
 python tests/support/record_renders.py
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -7,8 +7,6 @@ messages and variables it was given. A slow test renders all of it again. When a
     python tests/support/record_renders.py
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Any, TypeAlias, TypedDict

@@ -1,7 +1,5 @@
 """The smallest valid instances of the types of official clients, as JSON."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum

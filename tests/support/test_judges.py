@@ -1,7 +1,5 @@
 """The judges of payloads refuse broken ones, in the process and over the wire."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The rule that skips tests for what is missing: it hides no fault of the package."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

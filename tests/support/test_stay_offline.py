@@ -1,7 +1,5 @@
 """The quick tests run without a network: a test that would need one fails, wherever it tries."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from textwrap import indent

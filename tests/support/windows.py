@@ -1,7 +1,5 @@
 """Windows as far as it can be had elsewhere: its paths, and the abilities that it lacks."""
 
-from __future__ import annotations
-
 import ntpath
 import os
 import sys

@@ -1,7 +1,5 @@
 """The limits of the sandbox, each at its boundary: the last value that is accepted and the first that is refused."""
 
-from __future__ import annotations
-
 import re
 from itertools import count
 from typing import Any

@@ -127,9 +127,6 @@ def test_a_text_fills_the_slot_that_is_meant(prompter: Prompter, turns: list[str
         assert text in str(message["content"])
 
 
-# --- A key of another name, and None -------------------------------------------------------------------------------
-
-
 @given(key=st.text(min_size=1).filter(lambda key: key != "context"), text=st.text())
 def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str) -> None:
     values = {"context": "We open at nine.", key: text}

@@ -1,7 +1,5 @@
 """The environment of prompt files: what an expression becomes, and the limits of its containers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

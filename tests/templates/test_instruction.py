@@ -2,14 +2,8 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaInstructionTemplate,
-    ChatInstructionTemplate,
-    ChatPrompter,
-    InstructionTemplate,
-    SlotError,
-    TemplateError,
-)
+from lazyprompt import AlpacaInstructionTemplate, ChatInstructionTemplate, ChatPrompter, InstructionTemplate
+from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
 
 
@@ -76,8 +70,7 @@ def test_extra_keys_need_an_instruction(kind: type[InstructionTemplate], instruc
 
 
 @pytest.mark.parametrize(
-    ("instruction", "where"),
-    [("\ud800", "the instruction"), ({"user": "\ud800"}, "the user part of the instruction")],
+    ("instruction", "where"), [("\ud800", "the instruction"), ({"user": "\ud800"}, "the user part of the instruction")]
 )
 @pytest.mark.parametrize("syntax", ["slots", "jinja2"])
 def test_half_of_a_surrogate_pair_is_refused_with_its_place(instruction: Any, where: str, syntax: Any) -> None:

@@ -1,7 +1,5 @@
 """Templates of messages: their order, the place of the history, and what becomes of an input."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

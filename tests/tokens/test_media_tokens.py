@@ -1,7 +1,5 @@
 """What pictures, sounds, videos and documents count, in every provider's form."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

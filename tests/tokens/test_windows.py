@@ -1,7 +1,5 @@
 """The context windows of well-known models."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

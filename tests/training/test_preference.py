@@ -1,7 +1,5 @@
 """Preference pairs: one prompt, two answers, and what TRL's trainers and collators make of them."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Prompt files for the tests of ``lazyprompt check``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lazyprompt.files.check.check import check

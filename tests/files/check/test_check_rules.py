@@ -1,7 +1,5 @@
 """Each rule of ``lazyprompt check``: what it finds, what it leaves alone, and what the page says of it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which dialect a prompt file is in, and the same conversation in each of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from lazyprompt.errors import FormatError, PromptFileError

@@ -1,7 +1,5 @@
 """Streams of OpenAI's forms put together: calls in all the ways in which servers tell them, and whatever else comes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

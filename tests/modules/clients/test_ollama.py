@@ -29,8 +29,7 @@ class _Ollama(ClientTests):
     said: ClassVar[list[Answer]] = SAID
 
     @pytest.mark.parametrize(
-        ("key", "model", "said", "kind"),
-        [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found")],
+        ("key", "model", "said", "kind"), [("wrong", "m", "hi", "key"), (KEY, "no-such-model", "hi", "not found")]
     )
     def test_the_servers_own_refusals(self, server: ModelServer, key: str, model: str, said: str, kind: str) -> None:
         with self.opened(server, key=key) as client:
@@ -47,10 +46,7 @@ class _Ollama(ClientTests):
             server.answer = answer
             msg = self.formatter.parse(client.send(request))
             assert self.formatter.parse(await client.asend(request)) == msg
-            for streamed, deltas, complete in (
-                self.streamed(client, request),
-                await self.astreamed(client, request),
-            ):
+            for streamed, deltas, complete in (self.streamed(client, request), await self.astreamed(client, request)):
                 assert (streamed, complete, said_in(deltas)) == (msg, True, said_by(msg))
             assert said_by(msg)[2] == [tuple(each) for each in answer.calls]
         await client.aclose()

@@ -1,7 +1,5 @@
 """The Responses API: streams that break off, errors in a stream, and names of parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Sources: the providers' references of errors, and answers of theirs that are quoted in issues of their clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, TypeAlias

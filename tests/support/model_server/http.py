@@ -1,7 +1,5 @@
 """The HTTP side of the model server: it plays scripts to whoever asks, and notices when somebody leaves."""
 
-from __future__ import annotations
-
 import selectors
 import socket
 import sys

@@ -3,8 +3,6 @@
 The rules are the providers' documented ones, and those of chat templates; no live server was asked.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

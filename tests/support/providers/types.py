@@ -4,8 +4,6 @@ The clients' own types hardly check anything: pydantic reads an ``Iterable`` onl
 unknown keys and turns "1" into 1. `fits` therefore walks a value and its type together, and refuses all of that.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
