@@ -132,7 +132,7 @@ def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
     is_chat = before.source.is_chat and after.source.is_chat
     if not is_chat or [turn.role for turn in old] != [turn.role for turn in new]:
         return False
-    pairs = ((one.text.strip(), two.text.strip()) for one, two in zip(old, new, strict=True) if one != two)
+    pairs = ((one.text.strip(), two.text.strip()) for one, two in zip(old, new, strict=True))
     return any(one and two and one != two for one, two in pairs)
 
 

@@ -178,9 +178,8 @@ class LoadedPrompt:
         Raises:
             LazyPromptError: A column is missing or contains an invalid value.
         """
-        cells = self.cells
-        history = cells.history_of(row) if cells.history in row else None
-        return cells.input_of(row), history, cells.tools_of(row) if cells.tools in row else None
+        history = self.cells.history_of(row)
+        return self.cells.input_of(row), history, self.cells.tools_of(row)
 
     def check_names(self, inputs: object) -> None:
         """Check that a prompt file has all inputs that a test case sets; other prompts check this when they are filled.

@@ -97,11 +97,10 @@ class Report:
         if change is not None:
             row = ChangedCase(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
-            if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
-                # The negated sequence number breaks ties in favor of earlier test cases.
-                heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
-                if len(self._largest) > _MOST_SHOWN:
-                    heapq.heappop(self._largest)
+            # The negated sequence number breaks ties in favor of earlier test cases.
+            heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
+            if len(self._largest) > _MOST_SHOWN:
+                heapq.heappop(self._largest)
 
     @property
     def total(self) -> int:

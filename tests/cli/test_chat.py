@@ -51,9 +51,6 @@ def sent_messages(server: ModelServer, number: int = -1) -> list[tuple[str, Any]
     return [(message["role"], message.get("content")) for message in server.seen[number].payload["messages"]]
 
 
-# --- Through pipes -------------------------------------------------------------------------------------------------
-
-
 def test_each_line_is_a_turn(talk: Run, server: ModelServer) -> None:
     server.answer = echo
     assert talk("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
@@ -231,9 +228,6 @@ def test_wrong_prompts(
     assert not server.seen
 
 
-# --- On a terminal -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("\x1b[2Jpo\x07ng", thinking="\x1b[31mhm")
@@ -324,9 +318,6 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
         shown.type("/quit\n")
         assert shown.ended()[0] == 0
     assert sent_messages(server) == [("user", "hi")]
-
-
-# --- llama.cpp -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("wrong.prompty").write_text(WRONG, encoding="utf-8")
     Path("doubtful.prompty").write_text(DOUBTFUL, encoding="utf-8")
     Path("right.prompty").write_text(RIGHT, encoding="utf-8")
+    Path("informed.prompty").write_text(RIGHT, encoding="utf-8-sig")
 
 
 def find_issues(ran: Ran) -> list[dict[str, Any]]:
@@ -66,6 +67,7 @@ def test_json(run: Run) -> None:
         (("doubtful.prompty", "--strict"), 1),
         (("doubtful.prompty", "--strict", "--ignore", "LP03"), 0),
         (("right.prompty", "--strict"), 0),
+        (("informed.prompty", "--strict"), 0),
         (("wrong.prompty",), 1),
         (("wrong.prompty", "right.prompty"), 1),
         (("wrong.prompty", "--format", "json"), 1),

@@ -79,6 +79,13 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Run, tmp_path: Path)
         assert found["tools supported"]["holds"] is holds
 
 
+@pytest.mark.parametrize(("name", "default"), CONFIG.items())
+def test_a_special_token_has_a_default_and_can_be_given(run: Run, tmp_path: Path, name: str, default: str) -> None:
+    path = write(tmp_path / "chat.jinja", PLAIN.replace("</>", f"{{{{ {name} }}}}"))
+    for argv, text in (((), default), ((f"--{name.replace('_', '-')}", "[T]"), "[T]")):
+        assert answers(run("check-template", path, "--json", *argv))["stop token trained"]["detail"] == repr(text)
+
+
 @pytest.mark.parametrize(
     ("files", "argv", "message"),
     [

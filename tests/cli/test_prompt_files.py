@@ -81,9 +81,6 @@ def user_text(ran: Ran) -> str:
     return content
 
 
-# --- What comes out ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", ["flat", "openai", "anthropic", "gemini"])
 def test_a_file_is_rendered_as_from_python(run: Run, order: str, tmp_path: Path, form: str) -> None:
     history = write(tmp_path / "h.json", HISTORY)
@@ -119,9 +116,6 @@ def test_what_a_budget_takes_is_shown_where_it_went(run: Run, tmp_path: Path) ->
     # Behind them, the report has the values of the inputs.
     assert shown == [each["after"] for each in counted["report"]["messages"] if each["role"] != "slot"]
     assert shown[0] == 0
-
-
-# --- What it is given ----------------------------------------------------------------------------------------------
 
 
 def test_values_are_read_as_the_kinds_that_are_declared(run: Run, kinds: str, tmp_path: Path) -> None:
@@ -248,8 +242,6 @@ def test_params_and_roots(run: Run, tmp_path: Path) -> None:
         "--root: this option requires"
     )
 
-
-# --- What models are told ------------------------------------------------------------------------------------------
 
 ASKED = """---
 model:

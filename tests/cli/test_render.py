@@ -14,8 +14,6 @@ from lazyprompt.cli.main import main
 from support.paths import PROMPTS
 from support.windows import PERMISSIONS
 
-# --- From options ------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("argv", "prompter", "given"),
@@ -75,9 +73,6 @@ def test_safety(run: Run) -> None:
         assert message.startswith("--safety: 'input' contains the control sequence '<|im_end|>'; ")
 
 
-# --- Values ------------------------------------------------------------------------------------------------------
-
-
 def test_value_from_a_file_is_exact(run: Run, tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_bytes("a\r\n中\n\n".encode())
     ran = run("render", "--instruction", "[{x}]", "--set", "x=@v.txt")
@@ -97,9 +92,6 @@ def test_value_from_the_standard_input(run: Run) -> None:
 def test_literal_at(run: Run) -> None:
     assert b"[@x]" in run("render", "--instruction", "[{x}]", "--set", "x=@@x").out
     assert b"[@@x]" in run("render", "--instruction", "[{input}]", "--input", "@@@x").out
-
-
-# --- What is piped in --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,9 +142,6 @@ def test_process_without_a_standard_input(run: Run, monkeypatch: pytest.MonkeyPa
     assert main(["render", "--input", "@-"]) == 0
 
 
-# --- From a prompt file ------------------------------------------------------------------------------------------
-
-
 def test_prompt_file(run: Run) -> None:
     ran = run("render", str(PROMPTS / "document_qa.yaml"), "--set", "document=合同", "--set", "question=谁？")
     text = ran.out.decode()
@@ -175,9 +164,6 @@ def test_options_that_override_a_prompt_file(run: Run, tmp_path: Path) -> None:
 def test_options_that_a_prompt_file_leaves_no_room_for(run: Run, option: tuple[str, str]) -> None:
     message = fault(run("render", str(PROMPTS / "translate.yaml"), *option))
     assert message == f"{option[0]}: the prompt file defines this value; pass either the option or the file"
-
-
-# --- What comes out ----------------------------------------------------------------------------------------------
 
 
 def test_json_of_flat_text(run: Run) -> None:

@@ -42,9 +42,6 @@ def error_message(ran: Ran) -> str:
     return ran.err.removeprefix(ERROR).removesuffix("\n")
 
 
-# --- What is asked and answered ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("stream", [[], ["--stream"], ["--no-stream"]])
 @pytest.mark.parametrize(
     "source", [pytest.param(name, marks=[pytest.mark.slow] * (name != "openai")) for name in sorted(SOURCES)]
@@ -132,9 +129,6 @@ def test_nothing_heavy_is_imported_for_a_pipe(server: ModelServer) -> None:
     assert run_without("yaml jinja2 tiktoken readline anthropic", "run", *at(server), "--input", "x") == b"pong"
 
 
-# --- No answer -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("stream", ["--stream", "--no-stream", "--json"])
 @pytest.mark.parametrize(
     ("trouble", "message"),
@@ -191,9 +185,6 @@ def test_engine_that_does_not_start(run: Run, tmp_path: Path) -> None:
     assert not find_processes(model)
 
 
-# --- Wrong use -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("asked", [["--chat"], ["--input", "hi"]])
 @pytest.mark.parametrize(
     ("argv", "message"),
@@ -242,6 +233,7 @@ def test_wrong_use_is_one_line(
         (["--chat", "--json"], "--json: this option does not apply to a chat; remove --chat"),
         (["--chat", "--no-stream"], "--stream: this option does not apply to a chat; remove --chat"),
         (["--chat", "--type", "alpaca"], "--type: the Alpaca format doesn't support chats; set the type to chat"),
+        (["--chat", "p.yaml"], "PROMPT_FILE: the Alpaca format doesn't support chats; set the type to chat"),
         (["--chat", "--history", "h.json"], "--history: history[0]"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must contain a JSON list, not an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),
@@ -252,6 +244,7 @@ def test_wrong_prompts_send_nothing(
 ) -> None:
     write(tmp_path / "t.json", {})
     write(tmp_path / "h.json", [5])
+    write(tmp_path / "p.yaml", "type: alpaca\ninstruction: x\n")
     assert fault(run("run", *at(server), *argv)).startswith(message)
     assert not server.seen
 
@@ -261,9 +254,6 @@ def test_help_tells_where_keys_are(run: Run) -> None:
     assert "--api-key" not in text
     for source in SOURCES.values():
         assert re.search(rf"\n  {source.name} .*{' or '.join(source.keys)}", text)
-
-
-# --- llama.cpp -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

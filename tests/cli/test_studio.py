@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from queue import Queue
+from threading import current_thread
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -147,15 +148,16 @@ def test_without_the_extra_it_says_what_to_install(run: Run, monkeypatch: pytest
 class Started(NamedTuple):
     ran: Ran
     hosts: list[str]
-    opened: Queue[str]
+    opened: Queue[tuple[str, bool]]
+    """The opened addresses, each with whether its thread lets the program end."""
 
 
 @pytest.fixture
 def start(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Started]:
     """Run the command in this process, with a server that ends at once."""
-    hosts, opened = list[str](), Queue[str]()
+    hosts, opened = list[str](), Queue[tuple[str, bool]]()
     monkeypatch.setattr(studio, "_serve", lambda _, listener: hosts.append(listener.getsockname()[0]))
-    monkeypatch.setattr(studio.webbrowser, "open", opened.put)
+    monkeypatch.setattr(studio.webbrowser, "open", lambda url: opened.put((url, current_thread().daemon)))
     return lambda *argv: Started(run("studio", *argv), hosts, opened)
 
 
@@ -164,7 +166,9 @@ def test_the_address_is_told_and_opened_before_the_server_starts(start: Callable
     told = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=[\w-]{43}\n", ran.out.decode())
     assert told
     assert (ran.status, ran.err, hosts) == (0, f"{root}; press Ctrl-C to stop\n", ["127.0.0.1"])
-    assert re.fullmatch(re.escape(told[1]) + r"/\?ticket=[\w-]{43}", opened.get(timeout=5))
+    address, is_daemon = opened.get(timeout=5)
+    assert re.fullmatch(re.escape(told[1]) + r"/\?ticket=[\w-]{43}", address)
+    assert is_daemon
     start(str(root), "--port", "0", "--no-browser")
     assert opened.empty()
 

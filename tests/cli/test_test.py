@@ -180,15 +180,17 @@ def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
 
 def test_junit_and_github(run: Run) -> None:
     cases("{contains: Bob}")
+    with Path("greet.test.yaml").open("a", encoding="utf-8") as file:
+        file.write("  - {name: Tom, inputs: {name: Ann}, prompt: [{contains: Tom}]}\n")
     suites = ET.fromstring(run("test", "--format", "junit").out)  # noqa: S314 - our own output
-    assert suites.attrib == {"tests": "1", "failures": "1"}
-    failure = suites.find("testsuite/testcase/failure")
-    assert failure is not None
-    assert failure.get("message") == "contains: the text does not contain 'Bob'"
+    assert suites.attrib == {"tests": "2", "failures": "2"}
+    messages = [each.get("message") for each in suites.iterfind("testsuite/testcase/failure")]
+    assert messages == [f"contains: the text does not contain '{name}'" for name in ("Bob", "Tom")]
     lines = run("test", "--format", "github").out.decode().splitlines()
     assert lines == [
         "::error file=greet.test.yaml,line=2,title=case Ann::contains: the text does not contain 'Bob'",
-        "0 passed, 1 failed",
+        "::error file=greet.test.yaml,line=6,title=case Tom::contains: the text does not contain 'Tom'",
+        "0 passed, 2 failed",
     ]
 
 

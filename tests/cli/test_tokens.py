@@ -58,9 +58,6 @@ def account(ran: Ran) -> dict[str, Any]:
     return found
 
 
-# --- Tables ------------------------------------------------------------------------------------------------------
-
-
 def test_table_of_flat_text(run: Run, files: Files) -> None:
     ran = run("tokens", *ASKED, *files.pairs, "--label", "Fine.", "--model", "chatml", *CHARS)
     assert (ran.status, ran.err) == (0, "")
@@ -208,9 +205,6 @@ def test_an_empty_prompt(run: Run) -> None:
     assert ran.out.decode() == ("openai: 0 characters (chars)\n\nSLOT   TOKENS  SHARE\n\ntotal       0     0%\n")
 
 
-# --- JSON --------------------------------------------------------------------------------------------------------
-
-
 def test_json(run: Run, files: Files) -> None:
     ran = run("tokens", *ASKED, *files.pairs, *files.tools, *CHARS, "--format", "openai", "--json")
     tools = len(json.dumps(TOOLS[0]))
@@ -250,9 +244,6 @@ def test_json_of_a_budget(run: Run, files: Files) -> None:
     assert [message["tokens"] for message in found.pop("messages")] == [18, 20, 20, 5]
     assert [message["tokens"] for message in plain.pop("messages")] == [18, 50, 50, 20, 20, 5]
     assert found == plain
-
-
-# --- Prompts -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", PROVIDERS)
@@ -308,9 +299,6 @@ def test_message_that_a_provider_adds(run: Run, tmp_path: Path) -> None:
     found = account(run("tokens", *ASKED, *given, *CHARS, "--json"))
     rows = [(message["role"], message["text"], message["tokens"]) for message in found["messages"]]
     assert rows[1] == ("user", "(The conversation begins.)", 26)
-
-
-# --- Counters ----------------------------------------------------------------------------------------------------
 
 
 def test_tiktoken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,9 +364,6 @@ def test_counters_that_ask(run: Run, files: Files, monkeypatch: pytest.MonkeyPat
     assert flat["slots"]["system"] == 2
 
 
-# --- Downloads ---------------------------------------------------------------------------------------------------
-
-
 def test_download(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -411,8 +396,6 @@ def test_download_stands_alone(run: Run, more: tuple[str, ...], option: str) -> 
         == f"--download: this option cannot be combined with others; remove {option}"
     )
 
-
-# --- Wrong use ---------------------------------------------------------------------------------------------------
 
 KNOWN = (
     "expected one of approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:PATH, anthropic:MODEL, gemini:MODEL"

@@ -91,7 +91,13 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca format has no turns"),
         (["render", *ASSISTANT, "--tools", "t.json"], "--tools: this prompter was created with the tools get_weather"),
         # Errors of several lines are joined to one, and cannot speak to the terminal.
-        (["render", "p.yaml"], "PROMPT_FILE: p.yaml:2:15: mapping values are not allowed"),
+        (
+            ["render", "p.yaml"],
+            (
+                "PROMPT_FILE: p.yaml:2:15: mapping values are not allowed in this context; put text that contains ': ' "
+                "in quotes, or after a |; instruction: a: b\n"
+            ),
+        ),
         (["render", "a\n\x1b[31m\rb"], "PROMPT_FILE: a; \\u001b[31m; b:1:1: "),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
@@ -100,7 +106,7 @@ def test_wrong_use_is_one_line(run: Run, tmp_path: Path, argv: list[str], messag
     write(tmp_path / "h.json", [["a", "b"]])
     write(tmp_path / "t.json", TOOLS)
     write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
-    assert fault(run(*argv)).startswith(message)
+    assert f"{fault(run(*argv))}\n".startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,13 @@ FACTS: dict[Kind, tuple[Facts, str]] = {
         r"q: 1 control sequence(s) neutralised; <|im_end|> is sent as <\|im_end|>",
     ),
     "hidden": (
-        NOTHING._replace(pieces=[PromptPiece("q", "a\u202eb\x1b\x1b", constant=False)]),
-        "q: 3 invisible character(s): U+202E, U+001B",
+        NOTHING._replace(
+            pieces=[
+                PromptPiece("markers", "\x1b", constant=True),
+                PromptPiece("q", "a\u202eb\x1b\x1b\u200b\u200c", constant=False),
+            ]
+        ),
+        "q: 5 invisible character(s): U+202E, U+001B, U+200B, U+200C",
     ),
     "window": (
         NOTHING._replace(total=90, window=100),
@@ -138,7 +143,8 @@ def test_a_slot_before_a_long_instruction_breaks_the_cache() -> None:
         seen = look(before, CallArguments({"who": "Ann"}), form=form)
         assert [(each.kind, each.values["slot"]) for each in seen.cautions] == [("cache", "who")]
         assert look(behind, CallArguments({"who": "Ann"}), form=form).cautions == ()
-    assert look(behind, CallArguments({"who": "Ann"}, None, [TOOL]), form="anthropic").cautions == ()
+    values = {"who": "Ann", "input": rules}
+    assert look(behind, CallArguments(values, [[rules, rules]], [TOOL], rules), form="openai").cautions == ()
 
 
 def test_what_safety_lets_through_is_forged() -> None:

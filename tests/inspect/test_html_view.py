@@ -41,7 +41,7 @@ from lazyprompt import (
 from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
 from lazyprompt.inspect.look import CallArguments, look
-from lazyprompt.inspect.notebook import messages_html
+from lazyprompt.inspect.notebook import Room, messages_html
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -308,6 +308,10 @@ def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
     root = parse_html(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
     assert len([*root.iter("img")]) == 2
+    assert [Room(pictures=len(large) - less).picture(Base64Source("", large)) is None for less in (0, 1)] == [
+        False,
+        True,
+    ]
     address = ImageBlock(URLSource("https://example.org/x.png"))
     html = Msg("user", [address], "user", url="https://example.org/y")._repr_html_()
     assert "src=" not in html

@@ -145,6 +145,7 @@ def test_nothing_of_a_notebook_is_imported_by_the_package_nor_ipython_by_the_ext
         ("a\n" * 60 + "b" * 400, 520, 0),
         ("a\n" * 60 + "b" * 401, 120, 401),
         ("a\n" * 59 + "b" * 401, 519, 0),
+        ("a\n" * 59 + "b" * 3882 + "\n" + "c" * 401, 4000, 402),
     ],
 )
 def test_long_texts_are_folded(text: str, head: int, rest: int) -> None:

@@ -37,18 +37,22 @@ def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
 
 
 def test_the_slots_are_the_messages() -> None:
-    tool = {"type": "function", "function": {"name": "add", "description": "Zählt. " * 200}}
-    seen = look_at_saved({"messages": CHAT, "tools": [tool]}, title="x.json")
+    tool = {"type": "function", "function": {"name": "count", "description": "Zählt. " * 200}}
+    seen = look_at_saved({"messages": CHAT, "tools": [tool, TOOL]}, title="x.json")
     assert [slot.name for slot in seen.slots] == ["messages[0] (system)", "messages[1] (user)", "tools", "framing"]
-    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(tool, ensure_ascii=False), ""]
+    tools = f"{json.dumps(tool, ensure_ascii=False)}\n{json.dumps(TOOL)}"
+    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", tools, ""]
     # No caution about the cache: it is unknown which texts are the same in every call.
     assert (seen.title, seen.cautions) == ("x.json", ())
 
 
 def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
-    seen = look_at_saved([{"role": "user", "content": [{"type": "text", "text": "谁"}]}])
-    assert json.loads(seen.slots[0].text) == {"role": "user", "content": [{"type": "text", "text": "谁"}]}
-    assert "谁" in seen.slots[0].text
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "谁"}]}
+    seen = look_at_saved({"input": [asked, call]}, form="openai-responses")
+    assert [slot.name for slot in seen.slots] == ["input[0] (user)", "input[1] (function_call)", "framing"]
+    texts = [json.dumps(each, ensure_ascii=False, indent=2) for each in (asked, call)]
+    assert [slot.text for slot in seen.slots] == [*texts, ""]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +96,15 @@ def test_the_payload_is_found_in_what_is_around_it(around: object) -> None:
     seen = look_at_saved(around)
     assert (seen.form, seen.model, seen.window) == ("openai", "gpt-4o", 128_000)
     assert seen.sent == REQUEST
+
+
+def test_a_request_with_messages_is_the_payload_and_its_invalid_tools_are_not_counted() -> None:
+    request = {**REQUEST, "tools": [3], "input": {"messages": []}}
+    seen = look_at_saved(request, form="openai")
+    assert (seen.sent, seen.slots) == (request, look_at_saved(REQUEST).slots)
+    assert [str(each) for each in seen.cautions] == [
+        "tools[0]: openai would reject this: it is the int 3; use a JSON object"
+    ]
 
 
 def test_the_window_is_what_was_given_or_is_known() -> None:

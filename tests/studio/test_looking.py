@@ -1,6 +1,7 @@
 """What the page is told of a prompt: that it is what generate_prompt gives, and all that stands around it."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,20 @@ def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> Non
 def test_newlines_are_told_and_kept(tmp_path: Path, text: str, newline: str) -> None:
     looking = make_looking(tmp_path)
     (tmp_path / "refund.prompty").write_bytes(text.encode())
-    begun = looking.file("refund.prompty")
-    assert (begun["text"], begun["newline"]) == (text, newline)
+    found = {"path": "refund.prompty", "text": text, "hash": sha256(text.encode()).hexdigest(), "newline": newline}
+    nothing: dict[str, object] = {"inputs": [], "values": {}, "form": None, "model": None, "error": None}
+    assert looking.file("refund.prompty") == found | nothing
 
 
 def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> None:
     looking = make_looking(tmp_path, "---\nname: [\n---\nHi\n")
-    error: Any = looking.file("refund.prompty")["error"]
-    assert (error["line"], error["column"]) == (3, 1)  # where what it opens is closed by something else
-    assert not error["message"].startswith("refund.prompty")
+    error = {
+        "kind": "PromptFileError",
+        "message": "invalid frontmatter: while parsing a flow node, did not find expected node content\n---\n^",
+        "line": 3,  # where what it opens is closed by something else
+        "column": 1,
+    }
+    assert looking.file("refund.prompty")["error"] == error
     assert look(looking, "---\nname: [\n---\nHi\n")["error"] == error
     assert "inputs" not in look(looking, "---\nname: [\n---\nHi\n")
     assert look(looking, inputs=VALUES)["look"]["text"]
@@ -86,7 +92,8 @@ def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> No
 
 def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
     seen = look(make_looking(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
-    assert seen["error"]["message"].startswith("count is 'two', but must be of kind integer")
+    assert seen["error"].pop("message").startswith("count is 'two', but must be of kind integer")
+    assert seen["error"] == {"kind": "SlotError", "line": None, "column": None}
     assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
 
 

@@ -288,11 +288,10 @@ def test_a_version_is_a_revision_or_a_directory(tmp_path: Path, monkeypatch: pyt
         assert find(tmp_path / "a" / "b" / "two.prompty") == tmp_path / "a" / "two.prompty"
         with pytest.raises(BatchError, match="top.prompty is outside .*, so there is no version to compare with"):
             find(tmp_path / "top.prompty")
-    with (
-        pytest.raises(BatchError, match="^'none' is neither a directory nor a git revision: unknown revision, or miss"),
-        older_version("none", [tmp_path]),
-    ):
-        pass
+    for wrong in ("none", "HEAD:a"):
+        message = f"^'{wrong}' is neither a directory nor a git revision: unknown revision, or miss"
+        with pytest.raises(BatchError, match=message), older_version(wrong, [tmp_path]):
+            pass
 
 
 def test_a_line_moved_from_the_system_text_into_the_instruction_changes_no_request(tmp_path: Path) -> None:

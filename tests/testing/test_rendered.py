@@ -20,7 +20,7 @@ system:
 Greet {{ who }}.
 {{ talk }}
 user:
-Hi
+Hi {{ who ~ "!" }}
 """
 HISTORY = [{"role": "user", "content": "h"}, {"role": "assistant", "content": "r"}]
 CALLS = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
@@ -45,6 +45,8 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
         TurnText("assistant", (("history", "r"),)),
         TurnText("user", (("input", "Hi"),)),
     )
+    row = {"who": "Ann", "input": "Hi", "history": HISTORY, "tools": CALLS}
+    assert loaded.arguments(row) == ({"who": "Ann", "input": "Hi"}, HISTORY, CALLS)
     assert case.slots == {"": "Be kind.\nGreet .\n\n", "who": "Ann", "history": "hr", "input": "Hi"}
     assert case.text == "Be kind.\nGreet Ann.\n\n\n\nh\n\nr\n\nHi"
     assert (str(case), case.call) == ("n", ({"who": "Ann", "input": "Hi"}, HISTORY, None))
@@ -56,6 +58,11 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
         case.render("flat")
 
 
+def test_a_prompt_without_input_has_the_turns_of_its_instructions() -> None:
+    case = LoadedPrompt.of(ChatPrompter({"user": "Ask {q}"}, system="S")).render({"q": "a"})
+    assert case.turns == (TurnText("system", (("", "S"),)), TurnText("user", (("", "Ask "), ("q", "a"))))
+
+
 def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> None:
     (tmp_path / "a.prompty").write_text(FILE, encoding="utf-8")
     loaded = LoadedPrompt.load(tmp_path / "a.prompty")
@@ -64,7 +71,7 @@ def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> No
     assert [case.turns[at] for at in (0, 1, 2, 4)] == [
         TurnText("system", (("", "Greet "), ("who", "Ann"), ("", "."))),
         *(TurnText(role, (("history", text),)) for role, text in (("user", "h"), ("assistant", "r"))),
-        TurnText("user", (("", "Hi"),)),
+        TurnText("user", (("", "Hi "), ("", "Ann!"))),
     ]
     assert [(slot, "ToolUseBlock" in text) for slot, text in calls] == [("history", True)]
     settings: Any = loaded.settings
@@ -72,6 +79,7 @@ def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> No
     assert settings["parameters"] == {"temperature": 0.5}
     assert [each["name"] for kind in ("tools", "answer form") for each in settings[kind]] == ["f", "o"]
     assert loaded.counter[0] in ("tiktoken:gpt-4o", "approximate")
+    assert case.payload("dashscope") == case.render("dashscope")
     assert (case.payload()["model"], "model" in case.render("openai")) == ("gpt-4o", False)
     assert loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text=FILE + "More."))
     assert not loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text="user:\n{{ other }}"))
@@ -93,7 +101,7 @@ def test_the_model_and_the_api_of_a_file_are_read(
 def test_a_yaml_prompt_file_has_its_model_as_a_setting(tmp_path: Path) -> None:
     loaded = LoadedPrompt.load(tmp_path / "a.yaml", text="instruction: Hi\nmodel: qwen2.5")
     assert loaded.file is None
-    assert loaded.settings == {**LoadedPrompt.of(loaded.prompter).settings, "model": "qwen2.5"}
+    assert loaded.settings == {"tools": [], "model": "qwen2.5"}
 
 
 def test_control_sequences_of_values_are_marked() -> None:

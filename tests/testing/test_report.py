@@ -30,7 +30,7 @@ def report() -> Report:
     made.add(result("b.test.yaml", "three", (), make_change(("text",), 5, 2)))
     made.add(result("b.test.yaml", "four", (), make_change(("text", "tools"), -1_000, 9)))
     made.add(result("b.test.yaml", "five", (), make_change(("text",), 1, 1)))
-    made.counters["chars"] += 2
+    made.counters.update({"words": 1, "chars": 2})
     return made
 
 
@@ -42,7 +42,7 @@ def test_a_report_is_a_dict() -> None:
     assert made.to_dict() == {
         "passed": 4,
         "failed": 1,
-        "counters": {"chars": 2},
+        "counters": {"words": 1, "chars": 2},
         "failures": [{"file": "a.test.yaml", "line": 3, "case": "two", "failures": failures}],
         "changed": [{"file": "b.test.yaml", "case": name, "kinds": kinds, "tokens": n} for name, kinds, n in rows],
         "groups": [
@@ -50,7 +50,7 @@ def test_a_report_is_a_dict() -> None:
             {"kinds": ["text", "tools"], "rows": 1, "tokens": -1000},
         ],
     }
-    assert made.summary() == "4 passed, 1 failed, 3 changed; tokens counted by chars"
+    assert made.summary() == "4 passed, 1 failed, 3 changed; tokens counted by chars, words"
     assert Report().to_dict() == {"passed": 0, "failed": 0, "failures": []}
     assert Report().summary() == "0 passed, 0 failed"
 
@@ -91,6 +91,7 @@ def test_a_report_shows_thirty_lines_of_a_text(lines: int, shown: int) -> None:
     text = "a\n" * (lines - 2)
     made.add(result("a", "b", (Failure("regex", "no", text="a\n" * lines),), CaseChange(("text",), 1, 1, "", text)))
     assert [*failure_lines(made.failed[0])] == [("a:3: b", ""), ("  regex: no", ""), *[("    ", "a")] * shown]
+    assert made.cases == []
     whole = [f"    @@ -0,0 +1,{lines - 1} @@", *["    +a"] * (lines - 2), "    +"]
     assert [*change_lines(made)][3:] == whole[:shown]
 
