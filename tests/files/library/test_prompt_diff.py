@@ -107,6 +107,7 @@ def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
         ("removed", "name"),
         ("added", "locale"),
     ]
+    assert [*found.to_dict()] == ["a", "b", "inputs", "outputs", "tools", "settings", "sections"]
     assert json.loads(json.dumps(found.to_dict()))["sections"][1]["name"] == 'assistant{"name": "小雨"}'
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
     assert "sesame" not in str(found)
