@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.family_names import PUBLISHER, bare
-from lazyprompt.rendering.markers import Markers
+from lazyprompt.rendering.markers import JSON_CALL, Markers
 from lazyprompt.rendering.tool_form import split_pattern
 
 # The syntax of the text between a tool call's markers, for example JSON, JSON with Python quotes, or tags.
@@ -402,12 +402,12 @@ def _own_calls(markers: Markers) -> Calls | None:
     if rest[::2] != ["name", "arguments"] or markers.tool_form.argument:
         return None
     separator, end = (text.strip() for text in rest[1::2])
-    marker, brace, _ = start.partition("{")
-    if brace:
-        return Calls(marker.strip(), end.lstrip("} \n"), ("json", "loose")) if marker.strip() else _JSON_LINE
-    if not marker.strip() or re.search(r'["{}]', separator):
+    marker, *json_start = (text.strip() for text in JSON_CALL.split(start, maxsplit=1))
+    if json_start:
+        return Calls(marker, end.lstrip("}] \n"), ("json", "loose")) if marker else _JSON_LINE
+    if not marker or re.search(r'["{}]', separator):
         return None
-    return Calls(marker.strip(), end, separator=separator, head=rf"{_NAME}{re.escape(separator)}\s*")
+    return Calls(marker, end, separator=separator, head=rf"{_NAME}{re.escape(separator)}\s*")
 
 
 def _begins(markers: Markers, form: AnswerForm) -> Begins:

@@ -102,7 +102,7 @@ def with_marks(
 
 def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
     """Limit each breakpoint's cache lifetime to the shortest one before it, and remove lifetimes of default length."""
-    shortest = len(marks.lifetimes)
+    shortest = len(marks.lifetimes) - 1
     for _, mark in _marks(payload, marks.key, key):
         lifetime = mark.get("ttl", marks.lifetimes[0])
         if lifetime in marks.lifetimes:

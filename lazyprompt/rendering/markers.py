@@ -21,7 +21,8 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 # Matches a token in a marker: <…>, […], or ✿…✿ (used by a few families).
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
-_JSON_START = re.compile(r'[\s\[]*\{\s*"')
+# Matches the beginning of a tool call that is a JSON object, or a list of JSON objects.
+JSON_CALL = re.compile(r'[\s\[]*\{\s*"')
 
 
 @read_only
@@ -224,9 +225,9 @@ def _turn_markers(markers: Markers) -> tuple[str, ...]:
 
 
 def _call_start(markers: Markers) -> str:
-    """Return the text that opens a tool call, or an empty string if it begins a JSON object, as ordinary data may."""
+    """Return the text that opens a tool call, without the beginning of a JSON object, which ordinary data contains."""
     start = (markers.tool_form.call or markers.tool_start).partition("{name}")[0]
-    return "" if _JSON_START.match(start) else start
+    return JSON_CALL.split(start, maxsplit=1)[0]
 
 
 def _are_texts(value: object) -> bool:

@@ -355,6 +355,7 @@ def test_custom_markers_end_the_response() -> None:
         ("<call>", "(", ")</call>"),
         ('{"name": "', '", "parameters": ', "}"),
         ('TOOL:\n{"name": "', '", "arguments": ', "}\nEND"),
+        ('CALLS [{"name": "', '", "arguments": ', "}]\nEND"),
     ],
 )
 @pytest.mark.parametrize("family", ["", "qwen2.5"])

@@ -1,17 +1,14 @@
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cli.helpers import Ran, Run, fault, write
 from support.missing import needs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 needs("ruamel.yaml")
 
 OLD = "---\nname: x # c\nsample: {q: '${env:LP_NONE:hi}'}\n---\nsystem:\n{{q}}\n"
 
 
-def test_a_file_is_written_in_another_form(run: Run, tmp_path: "Path") -> None:
+def test_a_file_is_written_in_another_form(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "old.prompty", OLD)
     ran = run("convert", path, "--to", "v2")
     assert ran.status == 0
@@ -22,13 +19,13 @@ def test_a_file_is_written_in_another_form(run: Run, tmp_path: "Path") -> None:
     assert note.startswith(f"lazyprompt: note: {path}: 3:1: sample becomes the inputs' defaults")
 
 
-def test_into_a_file(run: Run, tmp_path: "Path") -> None:
+def test_into_a_file(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "a.prompty", "\ufeffsystem:\r\nhi \u009b")
     assert run("convert", path, "--to", "v2", "-o", "b.prompty") == Ran(0, b"", "")
     assert (tmp_path / "b.prompty").read_bytes() == (tmp_path / "a.prompty").read_bytes()
 
 
-def test_a_yaml_prompt_file(run: Run, tmp_path: "Path") -> None:
+def test_a_yaml_prompt_file(run: Run, tmp_path: Path) -> None:
     # It was taken for a template, front matter and all.
     path = write(tmp_path / "a.yaml", "type: chat\nmodel: qwen2.5\nsystem: ''\ninstruction: Say {x}.\n")
     ran = run("convert", path, "--to", "v2")
@@ -40,7 +37,7 @@ def test_a_yaml_prompt_file(run: Run, tmp_path: "Path") -> None:
     )
 
 
-def test_what_references_need_is_given(run: Run, tmp_path: "Path") -> None:
+def test_what_references_need_is_given(run: Run, tmp_path: Path) -> None:
     # A file with ${params:...} could not be converted at all.
     (tmp_path / "more").mkdir()
     write(tmp_path / "more" / "a.txt", "A")
@@ -50,7 +47,7 @@ def test_what_references_need_is_given(run: Run, tmp_path: "Path") -> None:
     assert fault(run("convert", path, "--to", "v2")).startswith("FILE: ")
 
 
-def test_what_cannot_be_written(run: Run, tmp_path: "Path") -> None:
+def test_what_cannot_be_written(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "a.prompty", "system:\nhi\ntool[id=1]:\nx")
     assert fault(run("convert", path, "--to", "v2")).startswith(
         f"FILE: {path}:3:1: 'tool[id=1]:': Prompty v2 doesn't support"
