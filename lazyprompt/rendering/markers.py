@@ -22,7 +22,7 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 # Matches the beginning of a tool call that is a JSON object, or a list of JSON objects.
-JSON_CALL = re.compile(r'[\s\[]*\{\s*"')
+JSON_CALL = re.compile(r'(?<![\s\[])[\s\[]*+\{\s*+"')
 
 
 @read_only
