@@ -330,7 +330,8 @@ class ChatFormatter:
         """
         if not kept:
             raise FormatError("no messages to format; pass at least one")
-        guarded, neutralised = Notes(), dict[str, str]()
+        guarded = Notes()
+        neutralised: dict[str, str] = {}
         if guard is not None:
             messages = guard.messages(messages, kept, guarded, neutralised)
         profile, job = self.profile, self._job(messages, loaded, Notes())
@@ -346,13 +347,8 @@ class ChatFormatter:
         notes = job.notes
         notes[:0] = guarded
         payload = profile.form.write(written, profile, self.model)
-        if tools.names and profile.calls_tools:
-            packed, lost = packed_tools(tools, profile)
-            notes += lost
-            own: list[JsonObject] = marshal.loads(packed)  # noqa: S302 - the bytes are from packed_tools
+        if own := self._write_tools(tools, notes):
             payload["tools"] = own if guard is None else guard.tools(own, notes, neutralised)
-        elif tools.names:
-            notes.add("tools", "tools", "left out", f"{profile.name} does not support tools", ", ".join(tools.names))
         if dropped := len(messages) - len(given):
             why = f"the budget dropped {dropped} message{'s' * (dropped > 1)}; see trim"
             notes.add("messages", "message", "left out", why)
@@ -360,7 +356,23 @@ class ChatFormatter:
             with_marks(payload, self._cache, profile, self.model, notes)
         if not texts:
             self._add_keys(payload, messages, given, written, notes)
-        return Payload(payload, notes.report(strict=self._strict), None, (*neutralised.items(),))
+        made = Payload(payload, notes, None, (*neutralised.items(),))
+        if self._strict:
+            made.report.raise_for_losses()
+        return made
+
+    def _write_tools(self, tools: ToolSet, notes: Notes) -> list[JsonObject]:
+        """Return new dicts of the tools in the provider's format; none if the provider does not support tools."""
+        if not tools.names:
+            return []
+        if not self.profile.calls_tools:
+            why = f"{self.profile.name} does not support tools"
+            notes.add("tools", "tools", "left out", why, ", ".join(tools.names))
+            return []
+        packed, lost = packed_tools(tools, self.profile)
+        notes += lost
+        own: list[JsonObject] = marshal.loads(packed)  # noqa: S302 - the bytes are from packed_tools
+        return own
 
     def _apply_rules(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
         for rule in _APPLIED[texts, self._merging is not None]:

@@ -9,6 +9,8 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lazyprompt.budget.report import TrimReport
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
@@ -90,7 +92,7 @@ class Payload(dict[str, Any]):
     def __init__(
         self,
         fields: dict[str, Any],
-        report: Entries = (),
+        report: Iterable[Entry] = (),
         trim: TrimReport | None = None,
         neutralised: tuple[tuple[str, str], ...] = (),
     ) -> None:
@@ -110,17 +112,3 @@ class Notes(list[Entry]):
     def add(self, where: str, kind: str, action: Action, reason: str, text: str = "") -> None:
         """Add an entry to the report."""
         self.append(Entry(where, kind, action, reason, text))
-
-    def report(self, *, strict: bool) -> Report:
-        """Return the collected entries as a report.
-
-        Args:
-            strict: True to raise an error if content was lost.
-
-        Raises:
-            FormatError: Content was lost, and ``strict`` is set.
-        """
-        report = Report(self)
-        if strict:
-            report.raise_for_losses()
-        return report

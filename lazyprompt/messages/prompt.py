@@ -204,22 +204,16 @@ class Rendered:
         return html_of(self)
 
 
-@read_only
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text that records which of its parts came from values.
 
-    Args:
+    Attributes:
         parts: Alternating trusted and untrusted texts; the first and the last are trusted.
         slots: The name of the slot that each part comes from.
     """
 
     parts: tuple[str, ...] = ("",)
     slots: tuple[str, ...] = _MARKERS
-
-    def __post_init__(self) -> None:
-        for name in ("parts", "slots"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @classmethod
     def trusted(cls, text: str, slot: str) -> Text:
@@ -341,9 +335,9 @@ def _with_text(block: Block, change: Callable[[FilledText], str]) -> Block:
 
 
 def _developers(given: Text | str, slot: str) -> Text:
-    """Return a part of an instruction as a ``Text``. A plain string is trusted as the developer's own text."""
+    """Return a part of an instruction as a ``Text`` that consists of tuples; a plain string is trusted text."""
     if isinstance(given, Text):
-        return given
+        return Text(tuple(given.parts), tuple(given.slots))
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
 
 

@@ -101,17 +101,16 @@ class PayloadTarget:
         system, user = self.texts(prompt)
         if user is None and self._empty_turn == "keep":
             user = Text()
-        history = prompt.plain_messages
         own: dict[int, Text] = {}
         messages: list[Msg] = []
-        if system:
+        if text := "".join(system.parts):
             own[0] = system
-            messages.append(text_message("".join(system.parts), "system"))
+            messages.append(text_message(text, "system"))
         if prompt.opening or prompt.closing:
             for at, message in enumerate(prompt.history.messages, len(messages)):
                 if isinstance(message.content, FilledText):
                     own[at] = message.content.origins
-        messages += history
+        messages += prompt.plain_messages
         if user is not None:
             own[len(messages)] = user
             messages.append(text_message("".join(user.parts), "user"))
