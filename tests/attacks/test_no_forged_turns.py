@@ -233,9 +233,10 @@ def test_no_payload_for_a_server_holds_a_control_sequence(provider: str, style: 
     # Rules change texts behind the search: ids and names that are mapped, talks that are merged.
     plain_form = ChatFormatter(provider, safety="neutralize")
     formatter = plain_form if style is None else MultiAgentFormatter(provider, history_style=style, safety="neutralize")
+    number = 4 * PROVIDERS.index(provider) + [None, *STYLES].index(style)
     found = [
         name
-        for name, case in share(PROVIDERS.index(provider), 5)
+        for name, case in share(number, 13)
         if name not in UNWRITABLE
         and not all(map(EVERY.is_clean, texts_in(formatter.format(*talk_with(case), *history_with(case.text)))))
     ]
