@@ -101,6 +101,7 @@ class PayloadTarget:
         system, user = self.texts(prompt)
         if user is None and self._empty_turn == "keep":
             user = Text()
+        history = prompt.plain_messages
         own: dict[int, Text] = {}
         messages: list[Msg] = []
         if text := "".join(system.parts):
@@ -110,7 +111,7 @@ class PayloadTarget:
             for at, message in enumerate(prompt.history.messages, len(messages)):
                 if isinstance(message.content, FilledText):
                     own[at] = message.content.origins
-        messages += prompt.plain_messages
+        messages += history
         if user is not None:
             own[len(messages)] = user
             messages.append(text_message("".join(user.parts), "user"))
