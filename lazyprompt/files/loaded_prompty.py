@@ -121,12 +121,12 @@ def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int
     except TemplateError as error:
         its, at = whole.fault(error, parse)
         place = _place_of(its, source, begin) if at is None else place_in(source, begin, at)
-        raise source.fault_at(place, f"{its}{_mustache_hint(str(its), engine)}") from error
+        raise source.fault_at(place, f"{its}{_mustache_hint(str(its))}") from error
 
 
-def _mustache_hint(fault: str, engine: str) -> str:
+def _mustache_hint(fault: str) -> str:
     """Return advice if an error is caused by a Mustache section in a Jinja template, or else ``""``."""
-    if engine == "mustache" or not re.search("unexpected char '[#^]'", fault):
+    if not re.search("unexpected char '[#^]'", fault):
         return ""
     return (
         "; {{#name}} is a Mustache section: write {% for %} or {% if %}, or write the whole template in Mustache and "
@@ -145,14 +145,12 @@ def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
 
 def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: SourceText) -> None:
     """Raise an error if a default doesn't match its input's kind."""
-    for place, each in enumerate(inputs):
+    for each, node in zip(inputs, written.parts if written else (), strict=True):
         if each.default is not None:
             try:
                 checked_inputs({each.name: each.default}, (each,))
             except SlotError as error:
-                items = [] if written is None else written.parts
-                at = items[place].key_at if place < len(items) else 0
-                raise source.fault_at(at, f"invalid default: {error}") from error
+                raise source.fault_at(node.key_at, f"invalid default: {error}") from error
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:

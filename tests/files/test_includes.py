@@ -38,16 +38,13 @@ MUSTACHE = "---\ntemplate: {format: mustache}\n---\n"
         (MUSTACHE + "{{> s/tone.md }}\n!", "Be X.\n!"),
         (MUSTACHE + "{{! {{> no.md}}!", "!"),
         (MUSTACHE + 'a  {{> "s/tone.md" }}  !', "a  Be X.  !"),
+        # Alone on its line, it indents all lines.
+        (MUSTACHE + "-\n  {{> list.md}}\n-", "-\n  a\n  b\n-"),
     ],
 )
 def test_a_file_stands_in_the_place_of_its_tag(tmp_path: Path, text: str, said: str) -> None:
-    given = load_prompt(tmp_path, text, s__tone_md="Be {{who}}.\n")
+    given = load_prompt(tmp_path, text, s__tone_md="Be {{who}}.\n", list_md="a\nb\n")
     assert given.render({"who": "X"}) == said
-
-
-def test_one_alone_on_its_line_indents_all_lines(tmp_path: Path) -> None:
-    given = load_prompt(tmp_path, MUSTACHE + "-\n  {{> list.md}}\n-", list_md="a\nb\n")
-    assert given.render() == "-\n  a\n  b\n-"
 
 
 def test_lines_that_name_a_role_count_and_values_in_it_do_not(tmp_path: Path) -> None:
@@ -104,13 +101,8 @@ def test_what_cannot_be_included_is_an_error_at_the_tag(tmp_path: Path, tag: str
         assert what.splitlines()[1:] == [f"  {tag}", "  ^"]
 
 
-def test_a_missing_file_is_a_file_not_found(tmp_path: Path) -> None:
-    with pytest.raises(PromptFileMissingError):
-        load_prompt(tmp_path, '{% include "no.md" %}')
-
-
 def test_a_chain_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PromptFileError, match=r"a.prompty:1:1: one.md: two.md: included file 'no.md' not found"):
+    with pytest.raises(PromptFileMissingError, match=r"a.prompty:1:1: one.md: two.md: included file 'no.md' not found"):
         load_prompt(
             tmp_path, '{% include "one.md" %}', one_md='{% include "two.md" %}', two_md='\n{% include "no.md" %}'
         )

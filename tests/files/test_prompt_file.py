@@ -197,14 +197,11 @@ def test_examples_load(path: Path) -> None:
     assert all(f"<{name}>" in text for name in prompter.slots)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file_and_impossible_path(tmp_path: Path) -> None:
     path = tmp_path / "no.yaml"
     with pytest.raises(PromptFileError, match="file not found") as caught:
         PromptFile.load(path)
     assert str(caught.value).startswith(f"{path}:1:1: ")
-
-
-def test_impossible_path() -> None:
     with pytest.raises(PromptFileError, match="cannot be read: .*embedded null"):
         PromptFile.load("a\0b")
 

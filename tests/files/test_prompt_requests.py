@@ -317,17 +317,12 @@ class TestMedia:
     def test_other_text_stays_an_address(self, text: str) -> None:
         assert MEDIA.messages({"p": text})[0].blocks[0] == ImageBlock(URLSource(text))
 
-    def test_base64_that_tells_no_type_is_refused_by_all_alike(self) -> None:
-        with pytest.raises(MediaError, match="expected http"):
-            MEDIA.request({"p": "aGVsbG8="})
-        with pytest.raises(MediaError, match="expected http"):
-            MEDIA.generate_prompt({"p": "aGVsbG8="}, format="gemini")
-
-    def test_data_that_is_no_base64_is_refused_by_all_alike(self) -> None:
-        given = {"p": ImageBlock(Base64Source("image/png", "base64data"))}
-        for make in (MEDIA.request, partial(MEDIA.generate_prompt, format="openai")):
-            with pytest.raises(MediaError, match="the data is not base64: invalid padding"):
-                make(given)
+    def test_what_is_no_picture_is_refused_by_all_alike(self) -> None:
+        data, form = ImageBlock(Base64Source("image/png", "base64data")), MEDIA.generate_prompt
+        for given, says in (("aGVsbG8=", "expected http"), (data, "the data is not base64: invalid padding")):
+            for make in (MEDIA.request, partial(form, format="openai"), partial(form, format="gemini")):
+                with pytest.raises(MediaError, match=says):
+                    make({"p": given})
 
     def test_a_file_at_an_address(self) -> None:
         """OpenAI's chat refuses one: a request is as Prompty has it, and says so; the other form says what to do."""

@@ -22,7 +22,7 @@ def messages(prompt: Prompty, inputs: object = None) -> list[tuple[str, str]]:
 
 class TestConnections:
     FILE = (
-        "---\nmodel:\n  api: chat\n  configuration:\n    azure_deployment: gpt-4o-mini\n"
+        "---\nmodel:\n  api: chat\n  configuration:\n    azure_deployment: ${env:NOT_SET:gpt-4o}\n"
         "    azure_endpoint: ${env:SOME_ENDPOINT_NOT_SET}\n---\nuser:\nGreet {{name}}."
     )
 
@@ -30,7 +30,8 @@ class TestConnections:
         """An unset variable of the connection stopped 72 files of 15 repositories, though no prompt needs it."""
         prompt = Prompty.loads(self.FILE)
         assert messages(prompt, {"name": "Ada"}) == [("user", "Greet Ada.")]
-        assert prompt.model["connection"] == {"kind": "anonymous", "endpoint": "${env:SOME_ENDPOINT_NOT_SET}"}
+        connection = {"kind": "anonymous", "endpoint": "${env:SOME_ENDPOINT_NOT_SET}"}
+        assert prompt.model == {"id": "gpt-4o", "provider": "foundry", "apiType": "chat", "connection": connection}
         assert "${env:SOME_ENDPOINT_NOT_SET}" in prompt.dumps("v2")
 
     def test_one_of_another_field_is_an_error(self) -> None:
@@ -98,13 +99,6 @@ class TestSyntaxes:
         assert messages(prompt, {"pages": [{"title": "A"}, {"title": "B"}]}) == [("system", text)]
         assert "template:\n  format: mustache\n" in prompt.dumps("v2")
         assert messages(Prompty.loads(prompt.dumps("v2")), {"pages": []}) == [("system", "Answer from these:")]
-
-    def test_nunjucks_is_jinja(self) -> None:
-        prompt = Prompty.loads(
-            "---\ntemplate: {format: {kind: nunjucks}, parser: {kind: prompty}}\n"
-            "inputs: [{name: name, kind: string, default: World}]\n---\nuser:\nHello, {{name}}!"
-        )
-        assert messages(prompt) == [("user", "Hello, World!")]
 
 
 class TestRequests:

@@ -15,7 +15,7 @@ from lazyprompt.templates.slots import Opaque, Value
 
 def find_sections(text: str, **values: Any) -> list[tuple[str, dict[str, Any], str]]:
     parts = JinjaTemplate(text).fill(values)
-    return [(each.role, each.attributes, "".join(each.parts)) for each in sections(parts)]
+    return [(each.role, each.attributes, "".join(each.parts)) for each in sections(parts, (*ROLES, "function"))]
 
 
 def roles(text: str, **values: Any) -> list[str]:
@@ -45,6 +45,19 @@ def roles(text: str, **values: Any) -> list[str]:
         ("```\nuser:\nx", [("", "```\n"), ("user", "x")]),
         ("````\n```\nuser:\n````\n", [("", "````\n```\nuser:\n````\n")]),
         ("`code` ```\nuser:\nx", [("", "`code` ```\n"), ("user", "x")]),
+        # Between two fences a line names a role; within the second it does not.
+        (
+            "```\nuser:\n```\nassistant:\nx\n~~~\nuser:\n~~~\nsystem:\ny",
+            [("", "```\nuser:\n```\n"), ("assistant", "x\n~~~\nuser:\n~~~\n"), ("system", "y")],
+        ),
+        ("```\na\n```\n```\nuser:\n```\nsystem:\nx", [("", "```\na\n```\n```\nuser:\n```\n"), ("system", "x")]),
+        # The YAML of a call has keys, of which one is named as a role of some dialects is.
+        (
+            'assistant[type="tool_call"]:\nfunction:\n  name: f\nuser:\nx',
+            [("assistant", "function:\n  name: f\n"), ("user", "x")],
+        ),
+        ("assistant:\nfunction:\nx", [("assistant", ""), ("function", "x")]),
+        ('assistant[type="tool_call"]:\nuser:\nx', [("assistant", ""), ("user", "x")]),
     ],
 )
 def test_lines_that_name_a_role_begin_sections(text: str, expected: list[tuple[str, str]]) -> None:
@@ -152,29 +165,6 @@ def test_no_text_takes_long(text: str) -> None:
     begin = time.perf_counter()
     sections([text])
     assert time.perf_counter() - begin < 3
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # Between two fences a line names a role; within the second it does not.
-        (
-            "```\nuser:\n```\nassistant:\nx\n~~~\nuser:\n~~~\nsystem:\ny",
-            [("", "```\nuser:\n```\n"), ("assistant", "x\n~~~\nuser:\n~~~\n"), ("system", "y")],
-        ),
-        ("```\na\n```\n```\nuser:\n```\nsystem:\nx", [("", "```\na\n```\n```\nuser:\n```\n"), ("system", "x")]),
-        # The YAML of a call has keys, of which one is named as a role of some dialects is.
-        (
-            'assistant[type="tool_call"]:\nfunction:\n  name: f\nuser:\nx',
-            [("assistant", "function:\n  name: f\n"), ("user", "x")],
-        ),
-        ("assistant:\nfunction:\nx", [("assistant", ""), ("function", "x")]),
-        ('assistant[type="tool_call"]:\nuser:\nx', [("assistant", ""), ("user", "x")]),
-    ],
-)  # fmt: skip
-def test_lines_between_fences_and_in_calls(text: str, expected: list[tuple[str, str]]) -> None:
-    made = sections(JinjaTemplate(text).fill({}), (*ROLES, "function"))
-    assert [(each.role, "".join(each.parts)) for each in made] == expected
 
 
 def segments(text: str, **inputs: Any) -> list[tuple[str, str, str | None, bool]]:

@@ -86,6 +86,7 @@ def test_a_model_sees_no_parameter_that_is_bound() -> None:
         ("model: m", {"model": {"id": "m"}}, "jinja2"),
         ("model: {id: 1}", {"model": {"id": "1"}}, "jinja2"),
         ("template: {format: {kind: mustache}}", {"template": {"format": {"kind": "mustache"}}}, "mustache"),
+        ("template: {format: nunjucks}", {"template": {"format": {"kind": "nunjucks"}}}, "jinja2"),
         ("tools: [{name: f, bindings: }]", {"tools": [{"name": "f", "kind": "function"}]}, "jinja2"),
         ("outputs: {type: {kind: string}}", {"outputs": [{"name": "type", "kind": "string"}]}, "jinja2"),
     ],

@@ -182,7 +182,6 @@ def other_yaml(subject: Subject) -> Iterator[Hit]:
             if pattern.fullmatch(value):
                 what = f"{value} is text here; other YAML parsers read it as {meaning}"
                 yield Hit(subject.of(node), what, advice)
-                break
 
 
 def _of_any_kind(subject: Subject) -> Iterator[Node]:

@@ -360,8 +360,7 @@ class Subject:
 
     def _instructions(self) -> Place:
         """Return the position of the template in the front matter."""
-        node = self.in_v2.get("instructions")
-        return self.place(node.at if node else 0)
+        return self.of(self.in_v2["instructions"])
 
     def of(self, node: Node) -> Place:
         """Return the line and column of a YAML node."""

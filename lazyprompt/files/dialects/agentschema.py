@@ -14,6 +14,7 @@ from lazyprompt.files.roles import ROLES, Section, attributes_in
 from lazyprompt.files.spec import DialectFile, Translated
 from lazyprompt.files.turns import (
     CallItem,
+    MediaItem,
     Step,
     TextItem,
     Turn,
@@ -82,17 +83,21 @@ def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
 def _threads(section: Section) -> Iterator[Thread]:
     """Yield the threads in a ``thread`` section. A ``thread`` section without a slot marks the position of the history.
 
-    Text in a ``thread`` section isn't sent, but the report lists it.
+    Text and media in a ``thread`` section aren't sent, but the report lists them.
     """
     steps = [*steps_of(section)]
     items = (item for step in steps if isinstance(step, Turn) for item in step.items)
-    texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
-    left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
+    attributes = (f"the attribute {name!r}" for name in section.attributes)
+    contents = (
+        f"text {item.text!r}" if isinstance(item, TextItem) else item.block.kind
+        for item in items
+        if isinstance(item, TextItem | MediaItem)
+    )
+    left_out = (*attributes, *(f"the {content} of a thread section" for content in contents))
     threads = [step for step in steps if isinstance(step, Thread)]
-    # If the input for a section's slot has no value, the section inserts no messages.
-    if not threads and any(isinstance(part, Value) for part in section.parts):
-        return
-    for thread in threads or [Thread("", ())]:
+    # Only a thread without a name is the position of the history, so name the thread of a section with other slots.
+    name = "thread" if any(isinstance(part, Value) for part in section.parts) else ""
+    for thread in threads or [Thread(name, ())]:
         yield Thread(thread.name, thread.messages, left_out)
         left_out = ()
 

@@ -158,7 +158,7 @@ class PromptLibrary:
                     each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
                 if found:
-                    return max(found, key=_sort_key) if len(found) > 1 else found[0]
+                    return max(found, key=_sort_key)
         raise PromptFileMissingError(_explain_missing(key, lang, version, entries, languages))
 
     def entries(self, key: str) -> tuple[LibraryEntry, ...]:
@@ -181,8 +181,6 @@ class PromptLibrary:
             raise PromptFileMissingError(
                 f"no prompt {key!r}{near} in {self._where}; available prompts: {_join_names(keys)}"
             )
-        if len(found) == 1:
-            return found
         seen: dict[tuple[Path, str, Version | None], LibraryEntry] = {}
         for each in found:
             other = seen.setdefault((each.layer, each.lang, each.version), each)

@@ -57,10 +57,11 @@ def edit_fields(
     pieces = _pieces(text, at, fields)
     if pieces is None:
         return writer.rewrite(text, fields, wanted)
+    indent = next((lines[: len(lines) - len(lines.lstrip(" "))] for own, lines in pieces if own), "")
     for name, new in wanted.items():
         place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
         if place is None:
-            pieces.insert(_place(name, pieces), (name, writer.rewrite("", fields, {name: new})))
+            pieces.insert(_place(name, pieces), (name, writer.rewrite(indent, fields, {name: new})))
         elif new is None:
             del pieces[place]
         else:
@@ -102,7 +103,7 @@ def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str |
     for name, begin, end in zip(fields, begins, [*begins[1:], len(text)], strict=True):
         lines = text[begin:end].splitlines(keepends=True)
         kept = len(lines)
-        while kept > 1 and _is_between(lines[kept - 1], column):
+        while _is_between(lines[kept - 1], column):
             kept -= 1
         found += [(name, "".join(lines[:kept])), (None, "".join(lines[kept:]))]
     return found
@@ -260,15 +261,12 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
     """Return the field changes that set the inputs: as a mapping if the file contains a mapping, or else as a list."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
-    within = isinstance(schema, dict) and "properties" in schema
-    node = schema["properties"] if isinstance(schema, dict) and within else None
-    if node is None and "inputs" in fields:
-        node = fields["inputs"].seen
+    within = schema if isinstance(schema, dict) and "properties" in schema else None
+    node = within["properties"] if within else fields["inputs"].seen if "inputs" in fields else None
     made = None if value is None else _listed(value, node)
-    if not isinstance(schema, dict) or not within:
+    if within is None:
         return {"inputs": made or None}
-    rest = {name: plain(item) for name, item in schema.items() if name != "properties"}
-    return {_SCHEMA: {**rest, "properties": made or []}}
+    return {_SCHEMA: {**{name: plain(item) for name, item in within.items()}, "properties": made or []}}
 
 
 def _listed(value: object, node: Node | None) -> Json:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from files.check.helpers import KEY, find_issues, front
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.check.check import Finding, check
+from lazyprompt.files.check.check import check
 from lazyprompt.files.prompty import Prompty
 from support.paths import LIBRARY
 
@@ -22,11 +22,12 @@ from support.paths import LIBRARY
             front("inputs: 7\nmodel: 7\ntools: [{}]", "{% if %}"),
             [("LP001", 2, 9), ("LP001", 3, 8), ("LP001", 4, 9), ("LP001", 6, 1)],
         ),
-        ("sytem:\nBe kind.\nuser:\nHi.\n", [("LP030", 1, 1)]),
+        ("\ufeffsytem:\nBe kind.\nuser:\nHi. <think> <think>\n", [("LP002", 1, 1), ("LP030", 1, 1), ("LP040", 4, 5)]),
         # What tells more takes the place of the error.
         ("user:\n{{ x | lowr }}\n", [("LP052", 2, 8)]),
         # A text in quotes that ends with a secret stays in quotes.
         (front('description: "a\n  password: abcdefgh"'), [("LP061", 3, 13)]),
+        ("user:\nHi. -----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\n-----END RSA PRIVATE KEY-----\n", [("LP060", 2, 5)]),
         # A template of no known syntax is not read.
         (front("template: {format: mustach}", "{{#a}}x{{/a}}"), [("LP001", 2, 20)]),
         # An empty section of a thread is the place of the history.
@@ -57,11 +58,6 @@ def test_no_finding_shows_a_secret(text: str) -> None:
     assert any(f"sk-… ({len(KEY)} characters)" in each.message for each in findings)
 
 
-def test_a_private_key_is_one_finding() -> None:
-    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc+/=\nQQ==\n-----END RSA PRIVATE KEY-----"
-    assert find_issues(f"user:\nHi. {key}\n") == [("LP060", 2, 5)]
-
-
 def test_ignored_in_the_whole_file_and_in_a_line() -> None:
     body = "user:\n<think> a\n<think> {# lazyprompt: ignore=LP040 #} [INST]\n"
     assert [each for each in find_issues(body) if each[0] == "LP040"] == [("LP040", 2, 1)]
@@ -77,11 +73,6 @@ def test_what_nothing_lets_off() -> None:
     assert {code for code, *_ in find_issues(text)} == {"LP001", "LP060", "LP090"}
 
 
-def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
-    (finding,) = check(front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"), name="p.prompty")
-    assert "{{#a}} on line 4;" in finding.message
-
-
 def test_yaml_prompt_files() -> None:
     # A tab that keeps it from loading is one fault.
     assert find_issues("instruction:\n\tsystem: x\n", "p.yaml") == [("LP001", 2, 1)]
@@ -89,6 +80,7 @@ def test_yaml_prompt_files() -> None:
     assert find_issues("instruction: 7\n", "p.yaml") == [("LP001", 1, 14)]
     assert find_issues(f"instruction: Hi <think>\nsystem: {KEY}\n", "p.yaml") == [("LP040", 1, 17), ("LP060", 2, 9)]
     assert find_issues("type: chat\ninstruction: Answer {question}.\n", "p.yaml") == []
+    assert find_issues(f"instruction: {'word ' * 9000}\nmodel: gemma\n", "p.yaml") == [("LP070", 1, 1)]
 
 
 def test_the_dialect_can_be_given() -> None:
@@ -142,6 +134,7 @@ INCLUDES: list[tuple[str, list[tuple[str, int, int]]]] = [
     ("{% include 'loop.md' %}", [("LP001", 4, 1)]),
     ("{% include 'wrong.md' %}", [("LP001", 4, 1)]),
     ("{{ name }}\n{% include 'asks.md' %}", [("LP021", 5, 1)]),
+    ("{{ name }} {{ nmae }} {% include 'asks.md' %}", [("LP021", 4, 15)]),
 ]
 
 
@@ -168,7 +161,9 @@ def test_the_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_findings_are_bounded() -> None:
     text = "".join("sytem:\nx\n" for _ in range(5000))
-    assert len(check(text)) == 100
+    findings = check(text)
+    assert len({*findings}) == 100
+    assert (findings[0].severity, findings[0].file, findings[0].excerpt) == ("warning", "<string>", "sytem:")
 
 
 @pytest.mark.timing
@@ -195,13 +190,6 @@ def test_large_files_take_no_long_time(text: str) -> None:
     begin = process_time()
     check(text)
     assert process_time() - begin < 5
-
-
-def test_a_finding_is_frozen() -> None:
-    finding = check("sytem:\nx")[0]
-    assert isinstance(finding, Finding)
-    assert hash(finding)
-    assert (finding.severity, finding.file, finding.excerpt) == ("warning", "<string>", "sytem:")
 
 
 @pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.prompty")), ids=lambda path: path.name)
@@ -237,16 +225,3 @@ def test_a_file_loads_or_has_an_error(text: str) -> None:
     else:
         # A filter that there is not is an error too where it stands under an if, and fails when that is true.
         assert not codes & {"LP001", "LP023"}
-
-
-@pytest.mark.parametrize(
-    ("fields", "name", "meant"),
-    [
-        ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption", "description"),
-        ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters", "parameters"),
-        ("template: {fromat: jinja2}", "template.fromat", "format"),
-    ],
-)
-def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str, meant: str) -> None:
-    messages = [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"]
-    assert messages == [f"unknown field {name} (did you mean {meant!r}?)"]

@@ -31,6 +31,7 @@ FINDINGS = [
     ("LP001", "---\nname: a\n", 1, 1),
     ("LP001", "user:\n{{ a }} {% if a %}{% foo %}\n", 2, 1),
     ("LP001", front("name: b\ninstructions: \"{% include 'no.md' %}\"", ""), 3, 15),
+    ("LP001", front("name: b\ninstructions: '{% if %}'", ""), 3, 15),
     ("LP002", "\ufeffuser:\nHi.\n", 1, 1),
     ("LP003", "user:\r\nHi.\nYou.\n", 2, 4),
     ("LP004", front('name: "a\tb"'), 2, 9),
@@ -42,19 +43,18 @@ FINDINGS = [
     ("LP012", front("tools:\n  - name: add"), 3, 5),
     ("LP012", front("tools:\n  add:\n    kind: function"), 3, 3),
     ("LP013", front("inputs:\n  - {name: a, default: no}", "{{a}}"), 3, 24),
-    ("LP013", front("inputs:\n  - {name: a, default: 12:30}", "{{a}}"), 3, 24),
-    ("LP013", front("inputs: {a: on}", "{{a}}"), 2, 13),
+    ("LP013", front("inputs: {a: on, b: {kind: union, anyOf: [string], default: no}}", "{{a}}"), 2, 60),
+    ("LP013", front("model: {id: a, connection: {kind: key, flag: yes}}"), 2, 46),
     ("LP013", front("metadata:\n  listed: No"), 3, 11),
     ("LP014", front("name: a\ntags: [a]"), 3, 1),
     ("LP014", front("model: {id: gpt-4o, options: {best_of: 2}}"), 2, 31),
     ("LP015", front("model: {id: gpt-4o, options: {temperature: hot}}"), 2, 44),
-    ("LP015", front("model: {id: gpt-4o, options: {seed: true}}"), 2, 37),
     ("LP015", front("model: {id: gpt-4o, options: {additionalProperties: x}}"), 2, 53),
     ("LP020", front("inputs:\n  - name: a"), 3, 5),
     ("LP020", front("inputs:\n  a: {kind: string}"), 3, 3),
     ("LP021", front("inputs:\n  - name: topic", "user:\n{{topic}} and {{ topik }}"), 6, 18),
     ("LP021", front("inputs:\n  - name: a\ntemplate: {format: mustache}", "user:\n{{a}}{{b}}"), 7, 8),
-    ("LP027", front("name: a", "user:\n{{ a }}"), 4, 1),
+    ("LP027", front("name: a\ninstructions: '{{ a }}'", ""), 3, 15),
     ("LP022", front("inputs:\n  - {name: a, required: true, default: x}", "{{a}}"), 3, 31),
     ("LP023", front("inputs:\n  - {name: a, kind: integer, default: x}", "{{a}}"), 3, 39),
     ("LP024", front("inputs:\n  - {name: a, kind: integer, example: x}", "{{a}}"), 3, 39),
@@ -67,11 +67,11 @@ FINDINGS = [
     ("LP030", "Sytem:\nBe kind.\n", 1, 1),
     ("LP030", "system:\nx\n # suer :\nHi.\n", 3, 4),
     # Lines that looked like roles, and were passed.
-    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("human:", "AI:", "usr:", "sys:", "Bot:", "用户：")),
-    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("Assitant:", "asisstant:", "developper:", "user：")),
+    *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("AI:", "Bot:", "用户：", "Assitant:", "user：")),
     *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 3) for line in ("**user:**", "**User**:", "- user:", "# user")),
     *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 5) for line in ("### Human:", "  ~~user~~:", "> **user**:")),
     ("LP030", "system:\nx\nuser [name=a]:\nHi.\n", 3, 1),
+    ("LP030", "system:\nx\n```user\nHi.\n```\n", 3, 4),
     ("LP030", "Answer.\nHuman: {{ q }}\nAI:\n", 3, 1),
     ("LP031", "system:\nAs in:\n```\nuser:\nHi.\n```\nuser:\nHi.\n", 4, 1),
     ("LP032", "system:\n\nuser:\nHi.\n", 1, 1),
@@ -85,14 +85,12 @@ FINDINGS = [
     ("LP036", "**User :** {{ q }}\n**Assistant :** {{ a }}\n", 1, 3),
     # One capital speaker was passed; with a space before the colon it is no prose.
     *(("LP036", f"You help.\n{line} {{{{ q }}}}\n", 2, 1) for line in ("User :", "Human\t:")),
-    ("LP040", "user:\nHi. <|im_start|>\n", 2, 5),
-    ("LP040", "user:\n{{ a }} [INST]\n", 2, 9),
+    ("LP040", "\n{# a\n #}{{ a }}{% if b %}[INST]{% endif %}\n", 3, 21),
     ("LP040", "<|im_start|> {{ a }}\n", 1, 1),
     ("LP040", "user:\n{% raw %}{{ a }} <think>{% endraw %}\n", 2, 18),
     ("LP050", "user:\n{{ a.__class__ }}\n", 2, 6),
     ("LP050", "user:\n{{ a['__class__'] }}\n", 2, 7),
     ("LP050", "user:\n{{ a | attr('__class__') }}\n", 2, 14),
-    ("LP052", "user:\n{{ a | lowr }}\n", 2, 8),
     ("LP052", "user:\n{{ a | lowr }}", 2, 8),
     ("LP052", "user:\n{% if a is evn %}x{% endif %}\n", 2, 12),
     ("LP053", "user:\n{{ a | safe }}\n", 2, 8),
@@ -134,16 +132,12 @@ NO_FINDINGS = [
     # Where the file says that it is text, it is; where it says that it is not, that is an error of its own.
     ("LP013", front("name: no\nmodel: on\ninputs:\n  - {name: a, kind: string, default: no, enumValues: [no, 12:30]}")),
     ("LP013", front("outputs:\n  - {name: a, kind: string, example: off}\nmetadata: {since: 2026-01-31}")),
-    ("LP014", front("name: a\nmetadata: {tags: [a]}")),
-    # The first version has fields of its own.
-    ("LP014", front("version: '1.1'\ntags: [a]\nauthors: [me]\nsample: {a: b}", "{{a}}")),
+    ("LP014", front(f"{TOOL}    foo: 1\nmetadata: {{tags: [a]}}\ntemplate: {{format: jinja2, foo: 1}}")),
     ("LP014", front("inputSchema: {properties: [{name: a}]}", "{{a}}")),
     ("LP015", front("model: {id: a, options: {temperature: 1, topP: '${params:p}', stopSequences: x, seed: null}}")),
-    ("LP015", front("model: {id: a, options: {allowMultipleToolCalls: true, additionalProperties: {x: 1}}}")),
     ("LP020", front("inputs:\n  - {name: a}\n  - {name: t, kind: thread}", "{{a}}")),
     ("LP020", front(f"inputs: [name: u]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: u}}")),
     ("LP021", "user:\n{{ anything }}\n"),
-    ("LP021", front("inputs:\n  - name: a", "{{a}}{% if b is defined %}{{ b }}{% endif %}{{ c | default('x') }}")),
     ("LP021", front("inputs:\n  - name: a", "{% for i in a %}{{ i }}{{ loop.index }}{% endfor %}")),
     ("LP027", front("name: a")),
     ("LP027", "user:\n{{ a }}"),
@@ -209,22 +203,44 @@ def test_what_is_left_alone(code: str, text: str) -> None:
 
 MANY = [f"v{number:03}" for number in range(101)]
 KEPT = "the field model.options.best_of has no effect: it is kept, but not sent"
+UNCLOSED = "Mustache: {{/c}} does not match the open tag {{#a}}"
+UNFIT = "the default does not fit: a is 'yes', but must be of kind"
+IS_TEXT = "the line is text and doesn't begin a section"
 UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not checked"
 
 
 @pytest.mark.parametrize(
     ("code", "text", "message", "advice"),
     [
-        ("LP010", front("modell: gpt-4o"), "unknown field modell (did you mean 'model'?)", "correct its name"),
-        ("LP014", front("model: {options: {best_of: 2}}"), KEPT, "move it under model.options.additionalProperties"),
-        (
-            *(
-                "LP021",
-                front(f"inputs: {{{': 1, '.join(MANY)}: 1}}", "".join(f"{{{{{name}}}}}" for name in [*MANY, "q"])),
-            ),
-            "the template uses 'q', which is not an input",
-            f"declare it; the inputs are {', '.join(MANY[:100])}, …",
+        *(
+            ("LP010", front(fields), f"unknown field {name} (did you mean {meant!r}?)", "correct its name")
+            for fields, name, meant in (
+                ("modell: gpt-4o", "modell", "model"),
+                ("tools:\n  - {name: a, desciption: x}", "tools.a.desciption", "description"),
+                ("tools: {a: {kind: function, paramters: []}}", "tools.a.paramters", "parameters"),
+                ("template: {fromat: jinja2}", "template.fromat", "format"),
+            )
         ),
+        ("LP023", front("inputs: {a: {kind: boolean, default: yes}}"), f"{UNFIT} boolean", "write true or false"),
+        ("LP023", front("inputs: {a: {kind: float, default: yes}}"), f"{UNFIT} float", "correct the value or the kind"),
+        (
+            "LP001",
+            front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"),
+            f"{UNCLOSED} on line 4; write {{{{/a}}}} first",
+            "",
+        ),
+        ("LP014", front("model: {options: {best_of: 2}}"), KEPT, "move it under model.options.additionalProperties"),
+        *(
+            (
+                *("LP021", front(f"inputs: {{{': 1, '.join(MANY[:count])}: 1}}", "{{q}}")),
+                "the template uses 'q', which is not an input",
+                f"declare it; the inputs are {', '.join(MANY[:100])}{', …' * (count > 100)}",
+            )
+            for count in (100, 101)
+        ),
+        ("LP001", "user:\n{{ ` }}\n", "Jinja: unexpected char '`'", ""),
+        ("LP030", "# user\nx\n", f"'# user' does not name a role here: {IS_TEXT}", "write user:"),
+        ("LP030", "x\nusr:\nx\n", f"'usr' is not a role (did you mean 'user'?): {IS_TEXT}", "write user:"),
         (
             *("LP027", front("name: a", "".join(f"{{{{{name}}}}}" for name in MANY))),
             f"the template uses {str(MANY[:100])[1:-1]}, and no inputs are declared, so their values are not checked",
@@ -281,7 +297,7 @@ user: human usr 用户 人类 usr usre suer usxr
 assistant: ai assist asst bot chatgpt gpt model 助手 助理 asistant asssistant
 system: sys 系统 systm sytsem
 developer: dev develper developper
-text: use users uses used systems assistants assistance developers developed development
+text: use users uses used systems assistants assistance developers developed development ystems
 """
 
 

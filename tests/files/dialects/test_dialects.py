@@ -2,7 +2,7 @@
 
 import pytest
 
-from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.errors import PromptFileError
 from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.spec import Note
@@ -108,7 +108,7 @@ def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() 
     in_key = "a mapping key contains an inserted value; keys must be literal text in the template"
     for section, fault in (
         ("tools:\n- x", "the tools section must contain a list of tools, each a mapping"),
-        ("tools:\na: b", "the tools section must contain a list of tools, each a mapping"),
+        ("tools:\n5", "the tools section must contain a list of tools, each a mapping"),
         ("tools:\n- {{b}}: 1", f"tools: {in_key}"),
         ('assistant[type="tool_call"]:\n- {{b}}: 1', f'assistant[type="tool_call"]: {in_key}'),
         ('assistant[type="tool_call"]:\n- 5', "a tool_call must be a mapping with id, type and function, not 5"),
@@ -189,15 +189,44 @@ def test_the_documented_thread_section_is_the_place_of_the_history() -> None:
     made = prompt.generate_prompt(ASKED, [("Hi.", "Hello.")], format="openai")
     assert [each["content"] for each in made["messages"][1:]] == ["Hi.", "Hello.", "Where?"]
     # What the section says beside the thread is in the report, and so is an error with strict=True.
-    told = " ".join(entry.reason for entry in made.report)
-    assert "attribute 'key'" in told
-    assert "text 'content'" in told
+    assert [entry.reason for entry in made.report[:2]] == [
+        "the attribute 'key' is not part of a message",
+        "the text 'content' of a thread section is not part of a message",
+    ]
+
+
+THREADS = "---\ninputSchema: {properties: {chat: {kind: thread}, more: {kind: thread}}}\n---\n"
+
+
+def test_what_a_thread_section_says_beside_its_threads_is_told_once() -> None:
+    prompt = Prompty.loads(f"{THREADS}thread[a=b]:\n{{{{chat}}}} c {{{{more}}}}\nuser:\nNow.\n")
+    made = prompt.generate_prompt({"chat": [("1", "2")], "more": [("3", "4")]}, format="openai")
+    told = [entry.reason.partition(" is")[0] for entry in made.report]
+    assert told == ["the attribute 'a'", "the text 'c' of a thread section"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "values", "reported"),
+    [
+        ("{{ q }}", {}, []),
+        ("{{ q }}", {"q": "w"}, ["the text 'w' of a thread section"]),
+        ("{{ q }}{{ i }}", {"i": "https://a.example/b.png"}, ["the image of a thread section"]),
+    ],
+)
+def test_a_thread_section_whose_slot_holds_no_thread_is_not_the_place_of_the_history(
+    slots: str, values: dict[str, str], reported: list[str]
+) -> None:
+    """Text and images were lost without a word in the report."""
+    inputs = "---\ninputSchema: {properties: {q: {kind: string}, i: {kind: image}}}\n---\n"
+    prompt = Prompty.loads(f"{inputs}thread:\n{slots}\nuser:\nA\nassistant:\nB\nuser:\nC", undefined="empty")
+    made = prompt.generate_prompt(values, [("1", "2")], format="openai")
+    assert [each["content"] for each in made["messages"]] == ["A", "B", "1", "2", "C"]
+    assert [entry.reason.partition(" is")[0] for entry in made.report] == reported
 
 
 @pytest.mark.parametrize("section", ["thread:\n", "thread:\ncontent\n", 'thread[key="value"]:\n{# here #}\n'])
 def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> None:
-    front = "---\ninputSchema: {properties: {chat: {kind: thread}, more: {kind: thread}}}\n---\n"
-    prompt = Prompty.loads(f"{front}system:\nBe kind.\n{section}user:\nNow.\n")
+    prompt = Prompty.loads(f"{THREADS}system:\nBe kind.\n{section}user:\nNow.\n")
     chat = {"chat": [{"role": "user", "content": "1"}], "more": [{"role": "user", "content": "2"}]}
     assert [each.text for each in prompt.messages(chat)] == ["Be kind.", "1", "2", "Now."]
     made = prompt.generate_prompt(chat, [("3", "4")], format="openai")
@@ -205,8 +234,3 @@ def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> N
     del chat["chat"]
     made = prompt.generate_prompt(chat, [("3", "4")], format="openai")
     assert [each["content"] for each in made["messages"]] == ["Be kind.", "3", "4", "2", "Now."]
-
-
-def test_a_thread_section_without_a_slot_is_no_section_of_v2() -> None:
-    with pytest.raises(FormatError, match="doesn't support history sections"):
-        Prompty.loads(DOCUMENTED.partition("\n\n")[2]).dumps("v2")

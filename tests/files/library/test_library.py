@@ -62,6 +62,7 @@ def test_keys_versions_and_languages(lib: Path) -> None:
     assert library.versions("refund", "zh") == ("1.2.0",)
     assert library.versions("support/bill") == ()
     assert library.languages("support/bill") == ("zh", "zh-CN")
+    assert repr(library) == f"PromptLibrary({str(lib)!r})"
 
 
 @pytest.mark.parametrize(

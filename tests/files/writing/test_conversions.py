@@ -119,13 +119,6 @@ def test_every_reader_of_yaml_takes_a_text_for_text() -> None:
     assert yaml.load(Prompty.loads(flow).dumps("v2").split("---")[1], yaml.SafeLoader)
 
 
-def test_what_was_read_otherwise_is_no_loss() -> None:
-    # A file of the first version could not be dumped as v2 at all: what had other names there counted as lost.
-    prompt = Prompty.loads("---\nmodel: {api: chat, parameters: {max_tokens: 3}}\n---\nhi")
-    assert prompt.notes
-    assert Prompty.loads(prompt.dumps("v2")).to_dict() == prompt.to_dict()
-
-
 def test_what_a_function_gave_back_has_no_place() -> None:
     # In v2 it was text of the turn before it.
     prompt = Prompty.loads("---\nsample: {}\n---\nuser:\nhi\nfunction[tool_call_id=1]:\n42")
