@@ -202,7 +202,7 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
             yield _Use.of("" if named else node.name, node.args)
     calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
     for got, asked, name in _names_got(tree):
-        if name in _OF_TEXT and id(asked) not in roles and (id(got) in calls or name not in _SCHEMA_WORDS):
+        if name in _OF_TEXT and id(asked) not in roles:
             yield _Use.of(name, calls.get(id(got), ()))
 
 
@@ -248,8 +248,10 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     return (
         any(name == "fromkeys" for _, name in names)
         or any(map(_unpacks_arguments, tree.find_all((nodes.Call, nodes.Filter, nodes.Test))))
-        or any(map(_unpacks, tree.find_all((nodes.Assign, nodes.AssignBlock))))
-        or any(_spreads(each, controls) for each in tree.find_all((nodes.Call, nodes.Filter)))
+        or any(_unpacks(each.target, each.node) for each in tree.find_all(nodes.Assign))
+        or any(_unpacks(each.target, None) for each in tree.find_all(nodes.AssignBlock))
+        or any(_spreads(each, controls) for each in tree.find_all(nodes.Filter))
+        or any(_call_spreads(each, controls) for each in tree.find_all(nodes.Call))
         or any(map(_is_by_place, items))
         or any(_shows_items(each, asked) for each in loops)
     )
@@ -272,25 +274,22 @@ def _unpacks_arguments(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Call | nodes.Filter | nodes.Test) and node.dyn_args is not None
 
 
-def _unpacks(node: nodes.Node) -> bool:
+def _unpacks(target: nodes.Node, given: nodes.Node | None) -> bool:
     """Return True if an assignment may unpack a string, or assign a string to a name such as ``tools`` or ``items``."""
-    if not isinstance(node, nodes.Assign | nodes.AssignBlock):
-        return False
-    given = node.node if isinstance(node, nodes.Assign) else None
-    target = node.target
     if isinstance(target, nodes.Tuple):
         return not isinstance(given, nodes.Tuple)
     return _is_list(target) and (given is None or not _is_no_text(given))
 
 
-def _spreads(node: nodes.Node, controls: Controls) -> bool:
-    """Return True if a filter or function would iterate over the characters of a text input."""
-    if isinstance(node, nodes.Filter):
-        between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
-        spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
-        return spreads and not _is_list(node.node)
-    if not isinstance(node, nodes.Call):
-        return False
+def _spreads(node: nodes.Filter, controls: Controls) -> bool:
+    """Return True if a filter would iterate over the characters of a text input."""
+    between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
+    spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
+    return spreads and not _is_list(node.node)
+
+
+def _call_spreads(node: nodes.Call, controls: Controls) -> bool:
+    """Return True if a function would iterate over the characters of a text input."""
     function = node.node
     if isinstance(function, nodes.Getattr):
         return function.attr == "join" and _may_fill(function.node, controls)

@@ -52,8 +52,7 @@ def may_cross(controls: Controls, literal: str) -> bool:
 
 def _first(text: str, longest: int) -> str:
     """Return the first ``longest`` characters of a text; each run of spaces and tabs counts as one character."""
-    found = re.match(rf"(?:[ \t]++|[^ \t]){{0,{longest}}}", text)
-    return found[0] if found else ""
+    return "".join(re.findall(r"[ \t]+|[^ \t]", text)[:longest])
 
 
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
@@ -84,8 +83,12 @@ def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> b
     """
     edges = _edges_of(controls)
     longest = max(map(len, (*controls.texts, LONGEST_RESERVED)))
-    short = [text for text in texts if len(text) <= longest and text not in known]
-    return any(edges.is_inside(plain(text).strip()) for text in short)
+    for bare in (text.strip() for text in texts if text not in known):
+        # The first characters rule out most texts.
+        head = plain(bare[:_WIDE]).strip()
+        if (not head or edges.is_inside(head)) and edges.is_inside(edges.begun.wide(bare, longest, right=False)):
+            return True
+    return False
 
 
 def begins_at_end(controls: Controls, literal: str) -> bool:
@@ -186,17 +189,17 @@ class _Beginnings:
         right = ends != self._backwards
         for text in texts:
             bare = text.rstrip() if right else text.lstrip()
-            last = bare[-1 if right else 0] if bare else ""
-            if not bare or (" " < last < "\x7f" and last not in outermost):
+            last = bare[-1:] if right else bare[:1]
+            if not last or (" " < last < "\x7f" and last not in outermost):
                 continue
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
-            whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
+            whole = self.wide(bare, width, right=right) if shortened else self.plain(near).strip()
             # Text that consists only of invisible characters is empty after normalization.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 
-    def _wide(self, bare: str, width: int, *, right: bool) -> str:
+    def wide(self, bare: str, width: int, *, right: bool) -> str:
         """Return the normalized end or beginning of a text.
 
         The returned text has at least ``width`` characters, unless the whole normalized text is shorter.

@@ -148,7 +148,7 @@ class Traced(str):
         """Split the text like ``str.rsplit``, and keep the origins of the characters."""
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
-            return self._pieces(pieces, len(sep or ""))
+            return self._pieces(pieces, None if sep is None else len(sep))
         # If ``sep`` is None and ``maxsplit`` is reached, only the first piece can contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))

@@ -51,10 +51,15 @@ NAMING = chatml(
     "{% if m.role == 'tool' %}{{ ns.name }}: {% endif %}{{ m.content }}" + CALLING,
     head="{% set ns = namespace(name='') %}",
 )
-STOPPING = chatml(ending="{{ '<|stop|>' if m.role == 'assistant' and loop.last else '<|end|>' }}\n")
+STOP_IF = "{{{{ '<|stop|>' if {} else '<|end|>' }}}}\n"
+STOPPING = chatml(ending=STOP_IF.format("m.role == 'assistant' and loop.last"))
 OPENED = chatml(THINKING + "{{ m.content }}", prompt=PROMPT.replace("\n", "\n<think>"))
-PARTS = chatml("{% for part in m.content %}{{ part.text }}{% endfor %}")
+PARTS = chatml("{{ raise_exception('no') if not m.role }}{% for part in m.content %}{{ part.text }}{% endfor %}")
+WHOLE_RESULTS = KEEPING + (
+    "{% set m = messages[-1] %}{{ raise_exception('no') if m.role == 'tool' and not (m.name and m.tool_call_id) }}"
+)
 USER = {"role": "user", "content": "Why?"}
+HELLO = [{"role": "user", "content": "Hello."}]
 IN_PARTS = {"role": "user", "content": [{"type": "text", "text": "Why?"}]}
 RESULT = {"role": "tool", "tool_call_id": "1", "name": "now", "content": "12:00"}
 START = "<|start|>user\nHello.<|end|>\n<|start|>assistant\n"
@@ -71,6 +76,7 @@ def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any 
     controls = controls_of(jinja, frozenset(BYTES.special_tokens_set))
     before, behind = (ids(given) if isinstance(given, str) else given for given in (start, completion))
     tokenizer, messages = options.pop("tokenizer", BYTES), options.pop("messages", None)
+    messages = messages and [*map(jinja.with_content, messages)]
     safety = options.pop("safety", NEUTRALIZE)
     rendering = Rendering(jinja, {"tools": None, **options}, controls, safety)
     return build_bridge(rendering, before, behind, new or (USER,), tokenizer, messages)
@@ -86,6 +92,7 @@ def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **optio
     return BYTES.decode(made.ids[len(begun) :])
 
 
+@pytest.mark.parametrize("messages", [None, HELLO])
 @pytest.mark.parametrize(
     ("template", "completion", "new", "expected"),
     [
@@ -102,6 +109,7 @@ def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **optio
         (DROPPING, "<think>So.</think><call>now{}</call><|end|>", RESULT, BEHIND_CALL),
         (DROPPING, "Hi.<|end|>", USER, BEHIND),
         (NAMING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL.replace("12", "now: 12")),
+        (WHOLE_RESULTS, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL),
         # Another end where it is the last message, which a completion without one does not show.
         (STOPPING, "Hi.", USER, f"<|end|>{BEHIND}"),
         # None of its own: the next turn begins where the answer ends.
@@ -116,12 +124,14 @@ def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **optio
         (OPENED, "<think>So.</think>Hi.<|end|>", USER, f"{BEHIND}<think>"),
     ],
 )
-def test_what_stands_behind_an_answer_is_added(template: str, completion: str, new: Any, expected: str) -> None:
+def test_what_stands_behind_an_answer_is_added(
+    template: str, completion: str, new: Any, expected: str, messages: Any
+) -> None:
     start = START.replace("<|end|>", "") if "<|end|>" not in template else START
     start = START.replace("<|end|>", "<|stop|><|end|>") if "<|stop|><|end|>" in template else start
     if template == OPENED:
         start, completion = f"{start}<think>", completion.removeprefix("<think>")
-    assert added_text(template, completion, new, start=start) == expected
+    assert added_text(template, completion, new, start=start, messages=messages) == expected
 
 
 def by_role(role: str, text: str, otherwise: str = "{{ m.content }}") -> str:
@@ -146,7 +156,6 @@ OTHER_END = re.escape(
     r"the completion ends with 'Hi! Hi! Hi! <|stop|>', but the template continues with "
     r"'<|end|>\n<|start|>user\nWhy?<|end|>\n<|star' after a response"
 )
-HELLO = [{"role": "user", "content": "Hello."}]
 LENGTH = chatml(ending="<|end|>{{ loop.length > 9 }}\n")
 BEFORE = "{% set one = loop.previtem if loop.index > 1 else {} %}"
 DEPENDS = "the text that the template writes after a response depends on the response"
@@ -160,29 +169,43 @@ LAST_USER = (
     "{% set ns = namespace(last=0) %}{% for m in messages if m.role == 'user' %}{% set ns.last = m %}{% endfor %}"
 )
 MOVED = chatml("{% if tools and m == ns.last %}{{ tools|tojson }}{% endif %}" + TALK, head=LAST_USER)
-ONE_END = chatml(TALK, ending="{% if m.tool_calls %}<|stop|>{% else %}<|end|>{% endif %}\n")
-AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
+USER_FIRST = "{{ raise_exception('no') if messages[0].role == 'assistant' }}"
+ONE_END = chatml(TALK, STOP_IF.format("m.tool_calls"), USER_FIRST)
+THINKING_END = chatml(THINKING + "{{ m.content }}", STOP_IF.format("m.reasoning_content and m.thinking"))
+AFTER = chatml(CALLING + by_role("assistant", ""))
+EARLIER = "on the response or on earlier messages"
+NAMED = chatml("{{ ns.last.KEY if m.role == 'user' }}{{ m.content }}", head=LAST_USER.replace("'user'", "'tool'"))
+HALF_CALLS = KEEPING.replace("</call>", "{{ '</call>' if c.function.arguments }}")
+# It shows a thought in a part of the last message alone.
+PART = "{{ p.text if p.type == 'text' }}{{ '<think>' ~ p.thinking ~ '</think>' if p.thinking and m == messages[-1] }}"
+IN_EITHER = "{% for p in m.content if p.type %}" + PART + "{% endfor %}{{ m.content if m.content is string }}"
+LAST_PART = KEEPING.replace("{{ m.content }}", IN_EITHER)
 
 
+IN_BOTH_WAYS: list[tuple[str, Any, Any, str]] = [
+    (KEEPING, "<think>So", USER, "before its reasoning is closed"),
+    (PLAIN, CALL, RESULT, "does not render tool calls"),
+    (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, "render the text of assistant messages"),
+    (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, "the origins of the rendered text can't be traced"),
+    (KEEPING, OTHER_CALL, RESULT, "the tool 'now', which the completion"),
+    (PLAIN, [900], USER, "the tokenizer cannot decode the"),
+]
 # With the messages, what rendering does not prove has a reason too.
 BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
     (PLAIN, "Hi.", USER, {"messages": [USER]}, OTHER_PROMPT),
     (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
     (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
-    (PLAIN, [900], USER, {}, "the tokenizer cannot decode the"),
     (MOVED, "Hi.", USER, {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")}, "change the prompt"),
     # The generation prompt has opened a thought, and nothing else.
     (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
     # The next turn begins with the last sign of the answer.
     (LAST_SIGN, "Hi.", USER, {}, DEPENDS),
     (LAST_SIGN.replace("<|end|>\n", ""), "Hi.", USER, {}, DEPENDS),
-    (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
-    (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
-    (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "render the text of assistant messages"),
-    (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the origins of the rendered text can't be traced"),
-    (KEEPING, OTHER_CALL, RESULT, {}, "the tool 'now', which the completion"),
     (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
     (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
+    # Not all answers end so.
+    (THINKING_END, THINKING_TURN, USER, {}, "the completion ends with"),
+    (HALF_CALLS, '<call>now{"x": 1}</call>', RESULT, {}, "the completion ends with"),
     (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
 ]
 
@@ -191,33 +214,28 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
     ("template", "completion", "new", "options", "reason"),
     [
         # The template does not go on with what it wrote.
-        (DROPPING, THINKING_TURN, [USER], {}, CHANGED_RESPONSE),
+        *((text, THINKING_TURN, [USER], {}, CHANGED_RESPONSE) for text in (DROPPING, LAST_PART)),
         (DROPPING, CALL, [RESULT, USER], {"start": f"<|start|>assistant\n<think>x</think>{START}"}, CHANGED_PROMPT),
         (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "change the prompt"),
         (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the reasoning"),
         # Marks of thoughts that are not known: any answer may hold one.
         (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "change the response"),
-        (KEEPING, "<think>So", [USER], {}, "before its reasoning is closed"),
         (chatml(by_role("assistant", "<think></think>{{ m.content }}")), "Hi.", [USER], {}, NO_BARE),
-        (PLAIN, CALL, [RESULT], {}, "does not render tool calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "render the text of assistant messages"),
         (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
         (ONE_END, "<call>now{}</call>", [USER], {}, "a tool call without a result"),
         # What it writes behind an answer depends on something.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
-        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "or on earlier messages"),
+        *((NAMED.replace("KEY", key), "Hi.", [USER], {}, EARLIER) for key in ("name", "tool_call_id", "content")),
+        (NAMING.replace("[0].function.name", "|length"), CALL, [RESULT], {}, "depends on tool calls without results"),
         (chatml(by_role("user", "{{ strftime_now('%Y') }}{{ m.content }}")), "Hi.", [USER], {}, "on the time"),
         (chatml(by_role("user", "{{ tools|length }}{{ m.content }}")), "Hi.", [USER], {"tools": TOOLS}, "or the tools"),
         (
-            chatml(ending="{{ '<|stop|>' if 'Why?' in (loop.nextitem or {}).content|d('') else '<|end|>' }}\n"),
+            chatml(ending=STOP_IF.format("'Why?' in (loop.nextitem or {}).content|d('')")),
             *("Hi.", [USER], {}, "on the new messages"),
         ),
         (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "id or name that is missing from a tool result"),
-        (NAMING, OTHER_CALL, [RESULT], {}, "the tool 'now', which the completion"),
-        (KEEPING, OTHER_CALL, [RESULT], {}, "the tool 'now', which the completion"),
         (KEEPING, f"{CALL}{OTHER_CALL}", [RESULT, RESULT], {}, "the tool 'now', which the completion"),
         (NAMING, OTHER_CALL, [RESULT, {"role": "tool", "content": ""}], {}, "the tool 'now', which the completion"),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "the origins of the rendered text can't be traced"),
         # It refuses.
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "rejects the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
@@ -234,12 +252,16 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
         (PLAIN, "<|end|>", [USER], {}, "the completion is empty"),
         (PLAIN, [-1], [USER], {}, "the tokenizer cannot decode the"),
         (PLAIN, [2**70], [USER], {}, "the tokenizer cannot decode the"),
-        (PLAIN, [900], [USER], {}, "the tokenizer cannot decode the"),
         (PLAIN, ["Hi."], [USER], {}, "ids must be integers"),
         (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's response as ids"),
         (PLAIN, "Hi.", [{"content": "Why?"}], {}, "cannot have the role None"),
         (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "contains media"),
         *((text, said, [new], {"messages": HELLO} | options, why) for text, said, new, options, why in BY_RENDERING),
+        *(
+            (text, said, [new], {"messages": chat}, why)
+            for text, said, new, why in IN_BOTH_WAYS
+            for chat in (None, HELLO)
+        ),
     ],
 )
 def test_where_it_is_not_proven_there_is_the_reason(
@@ -263,28 +285,15 @@ def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("template", "completion", "new", "expected"),
-    [
-        (PLAIN, "Hi.<|end|>", USER, BEHIND),
-        (PLAIN, "Hi.", USER, f"<|end|>{BEHIND}"),
-        (KEEPING, THINKING_TURN, USER, BEHIND),
-        (KEEPING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL),
-        (KEEPING, '<call>now{"at": 1}</call>', RESULT, f"<|end|>{BEHIND_CALL}"),
-        (DROPPING, "<think>So.</think><call>now{}</call><|end|>", RESULT, BEHIND_CALL),
-        # What it writes may depend on the chat, if it is there.
-        (LENGTH, "Hi.<|end|>", USER, "False" + BEHIND.replace("d|>", "d|>False")),
-    ],
-)
-def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: Any, expected: str) -> None:
-    start = START.replace("<|end|>", "<|end|>False") if template == LENGTH else START
-    assert added_text(template, completion, new, start=start, messages=HELLO) == expected
+def test_what_a_template_writes_may_depend_on_a_chat_that_is_given() -> None:
+    start, expected = START.replace("<|end|>", "<|end|>False"), "False" + BEHIND.replace("d|>", "d|>False")
+    assert added_text(LENGTH, start=start, messages=HELLO) == expected
 
 
 # Templates that drop the text beside a call.
 STOP, STOPPED, BESIDE = "<call>now{}</call><|stop|>", "<|stop|>\n", "{{ m.content if not m.tool_calls }}" + CALLING
 EMPTY_THOUGHT = by_role("assistant", "<think>{{ m.reasoning_content }}</think>" + BESIDE)
-CALLS = chatml(THINKING + BESIDE, STOPPED, head="{{ raise_exception('no') if messages[0].role == 'assistant' }}")
+CALLS = chatml(THINKING + BESIDE, STOPPED, USER_FIRST)
 EMPTY_CALLS, OPENED_CALLS = (
     chatml(EMPTY_THOUGHT, STOPPED, prompt=PROMPT.replace("\n", end)) for end in ("\n", "\n<think>")
 )
@@ -296,6 +305,7 @@ BROKEN = r"the completion ends with '{}', but the template continues with '\"}}<
 @pytest.mark.parametrize(
     ("template", "completion", "expected"),
     [
+        (CALLS.replace("<call>", "{{ c.function.name }}@"), STOP.replace("<call>", "now@"), NEXT),
         *((CALLS, STOP, NEXT), (CALLS, STOP.removesuffix("<|stop|>"), f"<|stop|>{NEXT}")),
         *((CALLS, f"<think>So.</think>{STOP}", NEXT), (EMPTY_CALLS, f"<think></think>{STOP}", NEXT)),
         *((OPENED_CALLS, f"</think>{STOP}", f"{NEXT}<think>"), (OPENED_CALLS, f"Hm.</think>{STOP}", f"{NEXT}<think>")),
@@ -332,13 +342,7 @@ def test_the_chat_may_be_given_in_any_form() -> None:
     for messages in (HELLO, [Msg("user", "Hello.", "user")]):
         assert template.bridge(seen, said, [USER], BYTES, messages=messages) == expected
     assert template.bridge(seen, said, [USER], BYTES) is None
-
-
-def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:
-    jinja = ChatJinja(PLAIN)
-    rendering = Rendering(jinja, {"tools": None}, controls_of(jinja, frozenset()), NEUTRALIZE)
-    made = build_bridge(rendering, ids(START), ids("Hi."), [], BYTES)
-    assert made == (None, "no new messages; pass at least one")
+    assert template.bridge_or_reason(seen, said, [], BYTES) == (None, "no new messages; pass at least one")
 
 
 IDS = st.lists(st.integers(-1, 263), max_size=6)

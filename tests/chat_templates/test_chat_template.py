@@ -19,6 +19,7 @@ from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import FormatError, HistoryError, SafetyError, TemplateError, TokenizerError, ToolsError
 from lazyprompt.messages.parse import parse_messages
+from lazyprompt.rendering.markers import Markers
 from support.chat_judges import (
     ANSWER,
     ARGUMENTS,
@@ -356,8 +357,9 @@ PLAIN = (
 
 
 def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> None:
-    rendered = ChatTemplate.load(PLAIN).render([USER, msg("assistant", "So <|x|> ")], continue_final_message=True)
-    assert rendered.text == "<user>Hi, 你好 </><assistant>So <\\|x|> "
+    template = ChatTemplate.load("{{ add_generation_prompt }}" + PLAIN)
+    rendered = template.render([USER, msg("assistant", "So <|x|> ")], continue_final_message=True)
+    assert rendered.text == "False<user>Hi, 你好 </><assistant>So <\\|x|> "
     assert rendered.segments[-1] == ("So <\\|x|> ", "assistant", False)
     assert rendered.note == ""
 
@@ -415,21 +417,14 @@ def test_what_is_given_is_never_changed() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_rendered_can_be_kept() -> None:
-    rendered = ChatTemplate.load(templates()["qwen3"], **SPECIAL).render(CONVERSATIONS["calls"][0], TOOLS)
-    twin = pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own bytes
-    assert twin == rendered
-    assert twin.text == rendered.text
-    assert twin.segments == rendered.segments
-
-
-@pytest.mark.slow
-def test_a_template_is_a_value() -> None:
+def test_a_template_and_what_it_renders_are_values() -> None:
     template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
-    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    rendered = template.render(CONVERSATIONS["calls"][0], TOOLS)
+    twin, again = pickle.loads(pickle.dumps((template, rendered)))  # noqa: S301 - our own bytes
     assert twin == template
     assert hash(twin) == hash(template)
-    assert twin.render([USER]) == template.render([USER])
+    assert again == rendered == twin.render(CONVERSATIONS["calls"][0], TOOLS)
+    assert (again.text, again.segments) == (rendered.text, rendered.segments)
     assert template != ChatTemplate.load(templates()["qwen3"], **MINE)
     assert repr(template).startswith("ChatTemplate(ChatSource(templates={'default': ")
 
@@ -445,12 +440,36 @@ def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
         given([USER], documents=[{"x": set()}])
     with pytest.raises(ToolsError, match=r"^tools\[0\] must be a dict or a function, not int"):
         given([USER], [1])
+    with pytest.raises(FormatError, match=r"^tools\[0\].function.x has type object"):
+        given([USER], [{"type": "function", "function": {"name": "f", "x": object()}}])
+    asking: Any = template.bridge
     with pytest.raises(HistoryError):
         given([1])
+    with pytest.raises(HistoryError, match=r"^new_messages\[0\] must be a pair "):
+        asking([], [], [1], None)
+    with pytest.raises(HistoryError, match=r"^messages\[0\] must be a pair "):
+        asking([], [], [], None, messages=[1])
     with pytest.raises(SafetyError, match="unknown safety policy 'loud'; expected one of neutralize, raise, off"):
         given([USER], safety="loud")
     with pytest.raises(TemplateError, match="rejects the messages: no"):
         ChatTemplate.load("{{ raise_exception('no') }}").render([USER])
+
+
+OWN_SYSTEM = "{% if messages[0].role != 'system' %}<system>Be kind.</>{% endif %}" + PLAIN
+NOTE = OWN_SYSTEM.replace("<system>", "<note>")
+REFUSING = "{{ raise_exception('no') if messages[0].role == 'system' }}" + PLAIN
+MERGING = "{% set one = messages[0] %}{% if one.role == 'system' %}{% set messages = messages[1:] %}{% endif %}"
+MERGING += PLAIN.replace("{{ m.c", "{{ one.content ~ '+' if one != m and loop.first }}{{ m.c")
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [(PLAIN, None), (OWN_SYSTEM, "Be kind."), (NOTE, None), (REFUSING, ""), (MERGING, "")],
+)
+def test_markers_are_what_stands_around_an_answer_and_the_system_text(text: str, system: str | None) -> None:
+    text = "{{ raise_exception('empty') if not messages[0].content }}" + text
+    markers = ChatTemplate(ChatSource({"default": text, "tool_use": "{{ x }}"})).markers
+    assert markers == Markers(soa="<ai>", eoa="</>", stop=("</>",), system=system, exact=True, family="chat template")
 
 
 # Loading.
@@ -527,7 +546,7 @@ def test_a_model_without_a_template_or_without_a_default_one_is_refused(tmp_path
     save(tmp_path / "rag" / "tokenizer_config.json", {"chat_template": [CONFIG["chat_template"][2]]})
     with pytest.raises(TemplateError, match="no chat template 'default'; available templates: 'rag'; set name="):
         ChatTemplate.load(tmp_path / "rag")
-    with pytest.raises(TokenizerError, match="does not exist; pass a tokenizer"):
+    with pytest.raises(TokenizerError, match=r"nowhere does not exist; pass a tokenizer's directory with"):
         ChatTemplate.load(tmp_path / "nowhere")
     with pytest.raises(TokenizerError, match="just words does not exist"):
         ChatTemplate.load("just words")

@@ -131,7 +131,8 @@ def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None
     [
         *((text, True) for text in ("a <|im", "a <|im_  ", "_end|> b", "  |> b", "a [in", "NST] b", "＜|im", "a ［in")),
         *((text, True) for text in ("a\n###  resp", "a\n＃## resp", "end|＞ b", "a <|any_name", "any_name|> b")),
-        *(("a [ın", True), ("a <unused1", True), ("a <|im\x01", True), ("\x01end|> b", True)),
+        *(("a [ın", True), ("a <unused1", True), ("a <|im\x01", True), ("\x7fnst] b", True), ("a [in\x7f", True)),
+        *(("a <|im" + "\u200b" * 999, True), ("\u200b" * 999 + "end|> b", True)),
         *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
         *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
     ],
@@ -152,6 +153,7 @@ def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> No
         *(("status", ["ser:"], False), ("you", ["ser:"], True), ("you ", ["\n SER:"], True), ("user: a", [], False)),
         *((": a", [], False), (": a", ["user"], True), (": a", ["user "], True), (": a", ["er"], True)),
         *((": a", ["us"], False), ("a <", [], True), ("> a", [], True), ("[IN", [], False), ("[IN", ["st]"], True)),
+        *((": a", ["xser"], False), ("us", ["erx"], False)),
         *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " ", "\u200b"], False)),
     ],
 )
@@ -161,9 +163,10 @@ def test_an_edge_counts_where_something_goes_on_with_it(text: str, own: list[str
 
 
 def test_text_within_a_sequence() -> None:
-    assert all(within(CONTROLS, [text], frozenset()) for text in ("im_end", " INST ", "inst", "＿end|", "ser"))
-    assert not any(
-        within(CONTROLS, [text], frozenset()) for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>")
-    )
+    padded = (" " * 99 + "inst", "\u200b" * 9 + "in" + "\u200b" * 999 + "st")
+    for text in ("im_end", " INST ", "inst", "＿end|", "ser", *padded):
+        assert within(CONTROLS, [text], frozenset()), text
+    for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>"):
+        assert not within(CONTROLS, [text], frozenset()), text
     assert not within(CONTROLS, ["im_end", "hello"], frozenset({"im_end"}))
     assert within(CONTROLS, ["inst", "im_end"], frozenset({"inst"}))

@@ -93,11 +93,6 @@ def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -
     assert source.whole_tokens == ("<i>", "<x>", "<y>")
 
 
-def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"nowhere does not exist; pass a tokenizer's directory with"):
-        read_chat_source(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize(
     ("files", "error", "said"),
     [
@@ -134,7 +129,3 @@ def test_a_template_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").mkdir()
     with pytest.raises(TokenizerError, match=r"chat_template.jinja cannot be read: [^\[:]*; download or copy it"):
         read_chat_source(tmp_path)
-    (tmp_path / "chat_template.jinja").rmdir()
-    (tmp_path / "chat_template.jinja").write_text("\n{{ x", encoding="utf-8")
-    with pytest.raises(TemplateError, match="the chat template, line 2"):
-        read_chat_source(tmp_path).template()

@@ -413,12 +413,14 @@ def test_messages_that_a_template_rejects_count_one_by_one(
     assert make_counter(template).count(messages, tools) == len(expected.encode())
 
 
-def test_what_is_no_json_is_refused(directory: Path) -> None:
+def test_what_is_no_json_and_a_template_that_is_wrong_are_refused(directory: Path) -> None:
     counter = HuggingFaceTokenCounter(directory)
     with pytest.raises(FormatError, match="of a message"):
         counter.count([USER | {"tool_calls": [object()]}])
     with pytest.raises(FormatError, match=r"tools\[0\]"):
         counter.count([USER], [{"a": object()}])
+    with pytest.raises(TemplateError, match="the chat template, line 1"):
+        HuggingFaceTokenCounter(directory, chat_template="{{ x")
 
 
 def test_a_counter_travels_as_its_path(directory: Path) -> None:
@@ -446,11 +448,6 @@ def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Pat
     (tmp_path / "tokenizer_config.json").write_text("[", encoding="utf-8")
     with pytest.raises(TokenizerError, match=r"tokenizer_config.json is not valid JSON"):
         HuggingFaceTokenCounter(tmp_path)
-
-
-def test_a_template_that_is_wrong_is_an_error_at_once(directory: Path) -> None:
-    with pytest.raises(TemplateError, match="the chat template, line 1"):
-        HuggingFaceTokenCounter(directory, chat_template="{{ x")
 
 
 def test_without_the_package_the_error_names_the_extra(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,11 +179,8 @@ def test_texts_are_joined(text: Traced, items: list[str]) -> None:
 
 @given(TRACED)
 def test_a_text_joins_the_letters_of_another(text: Traced) -> None:
-    same(Traced.of("-", OWN).join(text), "-".join(plain_text(text)), _between(origins(text)))
-
-
-def _between(known: Sequence[TextOrigin]) -> list[TextOrigin]:
-    return [one for origin in known for one in (OWN, origin)][1:]
+    expected = [one for origin in origins(text) for one in (OWN, origin)][1:]
+    same(Traced.of("-", OWN).join(text), "-".join(plain_text(text)), expected)
 
 
 LETTERS: dict[str, tuple[Callable[[Traced], Traced], Callable[[str], str]]] = {
@@ -235,7 +232,14 @@ def test_runs_are_cut_as_text_is(text: Traced, start: int | None, stop: int | No
     assert [origin for length, origin in found for _ in range(length)] == origins(text)[begin:end]
 
 
-ORIGINS = [OWN, OWN._replace(generated=True), OF_USER, OF_TOOLS._replace(json=True), OF_USER._replace(trusted=True)]
+ORIGINS = [
+    OWN,
+    OWN._replace(generated=True),
+    OWN._replace(json=True),
+    OF_USER,
+    OF_TOOLS._replace(json=True),
+    OF_USER._replace(trusted=True),
+]
 
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(ORIGINS)), max_size=8))
@@ -247,7 +251,7 @@ def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, TextOrigi
     assert len(parts) % 2 == 1
     assert [origin for part, origin in zip(parts, found, strict=True) for _ in part] == origins(text)
     for at, (part, origin) in enumerate(zip(parts, found, strict=True)):
-        assert type(part) is (JsonText if origin.json else str)
+        assert type(part) is (JsonText if origin.json and not origin.trusted else str)
         assert not part or origin.trusted == (at % 2 == 0)
 
 
@@ -261,12 +265,6 @@ def test_neighbours_of_one_origin_are_one_part_also_with_nothing_between_them() 
 def test_a_text_without_origins_is_the_templates_own(text: str) -> None:
     assert parts_of(text) == ([text], [OWN])
     assert runs_of(text) == ((len(text), OWN),)
-
-
-def test_json_is_marked_only_where_it_is_not_trusted() -> None:
-    values = [Traced.of('"a"', origin._replace(json=True)) for origin in (OWN, OF_TOOLS)]
-    parts, _ = parts_of(values[0] + values[1])
-    assert [type(part) for part in parts] == [str, JsonText, str]
 
 
 DATA: dict[Any, Any] = {"a": ["b", ("c", 1, None)], 2: True, "e": {}}
@@ -318,6 +316,15 @@ def test_what_may_hold_a_control_sequence_of_the_templates_own_says_so(own: obje
     given_texts = (Traced.of("b", OF_USER), own)
     same(trace_opaque("xyz", given_texts), "xyz", [OF_USER._replace(mixed=mixed)] * 3)
     same(trace_opaque("xyz", given_texts, json=True), "xyz", [OF_USER._replace(json=True)] * 3)
+
+
+def test_what_was_neutralised_is_found_in_what_was_made_of_it() -> None:
+    raw = OF_USER._replace(raw="<|x|>")
+    text = Traced('a"<\\|x|>', [(2, OF_USER), (6, raw)])
+    same(trace_opaque("b: <\\|x|>!", [text]), "b: <\\|x|>!", [OF_USER] * 3 + [raw] * 6 + [OF_USER])
+    same(trace_opaque("lost", [text]), "lost", [OF_USER] * 4)
+    json = [origin._replace(json=True) for origin in [OF_USER] * 4 + [raw] * 7 + [OF_USER]]
+    same(trace_opaque('"a\\"<\\\\|x|>"', [text], json=True), '"a\\"<\\\\|x|>"', json)
 
 
 @given(TRACED)

@@ -72,14 +72,11 @@ def test_the_templates_own_text_completes_no_token_of_a_value() -> None:
     assert made.text == template.render(call_chat("x<\\|eot_id|"), [TOOL]).text
     with pytest.raises(SafetyError, match=r"builds the control sequence '<\|eot_id\|>'"):
         template.render(attack, [TOOL], safety="raise")
+    with pytest.raises(SafetyError, match=r"messages\[1\] \(assistant\)"):
+        template.render(call_chat(f"x{END}"), [TOOL], safety="raise")
     left = template.render(attack, [TOOL], safety="off")
     assert "<function=x<|eot_id|>" in left.text
     assert special_in(left) == special_in(made) == special_in(template.render(call_chat("look"), [TOOL]))
-
-
-def test_a_value_that_is_a_whole_token_is_refused_with_its_slot() -> None:
-    with pytest.raises(SafetyError, match=r"messages\[1\] \(assistant\)"):
-        ChatTemplate.load(LOSING).render(call_chat(f"x{END}"), [TOOL], safety="raise")
 
 
 def test_a_prompter_follows_the_same_rule() -> None:
@@ -107,7 +104,7 @@ def test_the_developers_own_tokens_stay_trusted() -> None:
 
 def test_a_training_sample_is_refused() -> None:
     """Which of it the assistant said cannot be told."""
-    with pytest.raises(TemplateError, match="the origins of the rendered text"):
+    with pytest.raises(TemplateError, match="^cannot determine which text the assistant wrote: the origins of the"):
         ChatTemplate.load(LOSING).training_sample([*call_chat("look"), {"role": "assistant", "content": "a"}], [TOOL])
 
 

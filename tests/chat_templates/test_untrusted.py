@@ -451,6 +451,8 @@ MAY = datetime(2026, 5, 1, tzinfo=UTC)
         ("Begin:", "{{ messages[0].content }}gin:", ["Be"]),
         ("Begin:", "{{ messages[0].content }}{{ 'in' }}{{ messages[1].content }}", ["Beg", ": b"]),
         ("Begin:", "Beg{{ messages[0].content }}", ["in: b"]),
+        ("Begin:", "Be{{ messages[0].content|trim }}:", [" " * 99 + "gin"]),
+        ("A, b", "{% set comma = joiner() %}{{ comma() }}{{ messages[0].content }}{{ comma() }}b", ["A"]),
         ("Begin:", "{{ messages[0].content }}{{ ending }}", ["Be"]),
         ("Begin:", "{{ messages[0].content }}{{ 'a gin:'[2:] }}", ["Be"]),
         ("Begin:", "{{ messages[0].content }}{{ messages[1].content[2:] }}", ["Be", "a gin:"]),

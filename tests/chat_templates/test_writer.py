@@ -105,10 +105,9 @@ def test_values_open_no_turn_whichever_slot_they_are_for() -> None:
 
 def test_what_begins_in_the_instruction_does_not_end_in_a_value() -> None:
     prompter = ChatPrompter("A <|im_{x}", system="").with_chat_template(CHAT)
-    assert "<|im_end|>" not in prompter.generate_prompt({"x": "end|>", "input": "y"}).split("\n")[1].replace(
-        "<|im_end|>", "", 1
-    ).removesuffix("<|im_end|>")
-    assert "A <|im_\\end|>" in prompter.generate_prompt({"x": "end|>", "input": "y"})
+    text = prompter.generate_prompt({"x": "end|>", "input": "y"})
+    assert text.startswith("<|im_start|>system\nA <|im_\\end|>")
+    assert text.count("<|im_end|>") == 2
 
 
 def test_the_developers_own_markers_stay() -> None:
@@ -151,7 +150,6 @@ def test_answers_are_found_and_end_where_the_turn_does() -> None:
     prompt = prompter.generate_prompt("Who?")
     assert prompter.get_response(f"{prompt}Me.<|im_end|>\n", prompt) == "Me."
     assert prompter.get_response(f"{prompt}Me.<|im_end|>\n") == "Me."
-    assert CHAT.markers.stop == ("<|im_end|>",)
     assert ChatTemplate.load("{% for m in messages %}{{ m.content }}{% endfor %}").answer_end == ""
 
 
@@ -192,17 +190,11 @@ def test_alpaca_and_pickles_work_with_a_template() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "system"),
-    [
-        ("qwen2_5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-        *dict.fromkeys(("qwen3", "llama3", "llama3_1", "llama3_2", "deepseekv3", "phi3", "smolvlm")).items(),
-        # They refuse system messages, or write them into a user's turn.
-        *dict.fromkeys(("gemma", "gemma3"), "").items(),
-    ],
-)
-def test_the_system_text_that_a_template_brings_is_found(name: str, system: str | None) -> None:
-    assert template(name).markers.system == system
+def test_the_system_text_that_a_template_brings_is_found() -> None:
+    # Gemma's refuse system messages, or write them into a user's turn.
+    own = {"qwen2_5": "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "gemma": "", "gemma3": ""}
+    for name in (*own, "qwen3", "llama3", "llama3_1", "llama3_2", "deepseekv3", "phi3", "smolvlm"):
+        assert template(name).markers.system == own.get(name), name
 
 
 @pytest.mark.slow
