@@ -124,7 +124,7 @@ class TemplateReader:
         self._raw = ""
         # Ignore the prompt's text, which is not part of the response, but remember which field the prompt opens.
         for event in self._parser.initial_events:
-            self._field = "" if event["type"] == "region_close" else event["field"]
+            self._field = event["field"]
 
     def feed(self, chunk: str) -> bool:
         """Read a chunk; return True if a marker ended the response."""
@@ -154,6 +154,8 @@ class TemplateReader:
                 self.builder.close()
                 self._restart("")
                 return chunk[at:]
+            if self._over:
+                return ""
         self._raw += chunk
         return ""
 

@@ -17,10 +17,6 @@ from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolUseBlock
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
 CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES.items() for text, expected in examples]
-LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
-    ({}, 'Look.\n{"name": "now", "parameters": {}}'),
-    ({"tools": TOOLS}, 'Like so:\n{"name": "Bob", "age": 3}\nSo.'),
-]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +68,8 @@ LIKE_CALLS: list[tuple[dict[str, Any], str]] = [
         ("harmony", {}, " to be<|end|>", [" to be"]),
         # Unmarked calls in text need a known tool, and marked calls don't.
         ("llama", {"tools": TOOLS}, 'Look.\n{"name": "now", "parameters": {}}', ["Look.", ("now", {})]),
-        *(("llama", options, text, [text]) for options, text in LIKE_CALLS),
+        ("llama", {}, 'Look.\n{"name": "now", "parameters": {}}', ['Look.\n{"name": "now", "parameters": {}}']),
+        ("llama", {"tools": TOOLS}, 'So:\n{"name": "Bob", "age": 3}\nSo.', ['So:\n{"name": "Bob", "age": 3}\nSo.']),
         ("llama", {"tools": TOOLS}, "<|python_start|>Look.<|python_end|>So.", ["Look.", "So."]),
         ("hermes", {"tools": ["f"]}, '<tool_call>{"name": "g", "arguments": {}}</tool_call>', [("g", {})]),
     ],
@@ -375,6 +372,7 @@ def test_custom_tool_markers_are_parsed_in_whole_and_in_chunks(pattern: tuple[st
     parser = ResponseParser(markers, tools=["f", "g"])
     expected = Msg(name="assistant", role="assistant", content=given)
     assert parser.parse(answer).blocks == expected.blocks
+    assert parser.parse(answer.replace("\nEND", " END")).blocks == expected.blocks
     assert parser.parse(answer.replace(given[0]["text"], "").lstrip()).blocks == expected.blocks[1:]
     stream = parser.stream()
     for character in answer:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from budget.helpers import Roles
 from lazyprompt.batch import rows as reading
 from lazyprompt.batch.database import BatchStoppedError, Line
 from lazyprompt.batch.forms import FileLimits, LineCounter
@@ -170,22 +171,22 @@ def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
     ("line", "count"),
     [
         ({"id": "12345", "prompt": "abc"}, 3),
-        ({"custom_id": "1", "payload": {"messages": [{"role": "user", "content": "abc"}]}}, 3),
-        ({"custom_id": "1", "payload": {"input": {"messages": [{"role": "user", "content": "abc"}]}}}, 3),
-        ({"custom_id": "1", "params": {"system": "ab", "messages": [{"role": "user", "content": "c"}]}}, 3),
-        ({"custom_id": "1", "params": {"system": [{"type": "text", "text": "ab"}], "messages": []}}, 2),
+        ({"custom_id": "1", "payload": {"messages": [{"role": "user", "content": "abc"}]}}, 7),
+        ({"custom_id": "1", "payload": {"input": {"messages": [{"role": "user", "content": "abc"}]}}}, 7),
+        ({"custom_id": "1", "params": {"system": "parts", "messages": [{"role": "user", "content": "c"}]}}, 16),
+        ({"custom_id": "1", "params": {"system": [{"type": "text", "text": "ab"}], "messages": []}}, 8),
         ({"key": "1", "request": {"system_instruction": {"parts": [{"text": "ab"}]}, "contents": []}}, 2),
-        ({"key": "1", "request": {"contents": [{"role": "user", "parts": [{"text": "abc"}]}]}}, 3),
-        ({"custom_id": "1", "body": {"model": "m", "instructions": "ab", "input": "c"}}, 3),
-        ({"key": "1", "request": {"contents": ["ab", "c"]}}, 3),
-        ({"custom_id": "1", "body": {"messages": [{"role": "user", "content": "abc"}], "tools": [{"name": "f"}]}}, 16),
-        ({"payload": {"input": {"messages": [{"role": "user", "content": "a"}]}, "parameters": {"tools": [{}]}}}, 3),
+        ({"key": "1", "request": {"contents": [{"role": "user", "parts": [{"text": "abc"}]}]}}, 7),
+        ({"custom_id": "1", "body": {"model": "m", "instructions": "ab", "input": "c"}}, 13),
+        ({"key": "1", "request": {"contents": ["ab", "c"]}}, 11),
+        ({"custom_id": "1", "body": {"messages": [{"role": "user", "content": "abc"}], "tools": [{"name": "f"}]}}, 20),
+        ({"payload": {"input": {"messages": [{"role": "user", "content": "a"}]}, "parameters": {"tools": [{}]}}}, 7),
         ({"instruction": "ab", "input": "", "output": "c", "system": "", "history": []}, 3),
         ({"prompt": ["ab"], "completion": "c"}, 7),
     ],
 )
 def test_what_a_line_says_is_counted_in_all_forms(line: dict[str, object], count: int) -> None:
-    assert LineCounter("chars", CharTokenCounter())(json.dumps(line).encode()) == count
+    assert LineCounter("roles", Roles())(json.dumps(line).encode()) == count
 
 
 def test_progress_and_rate_are_those_of_this_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

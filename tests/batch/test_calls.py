@@ -165,16 +165,17 @@ def test_what_is_wrong_with_all_rows_stops_the_run_and_rejects_none(tmp_path: Pa
 
 def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Path) -> None:
     path = rows(tmp_path, 6)
-    path.write_text(path.read_text() + '{"input":"7"}\n{oops\n')
+    path.write_text(path.read_text() + '{"input":"7"}\n{oops\n{"language":"Dutch","history":[1]}\n')
     with Clocked(at("3", Status(400, "Too rude"))) as server:
-        outcome = call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(2)))
+        outcome = call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(2, tpm=10**9)))
     assert [line["row"] for line in lines(tmp_path / "out.jsonl")] == [1, 2, 4, 5, 6]
-    refused, unfilled, unread = lines(tmp_path / "bad.jsonl")
+    refused, unfilled, unread, unsent = lines(tmp_path / "bad.jsonl")
     assert (refused["row"], refused["data"]) == (3, {"language": "Dutch", "input": "3"})
     assert "Too rude" in refused["reason"]
     assert (unfilled["row"], unfilled["reason"][:29]) == (7, "there is no column 'language'")
     assert (unread["row"], unread["lines"], unread["text"], unread["data"]) == (8, [8, 8], "{oops", None)
-    assert (outcome.written, outcome.rejected) == (5, 3)
+    assert (unsent["row"], unsent["reason"][:25]) == (9, "history[0] must be a pair")
+    assert (outcome.written, outcome.rejected) == (5, 4)
     assert len(server.seen) == 6
 
 

@@ -52,6 +52,13 @@ class Quarters:
         return len(text) // 4
 
 
+class Roles(CharTokenCounter):
+    """Counts the roles of messages, too."""
+
+    def count(self, messages: Sequence[Any], tools: Any = None) -> int:
+        return super().count(messages, tools) + sum(len(each.get("role", "")) for each in messages)
+
+
 class Greedy(CharTokenCounter):
     """Counts much for nothing at all."""
 

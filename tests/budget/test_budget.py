@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from budget.helpers import CHARS, Form, Greedy, Json, exactly, function_call, msg, talk
+from budget.helpers import CHARS, Form, Greedy, Json, Roles, exactly, function_call, msg, talk
 from lazyprompt import (
     Budget,
     BudgetError,
@@ -34,13 +34,6 @@ class Framed(CharTokenCounter):
 
     def count(self, messages: Any, tools: Any = None) -> int:
         return 1 + super().count(messages, tools)
-
-
-class Roles(CharTokenCounter):
-    """Counts the roles of messages, too."""
-
-    def count(self, messages: Any, tools: Any = None) -> int:
-        return super().count(messages, tools) + sum(len(each["role"]) for each in messages)
 
 
 def contents(messages: Sequence[Form]) -> list[Any]:
@@ -313,6 +306,7 @@ def test_values_stay_and_items_go_after_messages(
     def fitted(limit: int) -> list[int]:
         found = exactly(limit, CHARS, **settings).fitted(items, lambda kept, _: 10 * len(kept), fixed=fixed)
         assert [each.role for each in found.report.messages] == ["user", "assistant", "user", *["slot"] * 4]
+        assert found.report.dropped == (*({*range(7)} - {*found.kept}),)
         return found.kept
 
     assert {limit: fitted(limit) for limit in left} == left
@@ -409,9 +403,9 @@ def test_a_long_result_is_cut_and_stays_with_its_call() -> None:
 def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
     messages = [msg("system", "s" * 10), *talk(4), msg("user", [{"type": "text", "text": "A b. " * 100}])]
     kept, report = Budget(60, CHARS, cut="middle").fit(messages)
-    assert [message["role"] for message in kept] == ["system", "user"]
+    left = "A b. " * 5 + "[…] " + "A b. " * 4
+    assert kept == [messages[0], msg("user", [{"type": "text", "text": left}])]
     assert report.cut == (5,)
-    assert CHARS.count(kept) <= 60
     # Of two texts, the longer one is cut.
     texts = [{"type": "text", "text": text} for text in ("x" * 40, "y" * 60)]
     cut = {"type": "text", "text": "y" * 46 + " […]"}
@@ -449,11 +443,11 @@ def test_each_message_is_counted_once_in_all_turns() -> None:
 def test_a_counter_without_count_text_will_do() -> None:
     class Bare:
         def count(self, messages: Any, tools: Any = None) -> int:
-            return 3 + CHARS.count(messages, tools)
+            return 3 + Roles().count(messages, tools)
 
     kept, _ = Budget(60, Bare(), cut="end").fit([*talk(4), msg("user", "A b. " * 100)])
     assert contents(kept) == ["A b. " * 10 + "[…]"]
-    assert Budget(60, Bare()).count_text("four") == 4
+    assert Budget(60, Bare()).count_text("four") == 4 + len("user")
 
 
 def test_a_counter_that_gives_no_number_is_told_so() -> None:
@@ -479,8 +473,8 @@ def test_messages_that_differ_in_a_key_are_counted_each() -> None:
     messages: list[Form] = [msg("user", "x") | {"name": "a" * 9}, msg("user", "x") | {"name": "b"}]
     budget = Budget(None, CHARS)
     assert budget.fit(messages)[1].before == CHARS.count(messages) == 12
-    given: list[Any] = [*messages, *messages_from(messages)]
-    assert [budget.share(each) for each in given] == [10, 2, 10, 2]
+    given: list[Any] = [*messages, *messages_from(messages), *(msg("user", text, own=object()) for text in ("x", "yy"))]
+    assert [budget.share(each) for each in given] == [10, 2, 10, 2, 1, 2]
     turns: list[Any] = [msg("user", "x"), msg("assistant", "x")]
     assert Budget(None, Json()).share(msg("assistant", "ab", tool_calls=[function_call()])) == 81
     budget = Budget(None, Roles())
@@ -541,13 +535,3 @@ def test_what_is_no_budget_or_no_counter_is_told_with_what_to_give(give: Callabl
     """A number was taken for a budget until the first prompt, and a text for a counter since it has `count`."""
     with pytest.raises(BudgetError, match=advice):
         give()
-
-
-def test_the_newest_turn_is_cut_at_its_end_unless_it_is_told_otherwise() -> None:
-    message = msg("user", "First sentence. " + "x" * 100 + " Last sentence.")
-    cases: list[tuple[Any, bool]] = [("end", False), ("middle", True)]
-    for cut, ends in cases:
-        kept, report = Budget(60, CHARS, cut=cut).fit([message])
-        assert kept[0]["content"].startswith("First")
-        assert kept[0]["content"].endswith("sentence.") == ends
-        assert report.cut == (0,)

@@ -93,6 +93,8 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
     # Without a limit too: the conversation begins with the assistant.
     assert Budget(None, CHARS, start_on="user").fit(messages)[1].dropped == (1,)
     assert Budget(None, CHARS, start_on="user", protect={1}).fit(messages)[1].dropped == ()
+    cut = Budget(60, CHARS, cut="end", start_on="user").fit([msg("assistant", "x" * 200), msg("user", "new")])[1]
+    assert str(cut) == "203 → 3 of 60 tokens: 1 dropped (before the first user turn)"
     with pytest.raises(BudgetError, match="start_on must be 'user' or None, not 'assistant'"):
         Budget(9, start_on="assistant")  # type: ignore[arg-type]
 

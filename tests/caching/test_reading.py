@@ -88,4 +88,5 @@ def test_records_of_modules_and_prompt_files_are_calls() -> None:
     assert call_of(record) == PromptCall(PAYLOAD, model="gpt-x")
     file = Prompty.loads("---\ninputs: {a: {kind: string}}\n---\nuser:\nSee {{a}}.\n")
     calls = [read_prompt(prompt, "openai", {"a": "A"}) for prompt in (file, file.prompter)]
-    assert [call.text for call in calls] == ["\x1emodel\x1f\x1d\x1euser\x1fSee A.\x1d"] * 2
+    slots = [(0, "model"), (14, "user"), (18, "a"), (19, "user")]
+    assert [(call.text, call.slots) for call in calls] == [("\x1emodel\x1f\x1d\x1euser\x1fSee A.\x1d", slots)] * 2

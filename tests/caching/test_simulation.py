@@ -198,7 +198,7 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
         (LONG, (None, None, 2), ("a" * 30 + "x" + "b" * 49, "a" * 30 + "y" + "b" * 49), 205, LAST),
         ([chat_payload("aaaa", "b"), chat_payload("xaaa", "b", "c")], (0, None, 1), ("aaaa", "xaaa"), 5, LAST),
         ([chat_payload("aaaa", "b"), chat_payload("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 1, CHANGED),
-        ([chat_payload("aaaa", "b", "c"), chat_payload("aaaa", "c")], (1, None, 1), ("b", "c"), 1, TRIMMED),
+        ([chat_payload("aaaa", "b", "c"), chat_payload("aaaa", "c", "d")], (1, None, 1), ("b", "c"), 2, TRIMMED),
         (
             [f"One\ntwo{space}x" for space in (" ", "  ")],
             (None, None, 2),
@@ -308,7 +308,7 @@ def test_payloads_of_all_providers_are_read(provider: str) -> None:
     [
         ({"input": {"messages": [message("user", 7)]}, "parameters": {"seed": 1}}, [7]),
         ({"contents": [{"parts": [{"text": "x" * 9}]}], "config": {"system_instruction": "y" * 5}}, [5, 9]),
-        ({"prompt": "x" * 9, "system": "y" * 5}, [5, 9]),
+        *(({"prompt": "x" * 9}, [9]), ({"prompt": "x" * 9, "system": "y" * 5}, [5, 9])),
         ({"messages": None}, []),
         ({"messages": []}, []),
         ({"messages": [{"role": "assistant", "content": None}]}, [0]),
