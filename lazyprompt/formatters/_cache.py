@@ -150,10 +150,7 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
         chosen = _last_stable(messages, assistant=marks.tools)
     if chosen is None:
         return None
-    # Anthropic rejects breakpoints on thinking blocks.
-    parts = _as_parts(chosen, "content", kind)
-    blocks = [part for part in parts if part.get("type") not in ("thinking", "redacted_thinking")]
-    return blocks[-1] if blocks else None
+    return _as_parts(chosen, "content", kind)[-1]
 
 
 def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:

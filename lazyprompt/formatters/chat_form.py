@@ -88,7 +88,6 @@ class ChatForm(OpenAIWriter):
         # The unanswered calls of the last message with tool calls. A result without an id answers the first call.
         calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
-        last = messages[-1][0] if messages else -1
         for at, message in messages:
             path: Path = ("messages", at)
             role, content = message.get("role"), message.get("content")
@@ -97,7 +96,7 @@ class ChatForm(OpenAIWriter):
                 calls = [call for call in calls if call[2] != given]
                 yield path, "tool", [("result", (), text_of_json(given), None)], None
                 continue
-            if at == last and any(message.get(key) is True for key in PREFILL):
+            if at == messages[-1][0] and any(message.get(key) is True for key in PREFILL):
                 parts = [self.block_view(part, ("content", index)) for index, part in objects(content)]
                 text: BlockView = ("text", ("content",), text_of_json(content), None)
                 yield path, "prefill", [text] if isinstance(content, str) else parts, None

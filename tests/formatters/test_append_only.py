@@ -11,7 +11,6 @@ from formatters.payloads import judged, reported
 from lazyprompt import ApproximateTokenCounter, Budget, ChatFormatter, ChatPrompter, Msg, MultiAgentFormatter, Payload
 from lazyprompt._base.roles import Role
 from lazyprompt.caching import PrefixChange, check_prefix
-from lazyprompt.errors import FormatError
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from support.chats import TOOL, requests_of, synthetic_chat
@@ -70,13 +69,6 @@ def test_late_system_text_goes_to_the_front_for_older_models(model: str | None, 
     formatter = ChatFormatter("anthropic", model=model)
     late, front = ["s0", "u1", "a2", "u4", "s3"], ["s0\n\ns3", "u1", "a2", "u4"]
     assert payload_texts(judged(formatter, *talk("suasu"))) == (late if is_late else front)
-
-
-@pytest.mark.parametrize("roles", ["su", "uasu"])
-def test_system_text_at_the_wrong_place_is_refused(roles: str) -> None:
-    messages = [{"role": message.role, "content": message.text} for message in talk(roles)]
-    with pytest.raises(FormatError, match="is a system message in the wrong place; put it between"):
-        ChatFormatter("anthropic").validate({"messages": messages})
 
 
 def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange | None]:

@@ -67,23 +67,23 @@ def test_places_that_are_not_there_are_not_marked(places: tuple[str, ...]) -> No
     assert not left_out(payload)
 
 
-def test_openai_marks_the_system_text_and_what_the_user_said() -> None:
-    payload = judged(ChatFormatter("openai", model="gpt-5.6", cache=["system", "history"]), *TALK, tools=tools(None))
-    # It knows no marks in tools and in what the assistant said.
-    assert dict(marks(payload)) == {"messages.0.content.0": EXPLICIT, "messages.1.content.0": EXPLICIT}
-    assert [part["text"] for part in payload["messages"][1]["content"]] == ["hi"]
-
-
-@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
-def test_places_where_a_provider_knows_no_marks_are_in_the_report(provider: str) -> None:
+@pytest.mark.parametrize(
+    ("provider", "key", "kind"), [("openai", "messages", "text"), ("openai-responses", "input", "input_text")]
+)
+def test_openai_marks_the_system_text_and_what_the_user_said(provider: str, key: str, kind: str) -> None:
     payload = judged(ChatFormatter(provider, model="gpt-5.6", cache=ALL), *TALK, tools=tools(None))
+    # It knows no marks in tools and in what the assistant said.
+    assert dict(marks(payload)) == {f"{key}.0.content.0": EXPLICIT, f"{key}.1.content.0": EXPLICIT}
+    assert payload[key][1]["content"] == [{"type": kind, "text": "hi", "prompt_cache_breakpoint": EXPLICIT}]
     assert left_out(payload) == {"cache.tools": f"{provider} cannot mark tools"}
-    assert len(list(marks(payload))) == 2
 
 
 def test_one_message_gets_one_mark() -> None:
-    payload = judged(ChatFormatter("openai", model="gpt-5.6", cache=["system", "history"]), TALK[0], HI)
-    assert dict(marks(payload)) == {"messages.0.content.0": EXPLICIT}
+    for places in (["system"], ["history"], ["system", "history"]):
+        formatter = ChatFormatter("openai", model="gpt-5.6", cache=places)
+        assert dict(marks(judged(formatter, TALK[0], HI))) == {"messages.0.content.0": EXPLICIT}
+        # Without a user's turn there is no history that stays the same.
+        assert len(list(marks(formatter.format(TALK[0], TALK[2])))) == ("system" in places)
 
 
 def test_openai_marks_pictures_too() -> None:
@@ -92,12 +92,6 @@ def test_openai_marks_pictures_too() -> None:
         formatter = ChatFormatter(provider, model="gpt-5.7", cache=["history"])
         payload = judged(formatter, shows, calling(call("c")), answering(result("c")), BYE)
         assert dict(marks(payload)) == {f"{key}.0.content.1": EXPLICIT}
-
-
-def test_responses_marks_the_last_message_of_the_user() -> None:
-    payload = judged(ChatFormatter("openai-responses", model="gpt-5.6", cache=["history"]), *TALK)
-    assert payload["input"][1]["content"] == [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": EXPLICIT}]
-    assert len(list(marks(payload))) == 1
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses"])

@@ -498,10 +498,8 @@ def test_what_a_history_cannot_hold_is_in_the_report(provider: str) -> None:
 def test_each_group_of_messages_has_its_tags(provider: str) -> None:
     """Only the first group had tags; where that was empty, none had."""
     empty = Msg("Ann", "", "user")
-    exchange = calling(call("c1")), answering(result("c1", "42"))
-    payload = judged(
-        MultiAgentFormatter(provider), empty, *exchange, HI, calling(call("c2")), answering(result("c2")), BYE
-    )
+    later = calling(call("c2")), answering(result("c2"))
+    payload = judged(MultiAgentFormatter(provider), empty, *EXCHANGE, HI, *later, BYE)
     text = dump(payload)
     assert "<history>\\nAnn: hi\\n</history>" in text
     assert "<history>\\nAnn: bye\\n</history>" in text

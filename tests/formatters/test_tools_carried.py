@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formatters.helpers import CALLING
+from formatters.helpers import CALLING, answering, call, calling, result
 from formatters.payloads import judged
 from lazyprompt import ChatFormatter, FormatError
 
@@ -76,10 +76,15 @@ def test_combinators_at_the_root_of_a_schema_are_taken_out(provider: str, left: 
     assert [entry.where for entry in payload.report] == [f"tools[0].function.parameters.{key}" for key in taken]
 
 
-def test_the_responses_api_takes_deferred_tools() -> None:
+def test_the_responses_api_takes_flat_and_deferred_tools_calls_and_results() -> None:
     tool = {"type": "function", **FUNCTION, "strict": False, "defer_loading": True}
-    payload = judged(ChatFormatter("openai-responses", strict=True), HI, tools=[tool])
-    assert payload["tools"] == [tool]
+    bare = {"type": "function", "function": {"name": "now"}}
+    exchange = calling(call("c1")), answering(result("c1"))
+    payload = judged(ChatFormatter("openai-responses", strict=True), HI, *exchange, tools=[tool, bare])
+    flat = {"type": "function", "name": "now", "strict": False, "parameters": {"type": "object", "properties": {}}}
+    called = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    answered = {"type": "function_call_output", "call_id": "c1", "output": ""}
+    assert payload == {"input": [HI, called, answered], "tools": [tool, flat]}
 
 
 def test_a_cache_mark_goes_to_the_last_tool_that_is_not_deferred() -> None:
