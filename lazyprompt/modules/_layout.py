@@ -145,7 +145,7 @@ def _by_template(template: ChatTemplate, base_model: str, answers: AnswerFormLik
 
 def _by_markers(markers: Markers | str, base_model: str, answers: AnswerFormLike | None) -> PromptLayout:
     if isinstance(markers, str):
-        return PromptLayout(None, Markers.for_model(markers), answers or _known_form(markers) or "hermes")
+        return PromptLayout(None, Markers.for_model(markers), answers or markers)
     # Markers without a family define no format for tool calls, so derive the format from the model name.
     named = "" if markers.family else _known_form(base_model)
     return PromptLayout(None, markers, answers or named or markers)

@@ -235,8 +235,7 @@ class Sender:
         elif isinstance(error, LazyPromptError):
             return error
         elif isinstance(error, CutError):
-            cut = Fault("cut", "the stream ended before its final event")
-            fault = cut if answer.begun else Fault("malformed", "the stream was empty")
+            fault = Fault("cut", "the stream ended before its final event")
         else:
             fault = self.client.fault(error)
         if fault is None:

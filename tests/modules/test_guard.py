@@ -74,19 +74,15 @@ def test_it_says_in_one_line_that_a_command_cannot_be_started(start: Started, co
     assert errors.startswith(f"guard: cannot start {command}: ".encode())
 
 
-def test_the_end_of_its_input_ends_all(start: Started, mark: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, None])
+def test_a_signal_or_the_end_of_its_input_ends_all(start: Started, mark: str, number: signal.Signals | None) -> None:
     process = family(start, mark, stays=True)
-    # The guard has it too; and in the middle of its start, a process has no command line.
+    # The guard has the mark too; and in the middle of its start, a process has no command line.
     assert eventually(lambda: len(find_processes(mark)) == 4)
-    process.communicate(timeout=SECONDS)  # which closes it
-    assert process.returncode == 143
-    assert find_processes(mark) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_all(start: Started, mark: str, number: signal.Signals) -> None:
-    process = family(start, mark, stays=True)
-    process.send_signal(number)
+    if number is None:
+        process.communicate(timeout=SECONDS)  # which closes its input
+    else:
+        process.send_signal(number)
     assert process.wait(SECONDS) == 143
     assert find_processes(mark) == []
 

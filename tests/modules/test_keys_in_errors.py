@@ -13,6 +13,7 @@ import pytest
 from lazyprompt import OnlineChatModule, Secret, TrainableModule
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.modules.sources import Source
+from modules.clients.helpers import raised_error
 from modules.online_scenes import FEW, ways
 from support.model_server.http import Script
 from support.model_server.http import ScriptServer as Server
@@ -95,12 +96,6 @@ def find_in_frames(error: BaseException) -> list[str]:
     return found
 
 
-def caught_error(way: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it is looked into
-        way()
-    return caught.value
-
-
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
@@ -108,7 +103,7 @@ def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
         late = {"timeout": 0.3} if what == "late" else {}
         asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)
         for way in ways(asked, "hi"):
-            error = caught_error(way)
+            error = raised_error(way)
             assert isinstance(error, LazyPromptError)
             assert find_in_frames(error) == []
         asked.close()
@@ -130,14 +125,14 @@ def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[str, Any]) -> None:
     with Serving(server := Server(lambda *_: (FAILURES["refused"], lambda _: None))):
-        error = caught_error(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
+        error = raised_error(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
         assert find_in_frames(error) == []
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nx", "schlüssel", "sk-tab\there"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(client: str, key: str) -> None:
-    error = caught_error(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
+    error = raised_error(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
     assert "the API key contains characters that are invalid in a header" in str(error)
     assert key not in "".join(traceback.format_exception(error))
 
@@ -159,7 +154,7 @@ def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
     with Serving(server := Server(note)):
         asked = module(client, f"http://127.0.0.1:{server.server_port}", api_key=None)
         for way in ways(asked, "hi"):
-            caught_error(way)
+            raised_error(way)
         asked.close()
     assert len(seen) == 4
     assert KEY not in "".join(seen)
@@ -182,7 +177,7 @@ def test_what_a_server_quotes_of_the_key_is_masked(client: str, form: str, caplo
         with caplog.at_level("DEBUG"), Serving(server := Server(lambda *_: (script, lambda _: None))):  # noqa: B023 - served at once
             asked = module(client, f"http://127.0.0.1:{server.server_port}", hooks=[records.append])
             for way in ways(asked, "hi"):
-                error = caught_error(way)
+                error = raised_error(way)
                 # What clients write for whoever debugs them is theirs.
                 logged = [each.getMessage() for each in caplog.records if each.name.startswith("lazyprompt")]
                 shown = "".join((*traceback.format_exception(error), *logged))

@@ -72,17 +72,20 @@ def sender_of(client: Client, *hooks: Any) -> Sender:
         *((kind, None, 0.0, 1) for kind in ("key", "not found", "overflow", "request", "malformed", "too large")),
         *((kind, None, 0.0, 3) for kind in ("rate limit", "server", "timeout", "connection", "cut")),
         *(("request", status, 0.0, calls) for status, calls in ((408, 3), (409, 3), (410, 1))),
-        ("server", 503, 60.1, 1),
+        *(("server", 503, wait, calls) for wait, calls in ((60.0, 3), (60.1, 1), (None, 3))),
         (None, None, 0.0, 1),
     ],
 )
 def test_a_failed_call_is_told_with_advice_and_repeated_if_that_may_help(
-    kind: FaultKind | None, status: int | None, wait: float, calls: int
+    monkeypatch: pytest.MonkeyPatch, kind: FaultKind | None, status: int | None, wait: float | None, calls: int
 ) -> None:
-    error, records = RuntimeError("x"), list[Any]()
+    error, records, waits = RuntimeError("x"), list[Any](), list[float]()
+    monkeypatch.setattr("time.sleep", waits.append)
     client = Client(error, kind and Fault(kind, "no", status, wait))
     with pytest.raises(ModuleError if kind else RuntimeError) as caught:
         sender_of(client, records.append).send(EXCHANGE)
+    delays = [(0.5, 1.0), (1.0, 1.5)] if wait is None else [(wait, wait)] * (calls - 1)
+    assert all(least <= seconds <= most for seconds, (least, most) in zip(waits, delays, strict=True))
     told = f"acme: no{f' (HTTP {status})' if status else ''}; {ADVICE[kind]}" if kind else "x"
     assert (client.calls, str(caught.value), caught.value is error) == (calls, told, kind is None)
     assert [(each.source, each.model, each.reply, each.error) for each in records] == [

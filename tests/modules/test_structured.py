@@ -241,5 +241,7 @@ def test_the_forms_of_a_form() -> None:
     assert AnswerSchema.of(City).name == AnswerSchema.of(SCHEMA).name == AnswerSchema.of(OPENAIS).name == "City"
     assert AnswerSchema.of(SCHEMA).schema == AnswerSchema.of(OPENAIS).schema == SCHEMA
     assert AnswerSchema.of(SCHEMA).schema is not SCHEMA
-    assert AnswerSchema.of({"type": "json_object"}) == AnswerSchema("answer", {"type": "object"}, None)
+    unnamed = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
+    for given in ({"type": "json_object"}, {"type": "object"}, unnamed):
+        assert AnswerSchema.of(given) == AnswerSchema("answer", {"type": "object"}, None)
     assert json.dumps(SCHEMA) in AnswerSchema.of(SCHEMA).instruction

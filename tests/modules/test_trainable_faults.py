@@ -128,17 +128,12 @@ def test_a_key_is_in_no_pickle() -> None:
         pickle.dumps(module)
 
 
-def engine_pid(model: Path) -> int:
-    """The process of llama.cpp, not that of its guard."""
-    return max(find_processes(model))
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_an_engine_that_is_killed_while_it_answers_is_told_with_its_log(model: Path, way: str) -> None:
     records: list[CallRecord] = []
     module = local(model, hooks=[records.append])
     with module.start(**QUICK), ThreadPoolExecutor(1) as pool:
-        pid = engine_pid(model)
+        pid = max(find_processes(model))  # not its guard, which was there before
         os.kill(pid, signal.SIGSTOP)
         asked = pool.submit(call_error, lambda: ask_by(way, module, "hi"))
         assert eventually(lambda: _is_connected(port_of(module)))

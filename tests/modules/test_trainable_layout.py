@@ -5,16 +5,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from tokenizers.processors import TemplateProcessing
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
 from lazyprompt.answers.forms import opens_thought
 from lazyprompt.errors import EngineError, TemplateError, TokenizerError
-from lazyprompt.modules._layout import ids_before_text
+from lazyprompt.modules._layout import ids_before_text, llama_cpp_ids_before_text
+from lazyprompt.modules.clients._base import ClientSettings
 from lazyprompt.modules.engines import ENGINES
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
+from support.model_server.http import Script, ScriptServer
+from support.serving import Serving
 from support.tiny_model import CHATML, write_model
 
 SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"
@@ -114,6 +118,24 @@ def test_the_ids_that_a_tokenizer_adds_before_each_text_are_found() -> None:
     assert ids_before_text(tokenizer) == ids_before_text(wrapped) == [bos, eos]
     other: Any = SimpleNamespace(encode=None)
     assert ids_before_text(other) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "ids"),
+    [(200, b'{"tokens": [1, "x", 2]}', [1, 2]), (200, b'{"tokens": 1}', None), (500, b"{}", None)],
+)
+def test_llama_cpp_is_asked_once_for_the_ids_that_it_adds(status: int, body: bytes, ids: list[int] | None) -> None:
+    asked: list[object] = []
+
+    def reply(path: str, headers: dict[str, str], content: bytes) -> tuple[Script, Any]:
+        asked.append((path, headers["x-more"], json.loads(content)))
+        return Script(status, "application/json", (body,)), lambda _: None
+
+    with Serving(server := ScriptServer(reply)), httpx.Client() as own:
+        settings = ClientSettings(None, None, 60.0, 3, {"http_client": own, "default_headers": {"x-more": "1"}})
+        assert llama_cpp_ids_before_text(f"http://127.0.0.1:{server.server_port}", settings) == ids
+        assert not own.is_closed
+    assert asked == [("/tokenize", "1", {"content": "", "add_special": True})]
 
 
 def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> None:
@@ -235,7 +257,8 @@ WEATHER: dict[str, Any] = {
     ],
 )
 def test_the_form_of_answers_is_the_templates_or_else_the_names(model: str, template: str, form: str) -> None:
-    assert module(model, chat_template=template).layout.answers == form
+    layout = module(model, chat_template=template).layout
+    assert (layout.answers, layout.bos) == (form, "")
     assert module(model, chat_template=template, answers="llama").layout.answers == "llama"
 
 

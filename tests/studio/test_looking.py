@@ -199,16 +199,22 @@ def diff(looking: Looking, text: str, **more: Any) -> dict[str, Any]:
 def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
     (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
     text = FILE.replace("Be {{tone}}", "Stay {{tone}}").replace("default: kind", "default: fair")
-    found = diff(make_looking(tmp_path), text, inputs=VALUES)
-    assert {(each["kind"], each["name"], each["what"]) for each in found["changes"]} == {
-        ("inputs", "tone", "changed"),
-        ("sections", "system", "changed"),
+    found = diff(make_looking(tmp_path), text, inputs=VALUES, form="openai")
+    tone = ["@@ -1,2 +1,2 @@", ' kind: "string"', '-default: "kind"', '+default: "fair"']
+    system = ["@@ -1,2 +1,2 @@", " ## Rules", "-Be {{tone}} about {{order}}.", "+Stay {{tone}} about {{order}}."]
+    filled = [line.replace("{{tone}}", "").replace("{{order}}", "") for line in system]
+    counts = {"tone": 1, "order": 2, "item": 1, "user": 2, "count": 1, "extra": 1, "framing": 8}
+    same = ({"name": name, "state": "same", "before": n, "after": n, "lines": []} for name, n in counts.items())
+    assert found == {
+        "changes": [
+            {"kind": "inputs", "name": "tone", "what": "changed", "lines": tone},
+            {"kind": "sections", "name": "system", "what": "changed", "lines": system},
+        ],
+        "slots": [{"name": "instruction", "state": "changed", "before": 8, "after": 8, "lines": filled}, *same],
+        "shared": {"tokens": 3, "total": 24, "slot": "instruction", "line": 2},
+        "prefix": "message 0, system: the caller changed the system text",
     }
-    states = {each["name"]: each["state"] for each in found["slots"]}
-    assert (states["instruction"], states["tone"]) == ("changed", "same")
-    assert (found["shared"]["slot"], found["shared"]["line"]) == ("instruction", 2)
-    (lines,) = [each["lines"] for each in found["slots"] if each["name"] == "instruction"]
-    assert any(line.startswith("+") and "Stay" in line for line in lines)
+    assert diff(make_looking(tmp_path), text, inputs=VALUES)["prefix"] is None
 
 
 def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
@@ -222,9 +228,9 @@ def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
 def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> None:
     looking = make_looking(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     (tmp_path / "talk@1.0.0.yaml").write_text("instruction: Speak {language}.\n")
-    body = {"path": "talk.yaml", "text": "instruction: Say it in {language}.\n", "other": "talk@1.0.0.yaml"}
-    found = looking.diff(parse_request(DiffRequest, json.dumps(body | {"inputs": {"language": "Thai"}}).encode()))
-    assert [(each["kind"], each["name"]) for each in found["changes"]] == [("sections", "instruction")]  # type: ignore[union-attr, index, call-overload]
+    given = {"path": "talk.yaml", "other": "talk@1.0.0.yaml", "inputs": {"language": "Thai"}}
+    found = diff(looking, "instruction: Say it in {language}.\n", **given)
+    assert [(each["kind"], each["name"]) for each in found["changes"]] == [("sections", "instruction")]
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)

@@ -7,7 +7,7 @@ import pytest
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.messages.msg import TextBlock
+from lazyprompt.messages.msg import TextBlock, ThinkingBlock
 from lazyprompt.modules.clients import gemini
 from lazyprompt.modules.clients._base import ClientSettings, OfficialClient, Request
 from modules.clients.helpers import ClientTests, raised_error, ways
@@ -121,13 +121,14 @@ def feed_parts(*parts: Any) -> tuple[list[Any], bool]:
 
 
 def test_a_signature_stays_on_its_part() -> None:
+    thoughts = [{"text": "h", "thought": True}, {"text": "m", "thought": True}]
     parts = [{"text": "a"}, {"text": "b"}, {"text": "", "thought_signature": "eA=="}, {"text": "c"}, {"text": "d"}]
-    blocks = [TextBlock("ab"), TextBlock("", signature="eA=="), TextBlock("cd")]
-    assert feed_parts(*parts) == (blocks, True)
+    blocks = [ThinkingBlock("hm", provider="gemini"), TextBlock("ab"), TextBlock("", signature="eA=="), TextBlock("cd")]
+    assert feed_parts(*thoughts, *parts) == (blocks, True)
 
 
 def test_parts_without_anything_part_nothing() -> None:
-    assert feed_parts({"text": "a"}, {}, {"text": "b"}) == (["ab"], True)
+    assert feed_parts({"text": "a"}, {}, {"thought": False, "code": "", "id": None}, {"text": "b"}) == (["ab"], True)
     assert feed_parts({"text": "a"}, {"executable_code": {"code": "1"}}, {"text": "b"})[0] == [
         TextBlock("a"),
         TextBlock("b"),
