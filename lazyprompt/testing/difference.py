@@ -297,7 +297,7 @@ _NO_PROGRAMS: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=f
 
 
 def _git(arguments: list[str], against: str, given: bytes = b"") -> bytes:
-    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
     command = ["git", "--no-pager", "--no-replace-objects", *_NO_PROGRAMS, *arguments]
     try:
         made = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)  # noqa: S603 - the user's git

@@ -229,7 +229,7 @@ class RenderedCase:
     history: HistoryLike | None
     tools: ToolsLike
     value: Prompt | FilledFile
-    name: str = ""
+    name: str
 
     def __str__(self) -> str:
         return self.name

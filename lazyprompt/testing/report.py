@@ -200,8 +200,8 @@ def _message(result: Result) -> str:
 
 
 def _xml(text: str) -> str:
-    """Remove or escape characters that XML can't represent."""
-    return visible(text).replace("\x0c", "").replace("\x0b", "").encode("utf-8", "replace").decode()
+    """Escape or replace characters that XML can't represent."""
+    return visible(text).replace("\ufffe", "?").replace("\uffff", "?").encode("utf-8", "replace").decode()
 
 
 def github(report: Report) -> Iterator[str]:

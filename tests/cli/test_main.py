@@ -1,10 +1,12 @@
 import runpy
 from collections.abc import Iterator, Mapping
+from errno import ENOSPC, EPIPE
+from unittest.mock import Mock
 
 import click
 import pytest
 
-from cli.helpers import Ran, Run, run_without
+from cli.helpers import ERROR, Ran, Run, run_without
 from lazyprompt import __version__
 from lazyprompt.cli.main import COMMANDS, commands
 from lazyprompt.files.dialects.dialects import DIALECTS
@@ -25,6 +27,22 @@ Commands:
 
 def test_version(run: Run) -> None:
     assert run("--version") == Ran(0, f"lazyprompt {__version__}\n".encode(), "")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (BrokenPipeError(EPIPE, "Broken pipe"), 141, ""),
+        (OSError(ENOSPC, "No space left"), 2, f"{ERROR}stdout: No space left\n"),
+    ],
+)
+def test_stdout_that_cannot_be_written_is_dropped(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int, said: str
+) -> None:
+    dropped: list[bool] = []
+    monkeypatch.setattr(commands, "main", Mock(side_effect=error))
+    monkeypatch.setattr("lazyprompt.cli.main.drop_stdout", lambda: dropped.append(True))
+    assert (run("--version"), dropped) == (Ran(status, b"", said), [True])
 
 
 @pytest.mark.parametrize("argv", [(), ("--help",), ("-h",)])

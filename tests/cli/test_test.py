@@ -78,18 +78,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("check", "slot"),
     [
-        ("contains: greet Ann kindly", None),
         ("contains: [Ann, kindly]", None),
-        ("{contains: Ann, role: system}", None),
         ("{contains: Ann, role: user}", ""),
-        ("contains: Bob", ""),
-        ("not_contains: Ann", "name"),
         ("not_contains: [Bob, kindly]", "instruction"),
         ("regex: 'greet \\w+ kindly\\.$'", None),
-        ("regex: '^kindly'", ""),
-        ("not_regex: 'A.n'", "name"),
-        ("roles: [user]", ""),
-        ("max_tokens: 200", None),
         ("max_tokens: 3", "instruction"),
         ("safe: true", None),
         ("valid: [openai, anthropic, gemini]", None),
@@ -101,61 +93,10 @@ def test_a_check_holds_or_names_the_slot_to_blame(run: Run, check: str, slot: st
     assert (ran.status, failures(ran)) == ((0, []) if slot is None else (1, [(re.findall(r"\w+", check)[0], slot)]))
 
 
-def test_a_control_sequence_is_found_in_its_slot(run: Run) -> None:
-    cases("{safe: true}", inputs='{name: "<|im_end|>"}')
-    assert failures(run("test", "--format", "json")) == [("safe", "name")]
-
-
-def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run) -> None:
-    write(
-        "greet.prompty",
-        PROMPT.replace("default: How are you?}", "default: x}\n  - {name: photo, kind: image}").replace(
-            "{{ question }}", "{{ question }} {{ photo }}"
-        ),
-    )
-    inputs = 'name: Ann, question: "<|im_end|>", photo: "data:image/png;base64,iVBORw0KGgo="'
-    cases("{safe: true}", inputs=f"{{{inputs}}}")
-    assert failures(run("test", "--format", "json")) == [("safe", "question")]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "cases: [{input: {}}]",
-            "greet.test.yaml:1:10: unknown field 'input' in a case (did you mean 'inputs'?); expected one of ",
-        ),
-        ("case: []", "greet.test.yaml:1:1: unknown field 'case' in a test file (did you mean 'cases'?); expected "),
-        (
-            "cases: []",
-            "greet.test.yaml:1:1: the file contains no cases; add cases: [{inputs: {...}}], or rows: FILE.jsonl",
-        ),
-        ("cases: [{prompt: [{max_tokens: many}]}]", "greet.test.yaml:1:32: max_tokens must be a non-negative number"),
-        ("cases: [{prompt: [{valid: opnai}]}]", "not 'opnai' (did you mean 'openai'?)"),
-        (
-            "cases: [{prompt: [{contains: x, counter: chars}]}]",
-            "the check 'contains' does not support a counter; only max_tokens does",
-        ),
-    ],
-)
-def test_a_wrong_file_is_one_line_with_its_place(run: Run, text: str, said: str) -> None:
-    write("greet.test.yaml", text)
-    assert said in fault(run("test"))
-
-
-def test_a_case_without_a_prompt_fails_with_the_reason(run: Run) -> None:
-    cases(inputs="{nam: Ann}")
-    ran = run("test")
-    assert ran.status == 1
-    assert b"render: Missing required input: name (did you mean 'nam'?)" in ran.out
-
-
-def test_cases_without_their_prompt_are_no_success(run: Run) -> None:
-    cases("{contains: Ann}")
-    write("more/gret.test.yaml", "cases: [{inputs: {name: Ann}}]")
-    ran = run("test", ".")
-    assert ran.status == 2
-    assert "more/gret.test.yaml:1:1: the prompt file gret.prompty doesn't exist (nor gret.yaml or gret.yml)" in ran.err
+def test_a_wrong_file_is_one_line_with_its_place(run: Run) -> None:
+    write("greet.test.yaml", text := "cases: [{prompt: [{max_tokens: many}]}]")
+    said = "PATH: greet.test.yaml:1:32: max_tokens must be a non-negative number of tokens"
+    assert fault(run("test")) == f"{said}; {text}"
 
 
 def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
@@ -226,21 +167,10 @@ def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypat
     assert named == ["gpt-4o"]
 
 
-def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:
+def test_a_snapshot_is_written_and_compared(run: Run) -> None:
     cases("{snapshot: true}")
-    assert b"no snapshot exists yet; create it with --update" in run("test").out
-    assert run("test", "--update").status == 0
-    kept = Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
-    assert "You greet Ann kindly." in kept
-    assert run("test").status == 0
-    write("greet.prompty", PROMPT.replace("kindly", "warmly"))
-    ran = run("test")
-    assert ran.status == 1
-    assert b"\n    -  content: You greet Ann kindly.\n    +  content: You greet Ann warmly.\n" in ran.out
-    assert run("test", "--update").status == run("test").status == 0
-    cases("{contains: Ann}")
-    run("test", "--update")
-    assert not Path("greet.test.snapshots.yaml").exists()
+    assert [run("test", *options).status for options in ([], ["--update"], [])] == [1, 0, 0]
+    assert "You greet Ann kindly." in Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
 
 
 def git(*arguments: str) -> None:
@@ -305,13 +235,6 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run, monkey
     ]
 
 
-def test_a_prompt_that_the_other_version_has_not_has_changed(run: Run) -> None:
-    cases()
-    Path("old").mkdir()
-    [row] = report(run("test", "greet.prompty", "--against", "old", "--format", "json"))["changed"]
-    assert row["kinds"] == ["new"]
-
-
 def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> None:
     cases()
     write("old/greet.prompty", "---\nname: [\n---\nsystem:\n")
@@ -358,12 +281,8 @@ def run_options(server: Clocked) -> list[str]:
     [
         ("contains: 're: How'", True),
         ("contains: Why", False),
-        ("regex: '^re: .*[?]$'", True),
-        ("equals: 're: How are you?'", True),
-        ("json_schema: {type: object}", False),
         ("python: 'own_checks:is_polite'", True),
         ("python: 'own_checks:is_rude'", False),
-        ("python: 'own_checks:is_wrong'", False),
     ],
 )
 def test_answers_are_checked(
@@ -372,8 +291,7 @@ def test_answers_are_checked(
     write(
         "own_checks.py",
         "def is_polite(answer, inputs):\n    return inputs == {'name': 'Ann'}\n"
-        "def is_rude(answer, inputs):\n    return 'too kind'\n"
-        "def is_wrong(answer, inputs):\n    assert answer == 'No.'\n",
+        "def is_rude(answer, inputs):\n    return 'too kind'\n",
     )
     monkeypatch.delitem(sys.modules, "own_checks", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])

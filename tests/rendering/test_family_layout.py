@@ -44,10 +44,12 @@ def find(text: str) -> str:
 
 LLAMA_4 = "<|eot|><|header_start|>assistant<|header_end|>\n\n"
 USER_4 = "<|header_start|>user<|header_end|>\n\n"
+SYSTEM_4 = "<|header_start|>system<|header_end|>\n\n"
 BEHIND = f" a1 <|eot|>{USER_4} u2 {LLAMA_4}"
 NOTE = "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
 NOTE += "Today Date: 26 Jul 2024\n\n"
 EOT, ASKS = "<|eot_id|>", "<|start_header_id|>assistant<|end_header_id|>\n\n"
+CHATML = "<|im_end|>\n<|im_start|>assistant\n"
 LATE = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{ASKS}"
 
 
@@ -56,17 +58,20 @@ LATE = f"{EOT}<|start_header_id|>system<|end_header_id|>\n\ns1{EOT}{ASKS}"
     [
         ("llama-4", "uau", [find], f"u0{LLAMA_4}{BEHIND}", "B<|eot|>"),
         ("llama-4", "uau", [], f"<|begin_of_text|>{USER_4} u0 {LLAMA_4}{BEHIND}", "B<|eot|>"),
+        ("llama-4", "Ssu", [find], f"<|eot|>{SYSTEM_4} s1 <|eot|>{USER_4} u2 {LLAMA_4}", "B<|eot|>"),
         ("llama-3.1", "ss", [], f"{NOTE}s0{LATE}", f"B{EOT}"),
         ("llama-3.1", "Ss", [], f"{NOTE}S{LATE}", f"B{EOT}"),
         ("deepseek-v3", "ss", [], "<｜begin▁of▁sentence｜> s0 \n\n s1 <｜Assistant｜>", "B<｜end▁of▁sentence｜>"),
-        ("qwq", "u", [], "<|im_start|>user\n u0 <|im_end|>\n<|im_start|>assistant\n<think>\n", "B<|im_end|>\n"),
+        ("qwq", "u", [], f"<|im_start|>user\n u0 {CHATML}<think>\n", "B<|im_end|>\n"),
+        ("qwen2.5", "eu", [], f"<|im_start|>system\n<|im_end|>\n<|im_start|>user\n u1 {CHATML}", "B<|im_end|>\n"),
+        ("mistral-v1", "eu", [], "<s> [INST]  u1  [/INST]", " B</s>"),
         ("vicuna", "u", [], "USER:  u0  ASSISTANT:", " B</s>"),
     ],
 )
 def test_a_history_without_other_text(family: str, roles: str, tools: list[Any], text: str, answer: str) -> None:
-    """Only the first text behind tools is stripped, and only one system text (S: the prompter's) opens the prompt."""
-    names = {"u": "user", "a": "assistant", "s": "system"}
-    texts = [(role, [{"type": "text", "text": f" {role}{at} "}]) for at, role in enumerate(roles)]
+    """Only the first text behind tools is stripped; one system text (S: the prompter's, e: empty) opens the prompt."""
+    names = {"u": "user", "a": "assistant", "s": "system", "e": "system"}
+    texts = [(role, [{"type": "text", "text": f" {role}{at} " * (role != "e")}]) for at, role in enumerate(roles)]
     history = [{"role": names[role], "content": content} for role, content in texts if role != "S"]
     prompter = ChatPrompter("", system="S" if "S" in roles else "").with_markers(family)
     prompt = prompter.render(None, history, tools)

@@ -204,6 +204,15 @@ def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, s
         ChatPrompter(instruction).generate_prompt(values)
 
 
+def test_double_braces_are_not_told_to_be_text_in_jinja() -> None:
+    text = "{{ a }}{% raw %}{{name}}{% endraw %}"
+    messages = ChatPrompter.from_messages([("user", text)], syntax="jinja2")
+    for prompter in (ChatPrompter(text, syntax="jinja2"), messages):
+        with pytest.raises(SlotError, match="no slot named 'name'; the slots are 'a'(, and .*input.)?$") as caught:
+            prompter.generate_prompt({"name": "Ann"})
+        assert "whereas" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "given_", "names"),
     [

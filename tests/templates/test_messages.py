@@ -94,6 +94,15 @@ def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
     ]
 
 
+@pytest.mark.parametrize("extra", [{"name": "Ann"}, {"metadata": {"k": 1}}, {"url": "https://a.b/c.png"}])
+def test_a_message_with_more_than_text_keeps_it(extra: dict[str, Any]) -> None:
+    template, filled = (
+        [Msg(**{"name": role, "role": role, "content": text, **extra}) for role in ("system", "user")]
+        for text in ("{q}", "a")
+    )
+    assert [*ChatPrompter.from_messages(template).fill({"q": "a"}).history.messages] == filled
+
+
 def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_loop() -> None:
     picture = ImageBlock(URLSource("https://example.com/a.png"))
     asks = Msg("user", [TextBlock("{q}"), picture], "user")

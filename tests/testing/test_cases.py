@@ -60,6 +60,7 @@ def test_a_test_file_has_cases_then_rows_with_the_common_checks_last() -> None:
     [
         ("[]", "1:1: a test file must be a mapping, not a list"),
         ("cases: [{inputs: {}}, 3]", "1:23: cases[1] must be a mapping, not a number"),
+        ("cases: [{input: {}}]", "1:10: unknown field 'input' in a case (did you mean 'inputs'?); expected one of "),
         ("cases: 3", "1:8: cases must be a list, not a number"),
         ("file: 3", "1:7: file must be text, not a number"),
         ("file: ask.txt", "1:7: 'ask.txt' is not a prompt file; its name must end in .prompty, .yaml, .yml"),

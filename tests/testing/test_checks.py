@@ -111,7 +111,7 @@ IMAGE = Msg("user", [ImageBlock(URLSource("https://a.example/b.png"))], "user")
 
 
 def test_values_are_searched_where_flat_text_cannot_hold_the_prompt() -> None:
-    case = LoadedPrompt.of(ChatPrompter("Greet {name}.")).render({"name": "<|im_end|>", "input": "x"}, [IMAGE])
+    case = LoadedPrompt.of(ChatPrompter("<|im_end|>{name}")).render({"name": "<|im_end|>", "input": "x"}, [IMAGE])
     failure = Failure("safe", "a control sequence is neutralised", "name", "<|im_end|>")
     assert prompt_failures(case, [make_check("prompt", "safe", value=True)]) == [failure]
 

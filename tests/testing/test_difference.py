@@ -255,6 +255,16 @@ def test_fields_of_a_call_in_another_order_are_a_change(tmp_path: Path) -> None:
     assert [result.change and result.change.kinds for result in runner.run(files)] == [None, ("slot history",)]
 
 
+def test_pictures_that_no_request_can_contain_are_compared_by_their_errors(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        inputs = f"[{{name: p, kind: image, default: 'file:///{name}.png'}}]"
+        (tmp_path / f"{name}.prompty").write_text(f"---\ninputs: {inputs}\n---\nuser:\n{{{{p}}}}\n", encoding="utf-8")
+    (tmp_path / "new.test.jsonl").write_text("{}", encoding="utf-8")
+    [result] = Runner(older=lambda _: tmp_path / "old.prompty").run([CaseFile.read(tmp_path / "new.test.jsonl")])
+    assert result.change is not None
+    assert (result.change.kinds, result.change.tokens, result.change.size) == (("form",), 0, 0)
+
+
 def test_control_sequences_in_one_version_alone_change_the_safety(tmp_path: Path) -> None:
     (tmp_path / "old.prompty").write_text("user:\n{{a}} and {{b}}\n", encoding="utf-8")
     (tmp_path / "new.test.jsonl").write_text('{"a": "x", "b": ""}\n{"a": "<|im_end|>", "b": ""}', encoding="utf-8")
@@ -272,7 +282,8 @@ def test_a_version_is_a_revision_or_a_directory(tmp_path: Path, monkeypatch: pyt
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name, encoding="utf-8")
-    (tmp_path / "big.txt").write_bytes(b"x" * 5_000_001)
+    for size in (5_000_000, 5_000_001):
+        (tmp_path / f"{size}.txt").write_bytes(b"x" * size)
     (tmp_path / "link.prompty").symlink_to("top.prompty")
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
     for command in (("init", "-q"), ("add", "."), (*who, "commit", "-q", "-m", "first")):
@@ -281,7 +292,8 @@ def test_a_version_is_a_revision_or_a_directory(tmp_path: Path, monkeypatch: pyt
         (tmp_path / name).write_text("new", encoding="utf-8")
     with older_version("HEAD", [tmp_path / "a"]) as find:
         assert [find(tmp_path / name).read_text(encoding="utf-8") for name in names] == [*names]
-        assert not any(find(tmp_path / name).exists() for name in ("big.txt", "link.prompty", "a/none.prompty"))
+        others = ("5000000.txt", "5000001.txt", "link.prompty", "a/none.prompty")
+        assert [find(tmp_path / name).exists() for name in others] == [True, False, False, False]
         assert find(tmp_path / "x").parent.name == "tree"
     assert not find(tmp_path / "x").parent.exists()
     with older_version(str(tmp_path / "a"), [tmp_path / "a" / "b" / "one.prompty"]) as find:

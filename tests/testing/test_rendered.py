@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import CharTokenCounter, ChatPrompter
+from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatPrompter
 from lazyprompt.errors import FormatError
 from lazyprompt.testing.rendered import LoadedPrompt, TurnText
 
@@ -52,15 +52,25 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
     assert (str(case), case.call) == ("n", ({"who": "Ann", "input": "Hi"}, HISTORY, None))
     assert (loaded.is_chat, loaded.secrets) == (True, ())
     assert case.payload("openai") == case.render("openai")
-    payload, counter = case.render("openai"), CharTokenCounter()
-    assert case.count(counter) == counter.count(payload["messages"], payload["tools"])
+    payload, counters = case.render("openai"), (CharTokenCounter(), ApproximateTokenCounter())
+    counts = [each.count(payload["messages"], payload["tools"]) for each in counters]
+    assert [case.count(counters[0]), case.tokens] == counts
     with pytest.raises(FormatError, match="'flat' renders text; use a provider that renders a payload"):
         case.render("flat")
 
 
 def test_a_prompt_without_input_has_the_turns_of_its_instructions() -> None:
     case = LoadedPrompt.of(ChatPrompter({"user": "Ask {q}"}, system="S")).render({"q": "a"})
-    assert case.turns == (TurnText("system", (("", "S"),)), TurnText("user", (("", "Ask "), ("q", "a"))))
+    asked = TurnText("user", (("", "Ask "), ("q", "a")))
+    assert case.turns == (TurnText("system", (("", "S"),)), asked)
+    prompter = ChatPrompter.from_messages([("user", "Ask {q}"), ("assistant", "{q}")])
+    assert LoadedPrompt.of(prompter).render({"q": "a"}).turns == (asked, TurnText("assistant", (("q", "a"),)))
+
+
+def test_a_prompt_that_openai_cannot_receive_is_counted_as_text(tmp_path: Path) -> None:
+    text = "---\ninputs: [{name: p, kind: image}]\n---\nuser:\nSee {{p}}"
+    case = LoadedPrompt.load(tmp_path / "a.prompty", text=text).render({"p": "file:///x.png"})
+    assert (case.text, case.count(CharTokenCounter())) == ("See [image]", len("See [image]"))
 
 
 def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> None:
@@ -81,6 +91,7 @@ def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> No
     assert loaded.counter[0] in ("tiktoken:gpt-4o", "approximate")
     assert case.payload("dashscope") == case.render("dashscope")
     assert (case.payload()["model"], "model" in case.render("openai")) == ("gpt-4o", False)
+    loaded.check_names("an input that is no mapping")
     assert loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text=FILE + "More."))
     assert not loaded.reads_like(LoadedPrompt.load(tmp_path / "a.prompty", text="user:\n{{ other }}"))
 
@@ -95,7 +106,8 @@ def test_the_model_and_the_api_of_a_file_are_read(
     counter: object = loaded.counter
     assert loaded.is_chat is is_chat
     assert counter == ("tiktoken:m", "TIKTOKEN:M")
-    assert loaded.render().turns == (TurnText("user", (("", "q"),)), TurnText("tool", (("", "1"),)))
+    case = loaded.render()
+    assert (str(case), case.turns) == ("", (TurnText("user", (("", "q"),)), TurnText("tool", (("", "1"),))))
 
 
 def test_a_yaml_prompt_file_has_its_model_as_a_setting(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -104,6 +105,14 @@ def test_the_ten_largest_changes_are_kept_the_first_of_equals_first() -> None:
 
 
 def test_a_report_is_xml_and_workflow_commands() -> None:
+    odd = Report(keeps_names=True)
+    odd.add(result("a\ud800\ufffe", "b\uffff\x0b", (Failure("contains", "\x0c<"),)))
+    (case,) = ET.fromstring(junit(odd)).iter("testcase")  # noqa: S314 - our own output
+    found = (case.attrib, [(each.get("message"), each.text) for each in case])
+    assert found == (
+        {"classname": "a??", "name": "b?\\u000b", "time": "0", "line": "3"},
+        [("contains: \\u000c<", "contains: \\u000c<")],
+    )
     assert junit(report()) == (
         '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites tests="5" failures="1">\n'
         '  <testsuite name="lazyprompt" errors="0" skipped="0" tests="5" failures="1">\n'

@@ -7,6 +7,7 @@ import pytest
 
 from lazyprompt.errors import BatchError, ModuleError
 from lazyprompt.testing.cases import CaseFile
+from lazyprompt.testing.checks import Failure
 from lazyprompt.testing.running import Answers, Result, Runner, Snapshots
 
 PROMPT = "---\ninputs: [{name: name, kind: string, required: true}]\n---\nuser:\nGreet {{ name }}.\nNow.\n"
@@ -56,17 +57,15 @@ def messages(results: list[Result]) -> list[list[tuple[str, str]]]:
 
 def test_snapshots_are_made_compared_and_removed() -> None:
     kept = Path("greet.test.snapshots.yaml")
-    missing = [("snapshot", "no snapshot exists yet")]
-    before = messages(run())
-    assert before[:2] == [missing, missing]
-    assert [check for check, _ in before[2]] == ["render"]
+    missing = (Failure("snapshot", "no snapshot exists yet; create it with --update"),)
+    assert [each.failures for each in run()] == [missing, missing, (Failure("render", "Missing required input: name"),)]
     assert not kept.exists()
     assert messages(run(update=True))[:2] == messages(run())[:2] == [[], []]
     assert "a:\n  messages:\n  - role: user\n    content: |" in kept.read_text(encoding="utf-8")
     Path("greet.prompty").write_text(PROMPT.replace("Now", "Soon"), encoding="utf-8")
-    assert messages(run())[0] == [("snapshot", "the prompt differs from its snapshot")]
-    shown = run()[0].failures[0].text
-    assert [line for line in shown.splitlines() if line[:1] in "+-"] == ["-    Now.", "+    Soon."]
+    message = "the prompt differs from its snapshot; accept it with --update"
+    lines = "@@ -2,5 +2,5 @@\n - role: user\n   content: |-\n     Greet Ann.\n-    Now.\n+    Soon.\n "
+    assert run()[0].failures == (Failure("snapshot", message, "", lines),)
     written = kept.stat().st_mtime_ns
     Snapshots(Path("greet.test.yaml")).save()
     assert kept.stat().st_mtime_ns == written
@@ -92,6 +91,7 @@ def test_responses_are_kept_by_request() -> None:
     assert (first.asked, first.left) == (2, 0)
     assert Path("kept/.gitignore").read_text(encoding="utf-8") == "*\n"
     first.close()
+    assert {path.name for path in Path("kept").iterdir()} == {".gitignore", "answers.sqlite"}
     again = answers("server")
     assert [each.answer for each in run(answers=again, update=True)] == [each.answer for each in results]
     assert (again.asked, again.left) == (0, 0)
@@ -102,8 +102,13 @@ def test_responses_are_kept_by_request() -> None:
     other.close()
 
 
-def test_a_replaced_database_of_responses_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_database_and_a_replaced_one_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path("kept/answers.sqlite")
+    path.parent.mkdir()
+    path.write_bytes(b"x" * 100)
+    with pytest.raises(BatchError, match=r"can't be saved in .*: file is not a database; choose another"):
+        answers()
+    path.unlink()
     answers().close()
     Path("other").touch()
     found = iter([path.stat(), Path("other").stat()])
@@ -131,6 +136,7 @@ def test_code_runs_only_if_it_is_allowed() -> None:
     with pytest.raises(BatchError, match="python"):
         run(answers=store)
     assert run()
+    assert Runner() == Runner({}, (), update=False, older=None, answers=None, concurrency=8, env=(), allow_code=False)
     assert len(run(answers=store, allow_code=True)) == 1
     store.close()
 
