@@ -339,11 +339,14 @@ class Screen:
     def _line(self, prompt: str) -> str | None:
         if not self.interactive:
             return self._piped_line()
+        self._within_line = True
         try:
-            return input(visible(prompt))
+            line = input(visible(prompt))
         except EOFError:
-            write_text("\n")  # start the shell's prompt on a new line
+            self.end_line()  # start the shell's prompt on a new line
             return None
+        self._within_line = False
+        return line
 
     def _piped_line(self) -> str | None:
         data = b"" if self._stdin is None else self._stdin.buffer.readline()

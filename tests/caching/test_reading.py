@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from budget.helpers import Roles
 from lazyprompt import CharTokenCounter, ChatPrompter, Prompty
 from lazyprompt.caching import PromptCall, rules_for
 from lazyprompt.caching.reading import CallText, call_of, read_call
@@ -60,6 +61,13 @@ def test_a_payload_is_read_part_by_part() -> None:
     ends = [part.end for part in call.parts]
     assert [call.count_signed_after(index) for index in (0, ends[8] - 1, ends[8])] == [1, 1, 0]
     assert [call.part_at(index) for index in (0, ends[0] - 1, ends[0])] == [*call.parts[:1] * 2, call.parts[1]]
+
+
+def test_the_tokens_of_a_role_count_once_in_each_message() -> None:
+    call = read_call(PromptCall(PAYLOAD), rules_for("vllm"), Roles())
+    tokens = [part.tokens() for part in call.parts]
+    assert tokens == [0, 16, 13, 13, 14, 10, 4, 0, 11, 2, 20, 22, 1, 6, 0, 7]
+    assert read_prompt("ab", "vllm").text == "\x1emodel\x1f\x1d\x1e\x1fab"
 
 
 SENT = [

@@ -135,6 +135,13 @@ def test_results_of_calls_are_asked_for(talk: Run, server: ModelServer, tmp_path
     assert server.seen[2].payload["tools"]
 
 
+def test_a_call_of_a_given_history_is_answered(talk: Run, server: ModelServer, tmp_path: Path) -> None:
+    called = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
+    history = write(tmp_path / "h.json", [{"role": "user", "content": "go"}, called])
+    talk("3\n", "--system", "", "--instruction", "For {who}.", "--set", "who=Ada", "--history", history)
+    assert [(content or "").strip() for _, content in sent_messages(server)] == ["For Ada.", "go", "", "3"]
+
+
 def test_no_tools(talk: Run) -> None:
     assert talk("/tools").out == b"no tools are defined\n"
 
@@ -243,6 +250,8 @@ def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
         shown.until("ng\n> ")
         shown.type(f"/save {tmp_path / 'x.json'}\n")
         shown.until("(4 messages saved to ")
+        shown.type(f"/load {tmp_path / 'x.json'}\n")
+        shown.until("(4 messages loaded from ")
         shown.until("> ")
         shown.type(CTRL_D)
         assert shown.ended() == (0, "\n")
@@ -279,10 +288,10 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
         shown.until("\npong\n> ")
         shown.type("never sent")
         shown.until("never sent")
-        shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
+        shown.interrupt("\n(/quit or Ctrl-D ends the chat)\n> ")
         shown.type("more\\\n")
         shown.until("... ")
-        shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")
+        shown.interrupt("\n(/quit or Ctrl-D ends the chat)\n> ")
         shown.type(CTRL_D)
         assert shown.ended()[0] == 0
     assert [sent_messages(server, at) for at in range(1, len(server.seen))] == [[("user", "ping")]]
@@ -331,7 +340,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
             shown.type("hi\n")
             shown.until("\n> ")
         shown.type("/system Be brief.\n")
-        shown.until("\n> ")
+        shown.until("(system text changed)\n> ")
         shown.type("/tokens\n")
         assert "\n2 responses: " in shown.until("history: about ")
         shown.interrupt("(/quit or Ctrl-D ends the chat)\n> ")

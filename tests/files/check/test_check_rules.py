@@ -54,6 +54,7 @@ FINDINGS = [
     ("LP020", front("inputs:\n  a: {kind: string}"), 3, 3),
     ("LP021", front("inputs:\n  - name: topic", "user:\n{{topic}} and {{ topik }}"), 6, 18),
     ("LP021", front("inputs:\n  - name: a\ntemplate: {format: mustache}", "user:\n{{a}}{{b}}"), 7, 8),
+    ("LP021", front("inputs: [name: a]", "{{a.top}}{% set tops = 1 %}{{tops}}{{ top }}"), 4, 39),
     ("LP027", front("name: a\ninstructions: '{{ a }}'", ""), 3, 15),
     ("LP022", front("inputs:\n  - {name: a, required: true, default: x}", "{{a}}"), 3, 31),
     ("LP023", front("inputs:\n  - {name: a, kind: integer, default: x}", "{{a}}"), 3, 39),
