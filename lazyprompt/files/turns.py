@@ -320,12 +320,15 @@ def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[J
 
     Args:
         tools: The tools defined in the template's text.
-        notes: The report, which receives an entry for each tool that isn't a function.
+        notes: The report, which receives an entry for each tool that isn't a function, and for other keys of functions.
     """
     found: list[JsonObject] = []
     for tool in tools:
         if isinstance(function := tool.get("function"), dict):
             found.append({"type": "function", "function": deepcopy(function)})
+            for key in [key for key in tool if key not in ("type", "function")]:
+                kind = "name" if key == "id" else "tools"
+                notes.add("tools", kind, "left out", f"{key!r} of a tool is only for the runtime", str(tool[key]))
         else:
             name = str(tool.get("name") or tool.get("id") or "")
             _note_tool("tools", f"of type {tool.get('type')!r}", name, notes)

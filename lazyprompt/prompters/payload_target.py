@@ -76,9 +76,10 @@ class PayloadTarget:
     def write(self, conversation: PromptMessages, prompt: Prompt) -> Payload:
         """Return the payload for a prompt whose messages were already created; see :meth:`render`."""
         messages = conversation.messages
-        if not messages and self._empty_turn != "fill":
-            return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
-        payload = self._formatter.format_parsed(messages, prompt.tools, self.guard(conversation))
+        if messages or self._empty_turn == "fill":
+            payload = self._formatter.format_parsed(messages, prompt.tools, self.guard(conversation))
+        else:
+            payload = Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
         if prompt.report:
             payload.report = Report((*cast("Entries", prompt.report), *payload.report))
         return payload

@@ -219,6 +219,7 @@ def test_tools_that_are_no_functions_are_reported() -> None:
     ]
     assert notes == [
         left_out("tools[0]", "of kind 'mcp'", "w"),
+        Entry("tools", "name", "left out", "'id' of a tool is only for the runtime", "c1"),
         left_out("tools", "of type 'mcp'", "i"),
         left_out("tools", "of type None", "n"),
         left_out("tools", "of type None"),

@@ -222,6 +222,8 @@ def test_a_thread_section_whose_slot_holds_no_thread_is_not_the_place_of_the_his
     made = prompt.generate_prompt(values, [("1", "2")], format="openai")
     assert [each["content"] for each in made["messages"]] == ["A", "B", "1", "2", "C"]
     assert [entry.reason.partition(" is")[0] for entry in made.report] == reported
+    alone = Prompty.loads(f"{inputs}thread:\n{slots}", undefined="empty").generate_prompt(values, format="openai")
+    assert (alone, [entry.reason.partition(" is")[0] for entry in alone.report]) == ({"messages": []}, reported)
 
 
 @pytest.mark.parametrize("section", ["thread:\n", "thread:\ncontent\n", 'thread[key="value"]:\n{# here #}\n'])
