@@ -130,7 +130,7 @@ def test_files_of_ours_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_each_file_of_a_database_is_checked(tmp_path: Path, ending: str) -> None:
     assert own_database_status(tmp_path / "a.db") is None
     (tmp_path / f"a.db{ending}").mkdir()
-    with pytest.raises(OSError, match="the path is a directory, not a regular file"):
+    with pytest.raises(IsADirectoryError, match="the path is a directory, not a regular file"):
         own_database_status(tmp_path / "a.db")
 
 

@@ -65,8 +65,7 @@ def test_a_payload_is_read_part_by_part() -> None:
 
 def test_the_tokens_of_a_role_count_once_in_each_message() -> None:
     call = read_call(PromptCall(PAYLOAD), rules_for("vllm"), Roles())
-    tokens = [part.tokens() for part in call.parts]
-    assert tokens == [0, 16, 13, 13, 14, 10, 4, 0, 11, 2, 20, 22, 1, 6, 0, 7]
+    assert [part.tokens() for part in call.parts] == [0, 16, 13, 13, 14, 10, 4, 0, 11, 2, 20, 22, 1, 6, 0, 7]
     assert read_prompt("ab", "vllm").text == "\x1emodel\x1f\x1d\x1e\x1fab"
 
 

@@ -43,7 +43,8 @@ def at(server: ModelServer) -> list[str]:
 
 def echo(seen: Seen) -> Answer:
     """What was said last, said back."""
-    return Answer(f"<{seen.payload['messages'][-1]['content']}>", prompt_tokens=10, completion_tokens=2)
+    messages = seen.payload["messages"]
+    return Answer(f"<{messages[-1]['content']}>", prompt_tokens=10 * len(messages), completion_tokens=2)
 
 
 def sent_messages(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
@@ -101,8 +102,8 @@ def test_tokens_as_told_and_about(talk: Run, server: ModelServer) -> None:
         "history: about 0 tokens in 0 messages",
         "<one>",
         "<two>",
-        "last response: 10 tokens sent, 2 received",
-        "2 responses: 20 tokens sent, 4 received",
+        "last response: 30 tokens sent, 2 received",
+        "2 responses: 40 tokens sent, 4 received",
         "history: about 25 tokens in 4 messages",
     ]
 
