@@ -132,7 +132,7 @@ def test_an_escape_that_python_does_not_know_stays() -> None:
     "text",
     [
         *("", "x", "1 2", "[1", "1]", "{1: 2 3}", "{[]: 1}", "f'{x}'", "b'x'", "'a", "'a\n'", "1 + 1", "1j"),
-        *("1x", "...", "__import__('os')", "[x for x in y]", "{'a'}", "lambda: 1", "not 1", "-'a'"),
+        *("1, 2", "1x", "...", "__import__('os')", "[x for x in y]", "{'a'}", "lambda: 1", "not 1", "-'a'"),
         *("[" * 90_000, "-" * 90_000 + "1"),
         "9" * 5000,
     ],
