@@ -80,11 +80,13 @@ def test_the_responses_api_takes_flat_and_deferred_tools_calls_and_results() -> 
     tool = {"type": "function", **FUNCTION, "strict": False, "defer_loading": True}
     bare = {"type": "function", "function": {"name": "now"}}
     exchange = calling(call("c1")), answering(result("c1"))
-    payload = judged(ChatFormatter("openai-responses", strict=True), HI, *exchange, tools=[tool, bare])
+    more: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text} for text in "ab"]}
+    payload = judged(ChatFormatter("openai-responses", strict=True), HI, *exchange, more, tools=[tool, bare])
     flat = {"type": "function", "name": "now", "strict": False, "parameters": {"type": "object", "properties": {}}}
     called = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     answered = {"type": "function_call_output", "call_id": "c1", "output": ""}
-    assert payload == {"input": [HI, called, answered], "tools": [tool, flat]}
+    parts = [part | {"type": "input_text"} for part in more["content"]]
+    assert payload == {"input": [HI, called, answered, more | {"content": parts}], "tools": [tool, flat]}
 
 
 def test_a_cache_mark_goes_to_the_last_tool_that_is_not_deferred() -> None:

@@ -208,8 +208,7 @@ def test_what_a_thread_section_says_beside_its_threads_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("slots", "values", "reported"),
     [
-        ("{{ q }}", {}, []),
-        ("{{ q }}", {"q": "w"}, ["the text 'w' of a thread section"]),
+        *(("{{ q }}", {}, []), ("{{ q }}", {"q": "w"}, ["the text 'w' of a thread section"])),
         ("{{ q }}{{ i }}", {"i": "https://a.example/b.png"}, ["the image of a thread section"]),
     ],
 )
