@@ -16,8 +16,7 @@ VERSIONS = st.builds(Version, st.tuples(NUMBERS, NUMBERS, NUMBERS), st.sampled_f
 
 def test_the_order_is_that_of_the_standard() -> None:
     versions = [*map(Version.read, ORDER)]
-    turned = versions[::-1]
-    assert sorted(turned) == versions
+    assert sorted(versions, reverse=True) == versions[::-1]
 
 
 @pytest.mark.parametrize(("text", "said"), [("2", "2.0.0"), ("1.2", "1.2.0"), ("1.2.3-rc.1+build.5", "1.2.3-rc.1")])
