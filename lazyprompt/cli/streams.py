@@ -339,7 +339,7 @@ class Screen:
     def _line(self, prompt: str) -> str | None:
         if not self.interactive:
             return self._piped_line()
-        self._within_line = True
+        self._within_line = True  # until the user ends the line
         try:
             line = input(visible(prompt))
         except EOFError:

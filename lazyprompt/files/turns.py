@@ -326,9 +326,11 @@ def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[J
     for tool in tools:
         if isinstance(function := tool.get("function"), dict):
             found.append({"type": "function", "function": deepcopy(function)})
-            for key in [key for key in tool if key not in ("type", "function")]:
-                kind = "name" if key == "id" else "tools"
-                notes.add("tools", kind, "left out", f"{key!r} of a tool is only for the runtime", str(tool[key]))
+            for key, value in tool.items():
+                if key not in ("type", "function"):
+                    # The runtime finds a tool by its id, as a model does by its name, so dropping the id is no loss.
+                    kind = "name" if key == "id" else "tools"
+                    notes.add("tools", kind, "left out", f"{key!r} of a tool is only for the runtime", str(value))
         else:
             name = str(tool.get("name") or tool.get("id") or "")
             _note_tool("tools", f"of type {tool.get('type')!r}", name, notes)

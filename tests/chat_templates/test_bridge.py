@@ -56,8 +56,8 @@ STOPPING = chatml(ending=STOP_IF.format("m.role == 'assistant' and loop.last"))
 OPENED = chatml(THINKING + "{{ m.content }}", prompt=PROMPT.replace("\n", "\n<think>"))
 PARTS = chatml("{{ raise_exception('no') if not m.role }}{% for part in m.content %}{{ part.text }}{% endfor %}")
 WHOLE_RESULTS = KEEPING + (
-    "{% set m = messages[-1] %}{% if m.role == 'tool' and m.name != messages[-2].tool_calls[0].function.name or "
-    "m.role == 'tool' and m.tool_call_id != messages[-2].tool_calls[0].id %}{{ raise_exception('no') }}{% endif %}"
+    "{% set m = messages[-1] %}{% if m.role == 'tool' %}{% set call = messages[-2].tool_calls[0] %}"
+    "{{ raise_exception('no') if (m.name, m.tool_call_id) != (call.function.name, call.id) }}{% endif %}"
 )
 USER = {"role": "user", "content": "Why?"}
 HELLO = [{"role": "user", "content": "Hello."}]
