@@ -193,7 +193,8 @@ class _Beginnings:
             if not last or (" " < last < "\x7f" and last not in outermost):
                 continue
             near = bare[-width:] if right else bare[:width]
-            shortened = _SHORTENED.search(near)
+            # White space at the inner end may be a part of a control sequence, and must not be stripped.
+            shortened = near != near.strip() or _SHORTENED.search(near)
             whole = self.wide(bare, width, right=right) if shortened else self.plain(near).strip()
             # Text that consists only of invisible characters is empty after normalization.
             if whole and (shortened or not within.isdisjoint(near)):

@@ -70,6 +70,7 @@ TALKS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
 @given(texts=TALKS, beside=TALKS)
 @example(texts=["US\x01", "\x01 0\tx"], beside=["\x01ER:"])
 @example(texts=["<unused"], beside=["7>"])
+@example(texts=["SER: \n<"], beside=[])  # the blank of "USER: " was stripped with the line break behind it
 @example(texts=["ß>", "ABCA"], beside=[])  # beside a text that is not ASCII, capital letters were passed over
 def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
     edges, way = Edges(TEXTS, reserved=reserved), Plain(reserved, backwards)

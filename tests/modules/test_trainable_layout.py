@@ -94,8 +94,7 @@ def test_markers_that_are_given_go_before_the_models_template(gguf: Path) -> Non
 def test_a_family_is_known_by_the_models_name(bare: Path, tmp_path: Path) -> None:
     for name in ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5:7b", "/models/Qwen2.5-7B-Instruct-Q4_K_M.gguf"):
         assert text(name) == CHATML_HI
-    named = bare.rename(tmp_path / "Qwen2.5-0.5B-Instruct-Q8_0.gguf")
-    assert text(named) == CHATML_HI
+    assert text(bare.rename(tmp_path / "Qwen2.5-0.5B-Instruct-Q8_0.gguf")) == CHATML_HI
 
 
 def test_a_model_of_no_known_family_is_told_what_to_do(bare: Path) -> None:
