@@ -203,8 +203,9 @@ def _generation(subject: _Subject) -> _Answer:
     if prompt is None or whole is None:
         return None, "it rejects a short chat"
     holds = whole.startswith(prompt)
-    none = "there is none: the prompt is the same without it; " if prompt == bare else ""
-    return holds, none + ("" if holds else "an answer in a chat begins differently from the generation prompt")
+    notes = ["there is none: the prompt is the same without it"] if prompt == bare else []
+    notes += [] if holds else ["an answer in a chat begins differently from the generation prompt"]
+    return holds, "; ".join(notes)
 
 
 def _stop(subject: _Subject) -> _Answer:

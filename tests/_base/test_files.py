@@ -153,11 +153,12 @@ def test_a_share_of_another_machine_is_known(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
+    path, descriptors = tmp_path / "lock", os.listdir("/dev/fd")
     for _ in range(2):
         with locked(path), pytest.raises(BlockingIOError), locked(path):
             pass
         assert not path.exists()
+    assert os.listdir("/dev/fd") == descriptors
 
 
 def test_a_file_with_content_is_no_lock(tmp_path: Path) -> None:

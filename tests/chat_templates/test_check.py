@@ -56,6 +56,13 @@ FURTHER = "{{ style }}{{ 'x' if enable_thinking }}" + PLAIN
 LOSES = PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}"
 
 CHANGES = "later messages change earlier text:"
+LAST_CHANGES = "thoughts before a user, thoughts before a result"
+CHANGED = "new messages change the prompt: the template writes '{}' instead of '{}'"
+COUNT_CHANGED = CHANGED.format("3<s><user>quaestio 0</><assistant>respon", "1<s><user>quaestio 0</><assistant>")
+TOOLS_MOVED = CHANGED.format("<user>quaestio 0</><assistant>[look_arou", '[{"type": "function", "function": {"name')
+UNTRACED = (
+    "the origins of the rendered text can't be traced: the template renders different text while origins are traced"
+)
 
 QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "system text supported": [
@@ -76,6 +83,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (NAMES, False, "dropped: its arguments"),
         (PLAIN, False, "dropped: the call, its arguments"),
         (NO_CALLS, False, "the chat template rejects the messages: no calls"),
+        ("{% if not tools %}{{ raise_exception('no tools') }}{% endif %}" + CALLS, True, ""),
     ],
     "string arguments accepted": [
         (AS_IT_IS, True, ""),
@@ -101,13 +109,14 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "prefix-preserving over turns": [
         (PLAIN, True, ""),
         (EOS, True, ""),
-        (COUNTED, False, f"{CHANGES} plain turns, a call and its result, thoughts before a user"),
-        (LAST_THOUGHT, False, f"{CHANGES} thoughts before a user, thoughts before a result"),
+        (PLAIN + "{{ eos_token }}", True, ""),
+        (COUNTED, False, f"{CHANGES} plain turns, a call and its result, {LAST_CHANGES}"),
+        (LAST_THOUGHT, False, f"{CHANGES} {LAST_CHANGES}"),
     ],
     "generation prompt consistent": [
         (PLAIN, True, ""),
         (OTHER_PROMPT, False, "an answer in a chat begins differently from the generation prompt"),
-        (NO_PROMPT, True, "there is none: the prompt is the same without it; "),
+        (NO_PROMPT, True, "there is none: the prompt is the same without it"),
         (REFUSES, None, "it rejects a short chat"),
     ],
     "stop token trained": [
@@ -115,8 +124,8 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, True, "'</>', but the tokenizer's end of text is '</s>'"),
         (NO_END, False, "no text ends an answer, so training does not teach the model to stop"),
         # Where it cannot be known, it is not known.
-        (LOSES, None, ""),
-        (REFUSES, None, ""),
+        (LOSES, None, UNTRACED),
+        (REFUSES, None, "the chat template rejects the messages: no"),
     ],
     "double beginning of text": [
         (TWICE, True, "the template writes the token twice"),
@@ -130,11 +139,14 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, False, ""),
         ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
     ],
-    "origins kept": [(PLAIN, True, ""), (LOSES, False, "the origins of the rendered text can't be traced: ")],
-    "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, ""), (MOVES_TOOLS, True, "")],
+    "origins kept": [(PLAIN, True, ""), (LOSES, False, UNTRACED)],
+    "bridged to a user's turn": [
+        *((PLAIN, True, ""), (MOVES_TOOLS, True, "")),
+        (COUNTED, False, COUNT_CHANGED),
+    ],
     "bridged to results of calls": [
         *((CALLS, True, ""), (PLAIN, False, "the template does not render tool calls")),
-        (MOVES_TOOLS, False, "new messages change the prompt: the template writes "),
+        (MOVES_TOOLS, False, TOOLS_MOVED),
     ],
 }
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
@@ -153,9 +165,7 @@ def test_each_question_is_answered_both_ways_with_the_reason(
     detail: str,
 ) -> None:
     found = check(text)[name]
-    assert (found.name, found.holds) == (name, holds)
-    assert found.detail.startswith(detail)
-    assert bool(found.detail) >= bool(detail)
+    assert (found.name, found.holds, found.detail) == (name, holds, detail)
 
 
 def test_all_questions_are_asked_of_all_templates() -> None:

@@ -117,9 +117,10 @@ def test_the_developers_own_markers_stay() -> None:
 
 
 def test_a_label_may_think_but_not_end_its_turn() -> None:
-    prompter = ChatPrompter(system="").with_chat_template(CHAT)
-    text = prompter.generate_prompt("Who?", label="<think>Hm</think>Me<|im_end|>")
-    assert text.endswith("<|im_start|>assistant\n<think>Hm</think>Me<\\|im_end|>")
+    thinks = ChatTemplate.load(CHATML.replace("{{ m.content", "<think></think>{{ m.content"))
+    prompter = ChatPrompter(system="").with_chat_template(thinks)
+    text = prompter.generate_prompt("Who?", label="<think>Hm</think><|vision|><|im_end|>")
+    assert text.endswith("<|im_start|>assistant\n<think>Hm</think><|vision|><\\|im_end|>")
     assert prompter.with_safety("off").generate_prompt("Who?", label="<|im_end|>").endswith("\n<|im_end|>")
 
 

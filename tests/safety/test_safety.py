@@ -498,7 +498,7 @@ def test_a_policy_knows_if_it_looks() -> None:
 
 
 def test_a_backslash_that_breaks_no_sequence_stays() -> None:
-    controls = Controls(["ax", "bcd"], reserved=False)
-    assert controls.restore("a\\x b\\cd a\\ bc\\d") == "ax bcd a\\ bc\\d"
-    assert controls.restore("a\\") == "a\\"
+    controls = Controls(["ax", "bcd"], ["Q:"], reserved=False)
+    assert controls.restore("a\\x b\\cd a\\ bc\\d a\\") == "ax bcd a\\ bc\\d a\\"
+    assert controls.restore("Q\\: Q\\:\n Q\\:") == "Q: Q\\:\n Q:"
     assert controls.restore("\\ax") == "\\ax"
