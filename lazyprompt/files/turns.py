@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
@@ -81,7 +82,9 @@ class ResultItem:
 _BREAKS = "\n"
 # The groups exclude closing brackets, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
-_DETAILS = frozenset(("low", "high", "auto"))
+# The level of detail at which a model reads an image, and the attributes that a template may set it with.
+_DETAILS = ("low", "high", "auto")
+_DETAIL_NAMES = ("detail", "quality")
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
 
 
@@ -276,8 +279,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            # A template may name this attribute ``detail`` or ``quality``.
-            detail = attributes.get("detail", attributes.get("quality"))
+            detail = next((attributes[name] for name in _DETAIL_NAMES if name in attributes), None)
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
         case MediaItem(block):
             return block
@@ -347,7 +349,7 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
 
     Args:
         steps: The conversation's turns and threads, in order; a thread is a list of messages.
-        notes: The report, which receives an entry for each dropped attribute.
+        notes: The report, which receives an entry for each attribute, and each key of a tool call, that isn't sent.
     """
     found: list[Step] = []
     at = 0
@@ -360,12 +362,26 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
             continue
         places = _PLACES.get(step.role, _PLACES_OF_OTHERS)
         kept = {name: value for name, value in step.attributes.items() if name in places}
-        for name in step.attributes:
-            if name not in places:
-                notes.add(f"messages[{at}]", "metadata", "left out", f"the attribute {name!r} is not part of a message")
+        dropped = (f"the attribute {name!r}" for name in step.attributes if name not in places)
+        for what in (*dropped, *chain.from_iterable(map(_unsent_fields, step.items))):
+            notes.add(f"messages[{at}]", "metadata", "left out", f"{what} is not part of a message")
         found.append(step if len(kept) == len(step.attributes) else replace(step, attributes=kept))
         at += 1
     return found
+
+
+def _unsent_fields(item: Item) -> Iterator[str]:
+    """Yield the attributes of a media link, or the keys of a tool call, that content blocks can't represent."""
+    if isinstance(item, MediaItem):
+        known = _DETAIL_NAMES if isinstance(item.block, ImageBlock) else ()
+        for name, value in item.attributes.items():
+            if name not in known or value not in _DETAILS:
+                yield f"the attribute {name!r} of the {item.block.kind}"
+    elif isinstance(item, CallItem):
+        function = item.call.get("function")
+        fields = function if isinstance(function, dict) else item.call
+        used = {"id", "type", "function", "name", "arguments" if "arguments" in fields else "input"}
+        yield from (f"the key {key!r} of the tool call" for key in {**item.call, **fields} if key not in used)
 
 
 def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
@@ -393,7 +409,7 @@ def _neutral(turn: Turn) -> JsonObject:
 def _turn_of(message: Msg) -> Turn:
     """Convert a message from a thread (an inserted message list) to the equivalent turn."""
     attributes: JsonObject = {}
-    if message.role != "tool" and message.name not in ("", message.role):
+    if message.name not in ("", message.role):
         attributes["name"] = message.name
     results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
     if len(results) == 1:

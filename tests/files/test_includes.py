@@ -31,6 +31,7 @@ MUSTACHE = "---\ntemplate: {format: mustache}\n---\n"
         ('{% include "s/tone.md" %}\n!', "Be X.\n!"),
         ("{%include 's/tone.md'%}\n!", "Be X.\n!"),
         ('a \n {%- include "s/tone.md" -%} \n!', "aBe X.!"),
+        ('a \n {%+ include "s/tone.md" +%} \n!', "a \n Be X. \n!"),
         ('{# {% include "no.md" %} #}!', "!"),
         ('{% raw %}{% include "no.md" %}{% endraw %}', '{% include "no.md" %}'),
         ("{{ '{% include \"no.md\" %}' }}", '{% include "no.md" %}'),
@@ -39,7 +40,7 @@ MUSTACHE = "---\ntemplate: {format: mustache}\n---\n"
         (MUSTACHE + "{{! {{> no.md}}!", "!"),
         (MUSTACHE + 'a  {{> "s/tone.md" }}  !', "a  Be X.  !"),
         # Alone on its line, it indents all lines.
-        (MUSTACHE + "-\n  {{> list.md}}\n-", "-\n  a\n  b\n-"),
+        (MUSTACHE + "-\n  {{> list.md}}\n-\n  {{> list.md}}.", "-\n  a\n  b\n-\n  a\nb."),
     ],
 )
 def test_a_file_stands_in_the_place_of_its_tag(tmp_path: Path, text: str, said: str) -> None:
@@ -68,6 +69,8 @@ def test_the_file_stays_as_it_is_written(tmp_path: Path) -> None:
 def test_files_include_files_beside_them_and_from_the_root(tmp_path: Path) -> None:
     files = {"s__a_md": '{% include "b.md" %}{% include "top.md" %}', "s__b_md": "B", "top_md": "T"}
     assert load_prompt(tmp_path, '{% include "s/a.md" %}', **files).render() == "BT"
+    with pytest.raises(PromptFileMissingError, match=r"1:1: s/a.md: included file '../no.md' not found"):
+        load_prompt(tmp_path, '{% include "s/a.md" %}', s__a_md='{% include "../no.md" %}')
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_a_chain_is_named(tmp_path: Path) -> None:
 
 def test_a_fault_behind_an_include_has_the_line_of_its_own_file(tmp_path: Path) -> None:
     with pytest.raises(PromptFileError, match=r"a.prompty:2:1: Jinja, line 2: "):
-        load_prompt(tmp_path, '{% include "long.md" %}\n{% oops %}', long_md="\n\n\n\n")
+        load_prompt(tmp_path, '{% include "long.md" %}{{ q }}\n{% oops %}', long_md="\n\n\n\n")
 
 
 def test_a_file_that_is_included_again_is_read_once(tmp_path: Path) -> None:

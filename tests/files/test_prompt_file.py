@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import pickle
 from typing import TYPE_CHECKING
@@ -139,22 +138,6 @@ model: qwen2.5
     assert PromptFile.loads(text).prompter.slots == ("a", "b")
 
 
-def test_plain_values_are_text_unless_json_reads_them() -> None:
-    words = ("yes", "no", "on", "off", "010", "0x1f", "1_000", "12:30", "2026-01-01", ".inf")
-    out = make_prompt("type: alpaca\nexamples:\n" + "".join(f"- [x, {word}]\n" for word in words))
-    assert [word for word in words if f"Output: {word}\n" not in out] == []
-
-
-def test_values_of_tools_keep_their_types() -> None:
-    text = f"tools:\n{TOOL}".replace(
-        "{type: integer}", "{enum: [1, -2, 1.5, 1e3, true, False, null, ~, no, '3', !!str 4, !  5]}"
-    )
-    tool = PromptFile.loads(text).prompter.generate_prompt("x", format="openai")["tools"]
-    enum = json.loads(json.dumps(tool))[0]["function"]["parameters"]["properties"]["a"]["enum"]
-    assert enum == [1, -2, 1.5, 1000.0, True, False, None, None, "no", "3", "4", "5"]
-    assert [type(value) for value in enum[:6]] == [int, int, float, float, bool, bool]
-
-
 def test_aliases_repeat_a_value() -> None:
     text = "system: &s Be brief.\ninstruction: {system: *s}\nhistory: [&p [a, b], *p]"
     assert messages(text, "x") == [
@@ -211,8 +194,8 @@ def test_large_file(tmp_path: Path) -> None:
     path.write_bytes(b"instruction: " + "中".encode() * (MAX_BYTES // 3))
     with pytest.raises(PromptFileError, match="bytes; the limit is 5,000,000"):
         PromptFile.load(path)
-    with pytest.raises(PromptFileError, match="larger than 5000000 bytes"):
-        PromptFile.loads("instruction: " + "中" * (MAX_BYTES // 3))
+    with pytest.raises(PromptFileError, match="^f:1:1: the file is larger than 5000000 bytes$"):
+        PromptFile.loads("instruction: " + "中" * (MAX_BYTES // 3), "f")
     assert PromptFile.loads("instruction: ".ljust(MAX_BYTES, "x")).prompter.slots == ()
 
 
@@ -241,6 +224,7 @@ FAULTS = {
     "instruction: [a]": "f.yaml:1:14: instruction must be text, not a list; put text that begins with { or [",
     "instruction:\n- a": "f.yaml:2:1: instruction must be text, not a list\n- a\n",
     "instruction: {q}": "f.yaml:1:15: unknown key 'q' of the instruction; its keys are system, user; put text",
+    "instruction:\n  q: x": "f.yaml:2:3: unknown key 'q' of the instruction; its keys are system, user\n",
     "instruction:\n  usr: x": "f.yaml:2:3: unknown key 'usr' of the instruction (did you mean 'user'?); its keys are",
     "instruction: {user: 1}": "f.yaml:1:21: instruction.user must be text, not a number",
     "system: {q}": "f.yaml:1:9: system must be text, not a mapping; put text that begins with { or [ in quotes",
@@ -330,18 +314,6 @@ def test_syntax_errors_of_the_python_parser(text: str, monkeypatch: pytest.Monke
     assert first.startswith("f.yaml:")
     assert line in [*text.replace("\t", " ").split("\n")]
     assert caret.strip() == "^"
-
-
-def test_long_line_is_cut_around_the_place() -> None:
-    _, line, caret = fault("a: " + "x" * 500 + ": " + "y" * 500).split("\n")
-    assert len(line) <= 110
-    assert line[caret.index("^")] == ":"
-
-
-def test_signs_that_a_terminal_obeys_are_written_out() -> None:
-    _, line, caret = fault("a: \u202eb: c").split("\n")
-    assert line == "a: \\u202eb: c"
-    assert line[caret.index("^")] == ":"
 
 
 def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:

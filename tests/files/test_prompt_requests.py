@@ -108,6 +108,8 @@ class TestWhatIsSent:
         missing = ("topK", "frequencyPenalty", "presencePenalty", "seed", "stopSequences")
         options = [f"model.options.{each} option" for each in missing]
         assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "messages name", *options])
+        alone = Prompty.loads("---\nmodel: m\n---\nsystem:\nHi").request(api="responses", provider="openai")
+        assert alone == {"model": "m", "input": [{"role": "developer", "content": "Hi"}]}
 
     def test_anthropic(self) -> None:
         made = Prompty.loads(WHOLE).request(provider="anthropic")

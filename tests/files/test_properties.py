@@ -71,17 +71,15 @@ def test_each_kind_takes_its_values(kind: str, right: list[Any], wrong: list[Any
 
 
 def test_outputs_have_the_types_of_json_schema() -> None:
-    fields = ", ".join(
-        f"{kind}: {{kind: {kind}, required: true}}" for kind in ("string", "integer", "float", "boolean", "object")
-    )
-    request = Prompty.loads(f"---\nmodel: m\noutputs: {{{fields}}}\n---\nuser:\nHi", dialect="v2").request(
-        provider="openai"
-    )
-    properties = request["response_format"]["json_schema"]["schema"]["properties"]
-    types = [each["type"] for each in properties.values()]
-    assert dict(zip(properties, types, strict=True)) == {
-        **{each: each for each in ("string", "integer", "boolean", "object")},
-        "float": "number",
+    kinds = ("string", "integer", "float", "boolean", "object", "array")
+    fields = ", ".join(f"{kind}: {{kind: {kind}, required: true}}" for kind in kinds)
+    prompt = Prompty.loads(f"---\nmodel: m\noutputs: {{{fields}}}\n---\nuser:\nHi", dialect="v2")
+    schema = prompt.request(provider="openai")["response_format"]["json_schema"]["schema"]
+    assert schema["properties"] == {
+        **{each: {"type": each} for each in ("string", "integer", "boolean")},
+        "float": {"type": "number"},
+        "object": {"type": "object", "properties": {}, "additionalProperties": False},
+        "array": {"type": "array", "items": {"type": "string"}},
     }
 
 

@@ -42,7 +42,7 @@ from lazyprompt.formatters.report import Entry, Notes
 from lazyprompt.templates.slots import Value
 
 URL = "https://a.example/b.png"
-IMAGE = ImageBlock(URLSource(URL))
+IMAGE, FILE = ImageBlock(URLSource(URL)), FileBlock(URLSource(URL))
 USER, ANSWER = Msg("user", "a", "user"), Msg("assistant", "b", "assistant")
 THREAD, HISTORY = Thread("talk", [USER, ANSWER]), Thread("", [], ("tone",))
 
@@ -103,7 +103,7 @@ def test_links_to_media_are_blocks_except_in_values() -> None:
         TextItem(("a",)),
         MediaItem(IMAGE, {"detail": "low"}),
         TextItem(("b\n![other](c)![image]()", "![image](d)", " ")),
-        MediaItem(FileBlock(URLSource(URL)), {"detail": "low"}),
+        MediaItem(FILE, {"detail": "low"}),
     ]
     assert steps == [Turn("user", tuple(items)), THREAD]
     assert [*steps_with_media(Section("user", {}, ("![other](c)",)), medium)] == [turn("![other](c)", role="user")]
@@ -172,8 +172,8 @@ RESULTS: list[Any] = [
             for attributes, detail in DETAILS
         ),
         (
-            Turn("user", (MediaItem(FileBlock(URLSource(URL)), {"detail": "low"}),)),
-            [Msg("user", [FileBlock(URLSource(URL))], "user")],
+            Turn("user", (MediaItem(FILE, {"detail": "low"}),)),
+            [Msg("user", [FILE], "user")],
         ),
         *((Turn("assistant", (CallItem(call),)), [Msg("assistant", [block], "assistant")]) for call, block in CALLS),
         *(
@@ -230,8 +230,13 @@ def test_attributes_that_no_message_has_are_reported_with_the_place_of_the_messa
     notes = Notes()
     result = turn("1", role="tool", id="c1", tool_call_id="c1", name="f")
     thread = Thread("talk", [USER, ANSWER], ("the tone",))
-    steps: list[Any] = [turn("a", name="Ann", id="x", tone=1), thread, result, turn("b", tone=2)]
-    assert drop_own_attributes(steps, notes) == [turn("a", name="Ann"), thread, result, turn("b")]
+    written: list[Any] = [
+        *(MediaItem(IMAGE, {"detail": "low", "quality": "vivid", "alt": "A cat"}), MediaItem(FILE, {"detail": "low"})),
+        CallItem({"id": "c2", "type": "function", "index": 0, "function": {"name": "f", "arguments": {}, "input": {}}}),
+        CallItem({"id": "c3", "name": "f", "input": {}, "strict": True}),
+    ]
+    steps: list[Any] = [turn("a", name="Ann", id="x", tone=1), thread, result, Turn("user", (*written,), {"tone": 2})]
+    assert drop_own_attributes(steps, notes) == [turn("a", name="Ann"), thread, result, Turn("user", (*written,))]
     assert notes == [
         Entry(f"messages[{at}]", "metadata", "left out", f"{what} is not part of a message")
         for at, what in [
@@ -239,6 +244,12 @@ def test_attributes_that_no_message_has_are_reported_with_the_place_of_the_messa
             (0, "the attribute 'tone'"),
             (1, "the tone"),
             (4, "the attribute 'tone'"),
+            (4, "the attribute 'quality' of the image"),
+            (4, "the attribute 'alt' of the image"),
+            (4, "the attribute 'detail' of the file"),
+            (4, "the key 'index' of the tool call"),
+            (4, "the key 'input' of the tool call"),
+            (4, "the key 'strict' of the tool call"),
         ]
     ]
 
@@ -253,7 +264,7 @@ def test_neutral_messages_have_attributes_and_typed_parts() -> None:
         Msg("assistant", [TextBlock("b"), ToolUseBlock("c1", "f", {"a": 1})], "assistant"),
         Msg("tool", [ToolResultBlock("c1", "f", "1")], "tool"),
     ]
-    items = (TextItem(("a",)), MediaItem(FileBlock(URLSource(URL)), {"x": 1}), CallItem(CALL), ResultItem("1"))
+    items = (TextItem(("a",)), MediaItem(FILE, {"x": 1}), CallItem(CALL), ResultItem("1"))
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
     call, result = {"type": "tool_call", "tool_call": CALL}, {"type": "tool_result", "tool_result": "1"}
     file = {"type": "file", "file": {"url": URL, "x": 1}}

@@ -30,6 +30,7 @@ def parse_yaml(text: str) -> Any:
         *(("-0.5e3", -500.0), ("1e2", 100.0), ("0", 0), ("1.0", 1.0), ("01", "01"), (".5", ".5"), ("1.", "1.")),
         *(("'1'", "1"), ('"true"', "true"), ("!!str 1", "1"), ("! 1", "1"), ("!!seq [a]", ["a"]), ("0x1", "0x1")),
         *(("!!map {a: 1}", {"a": 1}), ("{'<<': 1}", {"<<": 1}), ("[&x [b], *x]", [["b"], ["b"]]), ("# c", None)),
+        *((text, text) for text in ("no", "on", "off", "010", "0x1f", "1_000", "2026-01-01", ".inf")),
         ("1" * 300, int("1" * 300)),
     ],
 )
@@ -52,8 +53,8 @@ def test_a_fault_of_yaml_is_shown_at_its_place(text: str, message: str) -> None:
 
 
 def test_the_line_of_a_fault_is_shown_with_a_caret() -> None:
-    text = f"x\r\n\t{'中' * 70}é!{'y' * 60}"
-    shown = f"a:2:74: what\n{'中' * 58}é!{'y' * 40}\n{' ' * 118}^"
+    text = f"x\r\n\t{'中' * 70}e\u0301\u202e!{'y' * 60}"
+    shown = f"a:2:76: what\n{'中' * 56}e\u0301\\u202e!{'y' * 40}\n{' ' * 120}^"
     assert str(SourceText(text, "a").fault_at(text.index("!") + 1, "what")) == shown
     assert SourceText("\ufeffa\rb\nc", "a").place(4) == (3, 1)
 

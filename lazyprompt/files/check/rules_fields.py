@@ -327,10 +327,9 @@ def _names(subject: Subject) -> list[str]:
 
 def _misfit(declared: Property, value: object) -> str:
     """Explain why a value doesn't match its input's kind, or return ``""`` if it matches or is a reference."""
-    if _is_known_later(value):
-        return ""
     try:
-        checked_inputs({declared.name: value}, (declared,))
+        if not _is_known_later(value):
+            checked_inputs({declared.name: value}, (declared,))
     except SlotError as error:
         return str(error)
     return ""

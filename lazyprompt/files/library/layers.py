@@ -211,7 +211,7 @@ def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
             raise PromptFileError(f"{given}: a package in an archive can contain at most {MAX_FILES} files")
         name = each.name
         # An archive member can have any name, so reject names that point outside the target directory.
-        if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
+        if name in ("", "..") or "\0" in name or Path(name).name != name:
             raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name
         try:
@@ -231,9 +231,6 @@ def _extract(member: Traversable, path: Path) -> int | None:
     if member.is_dir():
         path.mkdir()
         return None
-    with member.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) <= MAX_BYTES:
-        with path.open("xb") as made:
-            made.write(data)
-    return len(data)
+    with member.open("rb") as file, path.open("xb") as made:
+        # Extract one byte more than the size limit of a prompt file, so that loading a larger file reports its size.
+        return made.write(file.read(MAX_BYTES + 1))

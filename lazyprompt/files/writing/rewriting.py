@@ -87,14 +87,17 @@ def _writer(text: str, safe: Callable[[str], str]) -> YamlWriter:
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
     """Split YAML into (name, lines) pairs: one for each field, and one with the name None for lines between fields.
 
-    Return None if a field doesn't begin on its own line, or if the YAML has anchors.
+    Return None if a field doesn't begin on its own line, or if the YAML has anchors or is a mapping in braces.
     """
-    if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
+    events = [*yaml.parse(text, Loader=_LOADER)]
+    # The third event is the start of the mapping, after those of the stream and the document.
+    in_braces = any(getattr(event, "flow_style", False) for event in events[2:3])
+    if in_braces or any(getattr(event, "anchor", None) for event in events):
         return None
     keys = [field.raw.key_at - at for field in fields.values()]
     begins = [max(text.rfind("\n", 0, key), text.rfind("\r", 0, key)) + 1 for key in keys]
     indents = {text[begin:key] for begin, key in zip(begins, keys, strict=True)}
-    if len(indents) > 1 or "".join(indents).strip(" "):
+    if "".join(indents).strip(" "):
         return None
     if not begins:
         return [(None, text)]
@@ -119,7 +122,7 @@ def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
     """Return the index in ``pieces`` where a new field belongs according to the conventional field order."""
     order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
     before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
-    return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
+    return max(before, default=-1 if any(own for own, _ in pieces) else 0) + 1
 
 
 class Changes(TypedDict, total=False):
@@ -263,7 +266,7 @@ def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = schema if isinstance(schema, dict) and "properties" in schema else None
     node = within["properties"] if within else fields["inputs"].seen if "inputs" in fields else None
-    made = None if value is None else _listed(value, node)
+    made = _listed(value, node)
     if within is None:
         return {"inputs": made or None}
     return {_SCHEMA: {**{name: plain(item) for name, item in within.items()}, "properties": made or []}}

@@ -63,7 +63,6 @@ FINDINGS = [
     ("LP025", front(f"{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: users}}"), 7, 16),
     ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{b: x}}"), 8, 16),
     ("LP026", front("inputs:\n  city: string", "{{city}}"), 3, 9),
-    ("LP026", front("outputs: {ok: boolean}"), 2, 15),
     ("LP030", "system:\nBe kind.\nasistant:\nHi.\n", 3, 1),
     ("LP030", "Sytem:\nBe kind.\n", 1, 1),
     ("LP030", "system:\nx\n # suer :\nHi.\n", 3, 4),
@@ -89,14 +88,15 @@ FINDINGS = [
     ("LP040", "\n{# a\n #}{{ a }}{% if b %}[INST]{% endif %}\n", 3, 21),
     ("LP040", "<|im_start|> {{ a }}\n", 1, 1),
     ("LP040", "user:\n{% raw %}{{ a }} <think>{% endraw %}\n", 2, 18),
+    ("LP040", "user:\n{% raw %}{{ a }}{% endraw %} [INST]\n", 2, 30),
     ("LP050", "user:\n{{ a.__class__ }}\n", 2, 6),
     ("LP050", "user:\n{{ a['__class__'] }}\n", 2, 7),
     ("LP050", "user:\n{{ a | attr('__class__') }}\n", 2, 14),
     ("LP052", "user:\n{{ a | lowr }}", 2, 8),
     ("LP052", "user:\n{% if a is evn %}x{% endif %}\n", 2, 12),
     ("LP053", "user:\n{{ a | safe }}\n", 2, 8),
-    ("LP054", "user:\n{% for i in range(n) %}x{% endfor %}\n", 2, 13),
-    ("LP054", "user:\n{% for i in range(10000000) %}x{% endfor %}\n", 2, 13),
+    ("LP054", "user:\n{{ strange + ranges }}{% for i in range(n) %}x{% endfor %}\n", 2, 35),
+    ("LP054", "user:\n{% for i in range(100001) %}x{% endfor %}\n", 2, 13),
     ("LP054", "user:\n{{ 'x' * n }}\n", 2, 8),
     ("LP054", "user:\n{{ (n + 1) * 'x' }}\n", 2, 12),
     ("LP060", f"user:\nUse {KEY}.\n", 2, 5),
@@ -165,7 +165,7 @@ NO_FINDINGS = [
     ("LP050", "user:\n{{ a.b_c['_d'] }} {{ a._id }} {{ a['__e'] }} {{ a['f__'] }}\n"),
     ("LP052", "user:\n{{ a | lower }}{% if a is even %}x{% endif %}\n"),
     ("LP053", "user:\n{{ safe }}\n"),
-    ("LP054", "user:\n{% for i in range(3) %}{{ '-' * 3 }}{% endfor %}\n"),
+    ("LP054", "user:\n{% for i in range(100000) %}{{ '-' * 3 }}{% endfor %}\n"),
     # A number with a sign, and the length of what is there, are set by nobody.
     ("LP054", "user:\n{% for i in range(9, 0, -1) %}{{ '-' * -1 }}{% endfor %}\n"),
     ("LP054", "user:\n{% for i in range(a | length) %}{{ '-' * (a | count) }}{% endfor %}\n"),
@@ -206,6 +206,8 @@ MANY = [f"v{number:03}" for number in range(101)]
 KEPT = "the field model.options.best_of has no effect: it is kept, but not sent"
 UNCLOSED = "Mustache: {{/c}} does not match the open tag {{#a}}"
 UNFIT = "the default does not fit: a is 'yes', but must be of kind"
+IS_DEFAULT = "outputs.ok: a bare value is the default, here the text 'boolean'"
+LITERAL = "apiKey contains a literal value: hun… (14 characters)"
 IS_TEXT = "the line is text and doesn't begin a section"
 UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not checked"
 
@@ -240,6 +242,8 @@ UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not
             for count in (100, 101)
         ),
         ("LP001", "user:\n{{ ` }}\n", "Jinja: unexpected char '`'", ""),
+        ("LP026", front("outputs: {ok: boolean}"), IS_DEFAULT, "if the kind is meant, write {kind: boolean}"),
+        ("LP061", front("model: {apiKey: hunter2hunter2}"), LITERAL, "write ${env:NAME} in its place"),
         ("LP030", "# user\nx\n", f"'# user' does not name a role here: {IS_TEXT}", "write user:"),
         ("LP030", "x\nusr:\nx\n", f"'usr' is not a role (did you mean 'user'?): {IS_TEXT}", "write user:"),
         (

@@ -259,11 +259,11 @@ class TestInputs:
             Prompty.load(inner / "p.prompty")
 
     def test_outputs(self) -> None:
-        prompt = load_v1("outputs: {answer: {type: string, description: A.}, score: {type: number}}")
+        outputs = "outputs: {answer: {type: string, description: A.}, score: {type: number}}"
+        prompt = load_v1(f"{outputs}\nmetadata: {{a: 1}}")
         assert prompt.outputs == ()
-        assert prompt.metadata == {
-            "outputs": {"answer": {"description": "A.", "kind": "string"}, "score": {"kind": "float"}}
-        }
+        made = {"answer": {"description": "A.", "kind": "string"}, "score": {"kind": "float"}}
+        assert prompt.metadata == {"a": 1, "outputs": made}
         assert note_text(prompt).splitlines() == [
             "2:1: outputs becomes metadata.outputs: in v1, outputs do not request structured output",
             "2:1: outputs: type becomes kind, with the names of Prompty v2, and sample becomes default",

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,6 +19,7 @@ from lazyprompt.files.library.layers import Trace
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.library.names import key_and_version, language
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.yaml_nodes import MAX_BYTES
 
 LONG_AGO = 1_000_000_000
 
@@ -297,7 +299,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("acme_prompts", None)
 
 
-def test_a_package_by_its_name_or_its_resources(package: Path) -> None:
+def test_a_package_by_its_name_or_its_resources(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PromptLibrary("acme_prompts").get("s/a").render() == "user:\nKind."
     assert "acme_prompts" not in sys.modules, "a library runs no code of the package"
     assert PromptLibrary(files("acme_prompts")).keys() == ("s/a",)
@@ -306,8 +308,9 @@ def test_a_package_by_its_name_or_its_resources(package: Path) -> None:
         PromptFileError, match=r"tone.md: a library must be a directory or a package, not a file; for fi"
     ):
         PromptLibrary(package / "acme_prompts" / "tone.md")
-    for name in ("acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y"):
-        with pytest.raises(PromptFileMissingError, match="no such|does not exist"):
+    monkeypatch.setitem(sys.modules, "bare", ModuleType("bare"))
+    for name in ("acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y", "bare"):
+        with pytest.raises(PromptFileMissingError, match=f"^{name}: .*(no such|does not exist)"):
             PromptLibrary(name)
 
 
@@ -320,7 +323,9 @@ def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch)
     assert PromptLibrary("zipped_prompts").get("s/a").render() == "user:\nKind."
     found = zipfile.Path(archive) / "zipped_prompts"
     assert PromptLibrary(found).keys() == ("s/a",)
-    # The archive has four members, of which one is in a directory, and 34 bytes in all.
+    with pytest.raises(PromptFileMissingError, match="tone.md: a library must be a directory or a package$"):
+        PromptLibrary(found / "tone.md")
+    # The archive has four members, of which one is in a directory, and 34 bytes in all, 29 of them in one file.
     limits = {"MAX_FILES": 4, "MAX_TOTAL": 34, "_MAX_DEPTH": 1}
     for name, limit in limits.items():
         monkeypatch.setattr(f"lazyprompt.files.library.layers.{name}", limit)
@@ -331,6 +336,15 @@ def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch)
             PromptLibrary(found)
         monkeypatch.setattr(f"lazyprompt.files.library.layers.{name}", limit)
     sys.modules.pop("zipped_prompts", None)
+
+
+def test_prompt_in_an_archive_over_the_size_limit_is_reported(tmp_path: Path) -> None:
+    """Such a prompt was missing from the library without a message."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("prompts/a.prompty", "x" * (MAX_BYTES + 9))
+    library = PromptLibrary(zipfile.Path(tmp_path / "a.zip") / "prompts")
+    with pytest.raises(PromptFileError, match="file is too large: 5,000,001 bytes; the limit is 5,000,000"):
+        library.get("a")
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -428,12 +442,16 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
 def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.files.library.library._MOST_PROMPTS", 2)
     library = PromptLibrary(write_library(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
-    first = library.get("a")
-    second = library.get("b")
+    first, second = library.get("a"), library.get("b")
     assert library.get("a") is first
     library.get("c")
     assert library.get("b") is second
     assert library.get("a") is not first
+    # A file that was read again is the newest.
+    write_library(tmp_path, "c.prompty", text="new")
+    third = library.get("c")
+    library.get("b")
+    assert library.get("c") is third
 
 
 def test_many_threads_and_awaiting(lib: Path) -> None:

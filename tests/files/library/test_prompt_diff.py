@@ -2,6 +2,7 @@ import json
 import pickle
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from lazyprompt.files.prompty import Prompty
 
 BEFORE = """---
 name: refund
-model: {id: small, options: {temperature: 0.2, seed: 1}, connection: {apiKey: sesame}}
+model: {id: small, options: {temperature: 0.2, seed: 1}, connection: {apiKey: sesame}, connections: null}
 inputs:
   order: {kind: string}
   name: {kind: string}
@@ -28,7 +29,7 @@ user:
 """
 BEHIND = """---
 name: refund
-model: {id: small, options: {temperature: 0.7, topP: 1}, connection: {apiKey: mellon}}
+model: {id: small, options: {temperature: 0.7, topP: 1}, connection: {apiKey: mellon}, connections: 2}
 inputs:
   order: {kind: integer, required: true}
   locale: {kind: string, default: en}
@@ -80,6 +81,10 @@ settings
       @@ -1 +0,0 @@
       -1
   ~ model.connection.apiKey
+  ~ model.connections
+      @@ -1 +1 @@
+      -none
+      +2
   + model.options.topP
       @@ -0,0 +1 @@
       +1
@@ -101,17 +106,12 @@ def diff(before: str, behind: str) -> PromptDiff:
 def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
     found = diff(BEFORE, BEHIND)
     assert str(found) == SHOWN
-    assert found
-    assert [(each.state, each.name) for each in found.inputs] == [
-        ("changed", "order"),
-        ("removed", "name"),
-        ("added", "locale"),
-    ]
-    assert [*found.to_dict()] == ["a", "b", "inputs", "outputs", "tools", "settings", "sections"]
-    assert json.loads(json.dumps(found.to_dict()))["sections"][1]["name"] == 'assistant{"name": "小雨"}'
+    made = found.to_dict()
+    assert [*made] == ["a", "b", "inputs", "outputs", "tools", "settings", "sections"]
+    shown = {"name": 'assistant{"name": "小雨"}', "state": "added", "lines": ["@@ -0,0 +1 @@", "+Hello."]}
+    assert json.loads(json.dumps(made))["sections"][1] == shown
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
-    assert "sesame" not in str(found)
-    assert "mellon" not in json.dumps(found.to_dict())
+    assert "mellon" not in json.dumps(made)
 
 
 def test_what_does_not_differ() -> None:
@@ -120,37 +120,29 @@ def test_what_does_not_differ() -> None:
     assert str(found) == "a and b are equal"
 
 
-def test_a_section_that_comes_between_changes_no_other() -> None:
-    before = "user:\none\nassistant:\ntwo\nuser:\nthree"
-    behind = "user:\nzero\nassistant:\nnull\nuser:\none\nassistant:\ntwo\nuser:\nthree"
-    assert [(each.state, each.name) for each in diff(before, behind).sections] == [
-        ("added", "user"),
-        ("added", "assistant"),
-    ]
-
-
-def test_sections_of_the_same_role_go_together_in_turn() -> None:
-    found = diff("user:\na\nassistant:\nb\nuser:\nc", "user:\nA\nuser:\nC")
-    assert [(each.state, each.name) for each in found.sections] == [
-        ("changed", "user"),
-        ("removed", "assistant"),
-        ("changed", "user"),
-    ]
-
-
-def test_attributes_are_of_the_name() -> None:
-    found = diff('user[name="a"]:\nx', "user:\nx")
-    assert [(each.state, each.name) for each in found.sections] == [("removed", 'user{"name": "a"}'), ("added", "user")]
+@pytest.mark.parametrize(
+    ("before", "behind", "told"),
+    [
+        ("user:\na\nassistant:\nb", "user:\nz\nassistant:\ny\nuser:\na\nassistant:\nb", "added user, added assistant"),
+        ("user:\na\nassistant:\nb\nuser:\nc", "user:\nA\nuser:\nC", "changed user, removed assistant, changed user"),
+        ('user[name="a"]:\nx', "user:\nx", 'removed user{"name": "a"}, added user'),
+    ],
+)
+def test_sections_go_together_in_turn_by_role_and_attributes(before: str, behind: str, told: str) -> None:
+    assert ", ".join(f"{each.state} {each.name}" for each in diff(before, behind).sections) == told
 
 
 def test_yaml_prompt_files(tmp_path: Path) -> None:
     (tmp_path / "a@1.yaml").write_text("system: Kind.\ninstruction: Answer {question}.\n")
-    (tmp_path / "a@2.yaml").write_text("system: Kind.\ninstruction: Answer {q}.\nmodel: qwen2.5\n")
-    found = PromptLibrary(tmp_path).diff("a", "1", "2")
-    assert (found.a, found.b) == ("a@1.0.0", "a@2.0.0")
-    assert [(each.state, each.name) for each in found.inputs] == [("removed", "question"), ("added", "q")]
-    assert found.settings == (Change("model", "added", "", '"qwen2.5"'),)
-    assert [(each.state, each.name) for each in found.sections] == [("changed", "instruction")]
+    (tmp_path / "a@2.yaml").write_text("system: Kind.\ninstruction: |\n  Answer {q}.\n  Do.\nmodel: qwen2.5\n")
+    (tmp_path / "a@3.prompty").write_text("system:\nKind.")
+    library = PromptLibrary(tmp_path)
+    assert str(library.diff("a", "1", "2")) == (
+        "a@1.0.0 → a@2.0.0\ninputs\n  - question\n  + q\nsettings\n  + model\n      @@ -0,0 +1 @@\n"
+        '      +"qwen2.5"\nsections\n  ~ instruction\n      @@ -1 +1,2 @@\n      -Answer {question}.\n'
+        "      +Answer {q}.\n      +Do."
+    )
+    assert library.diff("a", "1", "3").settings == (Change("dialect", "changed", '"yaml"', '"v2"'),)
 
 
 TEMPLATES = st.lists(

@@ -69,7 +69,7 @@ inputSchema:
 user:
 ![image]({{ photo }}) and ![file](https://e/a.pdf)
 ![type="image", quality="low"](https://e/b.png)
-{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![words](https://e/d)
+{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![type=x](e/d)
 """
 
 
@@ -88,7 +88,7 @@ def test_media_of_the_text_are_inputs_in_v2() -> None:
         "user:",
         "{{ photo }} and {{ file }}",
         "{{ image }}",
-        "{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![words](https://e/d)",
+        "{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![type=x](e/d)",
     ]
     assert made.notes == (
         '10:1: quality of ![type="image", quality="low"](https://e/b.png) is dropped: inputs have no such field',
@@ -130,14 +130,15 @@ def test_what_a_function_gave_back_has_no_place() -> None:
 
 
 def test_tools_of_the_text() -> None:
-    text = "---\nname: a\n---\ntools:\n- id: x\n  type: bing\nsystem:\nhi\nuser:\nyou"
+    text = "---\ntools: [{name: t, kind: mcp}]\n---\nsystem:\nhi\ntools:\n- id: x\n  type: bing\nuser:\nyou"
     made = convert(Prompty.loads(text.replace("\n", "\r\n")), "v2")
-    wanted = "---\nname: a\ntools:\n  - name: x\n    kind: bing\n---\nsystem:\nhi\nuser:\nyou"
+    tools = "[{name: t, kind: mcp}, {name: x, kind: bing}]"
+    wanted = f"---\ntools: {tools}\n---\nsystem:\nhi\n\n\n\nuser:\nyou"
     assert made.text == wanted.replace("\n", "\r\n")
-    assert made.notes == ("4:1: id, type of a tool become name, kind in v2",)
+    assert made.notes == ("6:1: id, type of a tool become name, kind in v2",)
     made = convert(Prompty.loads(text.replace("bing", "{{ t }}")), "v2")
-    assert "4:1: these tools are dropped" in made.notes[0]
-    for broken, place in (("- id: [x", "6:1"), ("- x", "4:1")):
+    assert "6:1: these tools are dropped" in made.notes[0]
+    for broken, place in (("- id: [x", "8:1"), ("- x", "6:1")):
         prompt = Prompty.loads(text.replace("- id: x\n  type: bing", broken))
         with pytest.raises(FormatError, match=rf":{place}: "):
             convert(prompt, "v2")

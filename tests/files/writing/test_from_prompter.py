@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -12,10 +12,7 @@ from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.templates.slots import escape
 
-if TYPE_CHECKING:
-    from lazyprompt._base.json import JsonObject
-
-ADD: "JsonObject" = {
+ADD: Any = {
     "type": "function",
     "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": True},
 }
@@ -44,12 +41,13 @@ def _same(prompter: Prompter, values: object = None, history: list[tuple[str, st
 
 def test_a_chat_prompter_reads_well() -> None:
     instruction = {"system": "Answer {question}.", "user": "Context: {context}. "}
-    prompter = ChatPrompter(instruction, system="Be kind.", tools=[ADD])
-    values = {"question": "Q", "context": "C", "input": "now"}
+    prompter = ChatPrompter(instruction, system="Be kind.", tools=[ADD]).partial(context="C")
+    values = {"question": "Q", "input": "now"}
     prompty = _same(prompter, values)
-    assert Prompty.from_prompter(prompter, name="qa", model={"id": "gpt", "apiKey": "${env:K:x}"}).dumps() == (
-        "---\nname: qa\nmodel:\n  id: gpt\n  apiKey: ${env:K:x}\ninputs:\n  - name: question\n    kind: union\n"
-        "    required: true\n  - name: context\n    kind: union\n    required: true\n"
+    model = {"id": "gpt", "apiKey": "${env:K:x}"}
+    assert Prompty.from_prompter(prompter, name="qa", description="D", model=model).dumps() == (
+        "---\nname: qa\ndescription: D\nmodel:\n  id: gpt\n  apiKey: ${env:K:x}\ninputs:\n"
+        "  - name: question\n    kind: union\n    required: true\n  - name: context\n    kind: union\n    default: C\n"
         "  - name: input\n    kind: string\n    description: What the user says.\ntools:\n"
         "  - kind: function\n    name: add\n    description: Adds.\n    parameters:\n      type: object\n"
         "    strict: true\n"
@@ -57,7 +55,7 @@ def test_a_chat_prompter_reads_well() -> None:
     )
     # A history that is given at the call has its place, as in the prompter.
     _same(prompter, values, [("a", "b")])
-    assert [each.required for each in prompty.inputs] == [True, True, False]
+    assert [each.required for each in prompty.inputs] == [True, False, False]
 
 
 @pytest.mark.parametrize("value", [3, 2.5, [1, {"a": "é"}], {"k": None}])
@@ -134,14 +132,27 @@ def test_history() -> None:
     ]
     prompty = _same(ChatPrompter("A {x}", history=turns), {"x": "1"})
     assert 'user[name="Ada Lovelace"]:\nx\n' in prompty.instructions
-    call: JsonObject = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    calls: list[JsonObject] = [
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    calls: list[dict[str, Any]] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": "r"},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
     ]
     prompty = _same(ChatPrompter("A {conversation}", history=calls), {"conversation": "1"})
-    assert [each.kind for each in prompty.inputs] == ["union", "string", "thread"]
+    names = [(each.name, each.kind) for each in prompty.inputs]
+    assert names == [("conversation", "union"), ("input", "string"), ("conversation_", "thread")]
+
+
+def test_a_history_that_waits_has_no_empty_turn_behind_it() -> None:
+    instruction = "{% set instruction %}A{% endset %}{% if instruction %}system:\n{{ instruction }}\n{% endif %}\n"
+    for user, setting, condition, slot in (
+        ("", "", "", ""),
+        ("U", "{% set user_text %}U{% endset %}", "user_text or ", "{{ user_text }}"),
+    ):
+        texts, history = {"system": "A", "user": user}, [{"role": "user", "content": "x"}]
+        waiting = Prompty.from_prompter(ChatPrompter(texts, history=history, system="", syntax="jinja2"))
+        last = f"{setting}{{% if {condition}input is defined %}}user:\n{slot}{{{{ input }}}}\n{{% endif %}}"
+        assert waiting.instructions == f"{instruction}user:\nx\n\n{last}"
 
 
 @pytest.mark.parametrize(
@@ -206,13 +217,10 @@ def test_what_a_file_cannot_say() -> None:
         Prompty.from_prompter(ChatPrompter("A {x}", budget={"x": 10}))
     with pytest.raises(FormatError, match=r"tools\[0\] has type 'web_search'"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "web_search"}]))
-    named = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}, "strict": True}
-    kept: Any = Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": named}])).tools_for()
-    assert kept == [{**named, "kind": "function"}]
-    more = {"type": "function", "function": {**named, "more": 1}}
+    more = {"type": "function", "function": {**ADD["function"], "more": 1}}
     with pytest.raises(FormatError, match="function with description, name, parameters, strict"):
         Prompty.from_prompter(ChatPrompter("A", tools=[more]))
-    function = {"name": "f", "description": "of ${env:HOME}", "parameters": {"type": "object", "properties": {}}}
+    function = {**ADD["function"], "description": "of ${env:HOME}"}
     with pytest.raises(FormatError, match=r"tools\[0\] contains \$\{env:"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))
 
