@@ -108,7 +108,6 @@ class _NoJsonError(Exception):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
         self.reason = reason
         self.path: list[str] = []
 

@@ -232,7 +232,7 @@ class CallReader:
         raw = "".join(pieces)
         builder.call(WrittenCall(name, raw, arguments_of(raw)), own_id)
 
-    def _json_calls(self, opened: str = "", *, bare: bool = False) -> Waiting[tuple[int, str]]:
+    def _json_calls(self, opened: str = "", *, bare: bool) -> Waiting[tuple[int, str]]:
         """Read calls that are JSON objects: a single object, consecutive objects, or a list.
 
         Args:
@@ -284,14 +284,13 @@ class CallReader:
             if name and name not in self._form.silent and (yield from source.peek()) == "{":
                 builder.start_call(name, _own_id(fields), sure=False)
                 started = True
-                if not (yield from source.value(builder.arguments)):
-                    break
+                yield from source.value(builder.arguments)
                 continue
             pieces: list[str] = []
-            closed = yield from source.value(pieces.append)
+            yield from source.value(pieces.append)
             raw += pieces
             fields[key] = "".join(pieces)
-            if not closed or (bare and key in _NAME and not self._tools.may_be(_text(fields[key]))):
+            if bare and key in _NAME and not self._tools.may_be(_text(fields[key])):
                 break
         if started:
             builder.end_call(_own_id(fields))
@@ -322,9 +321,9 @@ class CallReader:
         if (yield from source.peek()) != '"':
             return None
         pieces: list[str] = []
-        closed = yield from source.quoted(pieces.append)
+        yield from source.quoted(pieces.append)
         raw += [*pieces, (yield from source.run(SPACES))]
-        if not closed or (yield from source.peek()) != ":":
+        if (yield from source.peek()) != ":":
             return None
         raw += [source.take(source.at + 1), (yield from source.run(SPACES))]
         return _text("".join(pieces))

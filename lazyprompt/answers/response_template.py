@@ -38,8 +38,6 @@ class AnsweringTokenizer(Protocol):
 class _FieldParser(Protocol):
     """The streaming parser in transformers; each of its events refers to one field of the message."""
 
-    initial_events: list[dict[str, Any]]
-
     def feed(self, text: str) -> list[dict[str, Any]]: ...
 
     def finalize(self) -> tuple[dict[str, Any], list[dict[str, Any]]]: ...
@@ -109,9 +107,8 @@ class TemplateReader:
     def __init__(self, template: ResponseTemplate, builder: MessageBuilder) -> None:
         self._template = template
         self.builder = builder
-        self._field = ""
+        # The text of the current region that is not in the message yet.
         self._region: list[str] = []
-        self._streams = False
         self._closed = ""
         self._over = False
         self._restart(template.prompt)
@@ -122,13 +119,10 @@ class TemplateReader:
         self._prompt = prompt
         self._parser = self._template.start(prompt)
         self._raw = ""
-        # Ignore the prompt's text, which is not part of the response, but remember which field the prompt opens.
-        for event in self._parser.initial_events:
-            self._field = event["field"]
 
     def feed(self, chunk: str) -> bool:
         """Read a chunk; return True if a marker ended the response."""
-        while chunk and not self._over:
+        while chunk:
             chunk = self._read(chunk)
         return self._over
 
@@ -155,8 +149,7 @@ class TemplateReader:
                 self._restart("")
                 return chunk[at:]
             if self._over:
-                return ""
-        self._raw += chunk
+                break
         return ""
 
     def end(self) -> None:
@@ -179,34 +172,28 @@ class TemplateReader:
                     # end-of-turn marker closed it.
                     self._over = True
                     return
-                self._field, self._region, self._closed = field, [], ""
+                self._region, self._closed = [], ""
             elif event["type"] == "region_close":
-                self._close(event["value"])
+                self._close(field, event["value"])
+            elif field == _CALLS or event["dirty"]:
+                self._region.append(event["text"])
+            elif field in _THINKING:
+                self.builder.thinking(event["text"])
             else:
-                self._add(event["text"], streams=field != _CALLS and not event["dirty"])
+                self.builder.text(event["text"])
 
-    def _add(self, text: str, *, streams: bool) -> None:
-        self._region.append(text)
-        self._streams = streams
-        if streams and self._field in _THINKING:
-            self.builder.thinking(text)
-        elif streams:
-            self.builder.text(text)
-
-    def _close(self, value: object) -> None:
-        raw = "".join(self._region)
-        calls = _calls_in(value, raw) if self._field == _CALLS else []
+    def _close(self, field: str, value: object) -> None:
+        calls = _calls_in(value, "".join(self._region)) if field == _CALLS else []
         for call, own_id in calls:
             self.builder.call(call, own_id)
         if not calls:
             self._fail()
         self.builder.close()
-        self._field, self._region, self._closed = "", [], self._field
+        self._region, self._closed = [], field
 
     def _fail(self) -> None:
         """Add the text of the current region to the message, unless it was already added."""
-        if not self._streams:
-            self.builder.text("".join(self._region))
+        self.builder.text("".join(self._region))
 
 
 WrittenCalls: TypeAlias = list[tuple[WrittenCall, str]]

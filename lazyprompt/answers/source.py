@@ -170,15 +170,12 @@ class StreamedText:
             quoted = quoted != (marker == quote)
             pieces.append(self.take(self.at + len(marker)))
 
-    def quoted(self, put: Put) -> Waiting[bool]:
+    def quoted(self, put: Put) -> Waiting[None]:
         """Read quoted text, including its quotes.
 
         A marker inside quotes is part of the quoted text, unless the quoted text contains a line break before the
         marker. JSON and Python don't allow line breaks inside quotes, so a line break means that the closing quote is
         missing.
-
-        Returns:
-            True if the closing quote was found.
         """
         quote = self.take(self.at + 1)
         put(quote)
@@ -187,7 +184,7 @@ class StreamedText:
             end, marker = yield from self.span()
             if end == self.at:
                 if not marker or torn or marker in self.final:
-                    return False
+                    return
                 put(self.take(end + len(marker)))
                 continue
             match = _QUOTES[quote].search(self.text, self.at, end)
@@ -195,42 +192,40 @@ class StreamedText:
             torn = torn or "\n" in piece
             put(piece)
             if match and match[0] == quote:
-                return True
+                return
             if match:
                 # A quote after a backslash does not close the string.
                 end, _ = yield from self.span()
                 if end > self.at:
                     put(self.take(self.at + 1))
 
-    def value(self, put: Put, *, python: bool = False, depth: int = 0) -> Waiting[bool]:
+    def value(self, put: Put, *, python: bool = False, depth: int = 0) -> Waiting[None]:
         """Read one JSON or Python value: up to its closing bracket or quote, or to the end of a number or word.
+
+        A marker or the end of the response also ends the value.
 
         Args:
             put: A function that receives each piece of the value's source text.
             python: True for Python syntax, in which a value may contain single quotes and parentheses.
             depth: The number of brackets that are already open.
-
-        Returns:
-            True if the value is complete; False if the response ends or a marker begins inside the value.
         """
         while True:
             end, _ = yield from self.span()
             if end == self.at:
-                return False
+                return
             match = _STRUCTURE[python].search(self.text, self.at, end)
             if depth == 0 and (match is None or match.start() > self.at or match[0] in ")]}"):
                 put((yield from self.run(_SCALAR)))
-                return True
+                return
             piece = self.take(match.start() if match else end)
             if piece:
                 put(piece)
             if match is None:
                 continue
             if match[0] in "\"'":
-                if not (yield from self.quoted(put)):
-                    return False
+                yield from self.quoted(put)
             else:
                 put(self.take(self.at + 1))
                 depth += 1 if match[0] in "([{" else -1
             if depth == 0:
-                return True
+                return

@@ -95,8 +95,8 @@ def _python_literal(text: str) -> Json:
         if at == len(text):
             return _json(_evaluate("".join(pieces)))
     except (SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise ValueError(text[:20]) from error
-    raise ValueError(text[at : at + 20])
+        raise ValueError(text) from error
+    raise ValueError(text)
 
 
 def _evaluate(text: str) -> object:

@@ -239,7 +239,6 @@ def _rows_of_batch(batch: _Frame) -> Iterator[Row]:
 
 
 def _rows_of_polars(frame: _Frame) -> Iterator[Row]:
-    _checked_names(frame.columns)
     rows: Iterator[Row] = frame.iter_rows(named=True)
     return rows
 

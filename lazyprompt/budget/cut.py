@@ -136,8 +136,9 @@ def _between_letters(text: str) -> Iterator[int]:
 def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
     """Drop as few pieces of a text as possible, and return the rest; return None if even ``[…]`` exceeds the limit."""
     count = len(pieces)
-    middle = count // 2
-    order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
+    backwards = range(count - 1, -1, -1)
+    # From the middle outwards, the pieces that are already dropped are always consecutive.
+    order = backwards if cut == "end" else sorted(backwards, key=lambda at: abs(2 * (at - count // 2) + 1))
 
     def without(gone: int) -> str:
         if not gone:
@@ -148,13 +149,6 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
 
     gone = find_fewest(count, lambda gone: count_text(without(gone)), room)
     return None if gone is None else without(gone)
-
-
-def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield indices outwards from a middle index, so that the indices yielded so far are always consecutive."""
-    for distance in range(count):
-        after, before = middle + distance, middle - 1 - distance
-        yield tuple(at for at in (after, before) if 0 <= at < count)
 
 
 # Maps the type of a content part to the keys of the text that can be truncated.

@@ -178,12 +178,9 @@ class PromptEngine:
                 pieces.append(_Piece("user" if pieces else "system", "", text, spoken=False))
             elif part is not None:
                 pieces += _conversation(part, where, self._guard)
-        speakers = ((piece.role, piece.name) for piece in pieces if piece.spoken and piece.name)
+        speakers = ((piece.role, piece.name) for piece in pieces if piece.name)
         names = written_names(speakers, one_line if self.prompt_type == "string" else str)
-        return [
-            piece._replace(name=names[piece.role, piece.name]) if piece.spoken and piece.name else piece
-            for piece in pieces
-        ]
+        return [piece._replace(name=names[piece.role, piece.name]) if piece.name else piece for piece in pieces]
 
     def _fit(self, pieces: list[_Piece], most: int) -> list[_Piece]:
         """Drop messages until the prompt's length is at most ``most``.

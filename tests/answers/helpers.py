@@ -287,7 +287,12 @@ _EXAMPLES: dict[str, list[str | Example]] = {
             f"<|tool_call_argument_begin|>{_JSON}<|tool_call_end|><|tool_call_begin|>functions.now:1"
             "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|><|im_end|>",
             _ALL,
-        )
+        ),
+        Example(
+            '<|tool_call_begin|>f<|tool_call_argument_begin|>"{\\"a\\": \\"<|tool_call_end|>\\"}"<|tool_call_end|>'
+            "<|tool_call_begin|>g<|tool_call_argument_begin|>x, y<|tool_call_end|>",
+            [("f", {"a": "<|tool_call_end|>"}), ("g", "x, y")],
+        ),
     ],
     "minimax-m2": [
         Example(

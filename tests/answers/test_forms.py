@@ -13,6 +13,7 @@ from lazyprompt.answers.forms import FORMS, form_of, opens_thought
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolUseBlock
+from lazyprompt.rendering.tool_form import ToolForm
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
@@ -71,6 +72,12 @@ CASES = [(form, dict[str, Any](), text, expected) for form, examples in EXAMPLES
         ("llama", {}, 'Look.\n{"name": "now", "parameters": {}}', ['Look.\n{"name": "now", "parameters": {}}']),
         ("llama", {"tools": TOOLS}, 'So:\n{"name": "Bob", "age": 3}\nSo.', ['So:\n{"name": "Bob", "age": 3}\nSo.']),
         ("llama", {"tools": TOOLS}, "<|python_start|>Look.<|python_end|>So.", ["Look.", "So."]),
+        ("vicuna", {}, "a <s>b</s>c", ["a <s>b"]),  # HTML that is like a marker
+        # A call without a marker may follow any number of thoughts.
+        (
+            *("pythonic", {"thinking": True}, "hm</think><think>so</think>[f(a=1)]"),
+            [("thinking", "hm"), ("thinking", "so"), ("f", {"a": 1})],
+        ),
         ("hermes", {"tools": ["f"]}, '<tool_call>{"name": "g", "arguments": {}}</tool_call>', [("g", {})]),
     ],
 )
@@ -247,7 +254,7 @@ NAMED = {
     "nemotron-nano-2": "nemotron-nano-2 nemotron-nano-9b-v2 nemotron-nano-12b-v2",
     "lfm2": "lfm2-1.2b lfm-2 lfm2.5",
     "exaone-deep": "exaone-deep-7.8b",
-    "hermes": "qwen2.5-7b qwen3-8b llama-3-8b mistral-v1 deepseek-v2 phi-4 gemma-3 exaone-4",
+    "hermes": "qwen2.5-7b qwen3-8b llama-3-8b mistral-v1 deepseek-v2 phi-4 gemma-3 exaone-4 qwq vicuna zephyr",
 }
 
 
@@ -257,23 +264,12 @@ def test_a_models_name_tells_its_form(form: str, name: str) -> None:
     assert FORMS[form].calls == form_of(name)[0].calls[: len(FORMS[form].calls)]
 
 
-def test_html_that_is_like_a_marker_is_text() -> None:
-    assert ResponseParser("vicuna").parse("a <s>b</s>c").content == "a <s>b"
-
-
 @pytest.mark.parametrize(
     ("prompt", "opened"),
     [("<think>\n", True), ("a<|START_THINKING|>", True), ("[THINK]", True), ("<think></think>", False), ("", False)],
 )
 def test_a_prompt_may_end_within_the_models_thoughts(prompt: str, opened: bool) -> None:  # noqa: FBT001 - a case
     assert opens_thought(prompt) is opened
-
-
-def test_families_without_a_form_of_their_own_read_hermes() -> None:
-    general = {family for family in FAMILIES if form_of(family)[0] is FORMS["hermes"]}
-    assert {"qwen2.5", "qwen3", "qwq", "llama-3", "gemma-3", "phi-4", "vicuna", "zephyr"} <= general
-    own = {"qwen3.5", "llama-3.2", "mistral-v3", "deepseek-r1", "glm-4", "lfm2.5", "gemma-4", "granite-3"}
-    assert not general & own
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -389,8 +385,14 @@ def test_text_that_only_begins_like_a_custom_call_stays_text(text: str) -> None:
     assert ResponseParser(markers).parse(text).content == text
 
 
-def test_custom_calls_with_quotes_between_name_and_arguments_stay_text() -> None:
-    markers = Markers(tool_start='<call name="', tool_args='">', tool_end="</call>")
-    text = '<call name="f">{}</call>'
+@pytest.mark.parametrize(
+    ("markers", "text"),
+    [
+        (Markers(tool_start='<call name="', tool_args='">', tool_end="</call>"), '<call name="f">{}</call>'),
+        (Markers(tool_form=ToolForm(call="<call>{arguments} {name}</call>")), "<call>f {}</call>"),
+        (Markers(tool_form=ToolForm(call="<call>{name} {arguments}</call>", argument="{key}")), "<call>f {}</call>"),
+    ],
+)
+def test_custom_calls_that_cannot_be_read_stay_text(markers: Markers, text: str) -> None:
     assert ResponseParser(markers).parse(text).content == text
     assert message_contents(ResponseParser(markers).parse('<tool_call>{"name": "f"}</tool_call>')) == [("f", {})]

@@ -80,7 +80,7 @@ QWEN_CALLS = (
         *((QWEN, f'a<tool_call>{{"name": {name}}}</tool_call>', ["a", f'{{"name": {name}}}']) for name in ('""', "3")),
         (QWEN, 'a<tool_call>{"name": broken</tool_call>b', ["a", '{"name": broken', "b"]),
         (QWEN, 'a<tool_call>{"name": "f", "argu', ["a", '{"name": "f", "argu']),
-        *((QWEN, "a<tool_call>[1]</tool_call>", ["a", "[1]"]), (QWEN, "", []), (QWEN, "<", ["<"])),
+        *((QWEN, "a<tool_call>[1]</tool_call><tool_call>", ["a", "[1]"]), (QWEN, "", []), (QWEN, "<", ["<"])),
         (QWEN, "<think></think>Hi", ["Hi"]),
         # transformers rejects content with control characters that it uses itself.
         (QWEN, "a<tool_call>\1", ["a", "\1"]),

@@ -100,6 +100,8 @@ def test_arguments_come_as_they_are_written() -> None:
     assert parse_chunks(
         "kimi-k2", "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>", '{"a"', ": 1}<|tool"
     ) == [[], [(0, "f", "functions.f:0", '{"a"')], [(0, None, None, ": 1}")], []]
+    begun, more = [(0, "f", "call_0", "{")], [(0, None, None, "}")]
+    assert parse_chunks("harmony", "<|channel|>c to=f<|message|>{", "}<|call|>") == [begun, more, []]
     assert parse_chunks("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {', '}, "id": "x"', "}]") == [
         [(0, "f", None, "{")],
         [(0, None, None, "}")],

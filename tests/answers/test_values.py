@@ -109,7 +109,7 @@ def test_literals_are_read_as_python_reads_them(value: object) -> None:
     [
         *("1_000", "+1", "-.5", "1.", "1e3", "(1, 2)", "(1,)", "(1)", "()", "[1, 2,]", "{'a': 1,}", "'a' 'b'", "''"),
         *(r"'\x41\u0041\U00000041\101\0\n\t\\\'\"'", r'r"\n"', "'''a\n'b''c'''", '"""a"b"""', "'\\\n'", '""'),
-        *("{'a': ('b', [])}", "'''a''' \"b\""),
+        *("{'a': ('b', [])}", "'''a''' \"b\"", f"[{'(),' * 201}]", "[" * 200 + "1," + "]" * 200),
     ],
 )  # fmt: skip
 def test_so_are_other_ways_to_write_them(text: str) -> None:
@@ -164,7 +164,7 @@ def test_python_calls() -> None:
     assert python_calls("[f(1), g(x=h('(')), k(x=1 + 1)]") == [
         *(("f", "1", None), ("g", "x=h('(')", None), ("k", "x=1 + 1", None))
     ]
-    for wrong in ("", "[]", "[f]", "f", "[f()", "f())", "[f() g()]", "[1]"):
+    for wrong in ("", "[]", "[f]", "f", "[f()", "f())", "f(a=(1)", "[f() g()]", "[1]"):
         with pytest.raises(ValueError):  # noqa: PT011 - what it says is not for users
             python_calls(wrong)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +17,7 @@ from lazyprompt.batch import journal as journal_module
 from lazyprompt.batch.calls import CallJob, call_batch
 from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase
 from lazyprompt.batch.forms import LineCounter
-from lazyprompt.batch.rates import Rates
+from lazyprompt.batch.rates import Pace, Rates
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.rows import row_file
 from lazyprompt.batch.run import BatchJob, Progress
@@ -257,8 +258,9 @@ def test_a_paid_answer_of_the_wrong_form_is_kept_beside_the_reason(tmp_path: Pat
         def response_format(self) -> dict[str, Any]:
             return {"type": "object", "properties": {"name": {"type": "string"}}}
 
-    with Clocked() as server:
+    with Clocked() as server, patch.object(Pace, "settle") as settle:
         call_batch(calls_of(rows(tmp_path, 2), server.url("openai"), skip=True, prompter=Json("In {language}.")))
+    assert [call.args[1]["total_tokens"] for call in settle.call_args_list] == [25, 25]
     first, _ = lines(tmp_path / "bad.jsonl")
     assert (first["row"], first["answer"]["text"], first["answer"]["usage"]["total_tokens"]) == (1, "re: 1", 25)
 

@@ -25,7 +25,6 @@ from lazyprompt import (
     TextBlock,
     __version__,
 )
-from lazyprompt.batch import plan as plan_module
 from lazyprompt.batch.forms import FORMS, form_of, json_bytes
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.budget.budget import Budget
@@ -582,13 +581,6 @@ def test_a_table_of_text_has_values_of_all_kinds_for_a_prompt_file() -> None:
 def test_a_row_of_a_prompt_file_has_no_tools_of_its_own() -> None:
     with pytest.raises(ToolsError, match="row 1: both the row and the prompt file define tools"):
         RowPlan.of(Prompty.loads(FILE), "openai-batch").line(1, {"question": "a", "tools": [TOOL]})
-
-
-def test_a_hash_is_there_even_where_no_trial_can_be_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = plan(Prompty.loads(FILE.replace("{kind: string, required: true}", "{kind: integer, required: true}")))
-    assert str(made.settings["prompt"]).startswith("sha256:")
-    monkeypatch.setattr(plan_module, "__version__", "0.0.0")
-    assert made.settings["lazyprompt"] == "0.0.0"
 
 
 ACME = ChatFormatter("mistral").profile.but(name="acme")

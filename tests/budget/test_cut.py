@@ -95,7 +95,7 @@ CUTTABLE: list[tuple[Any, list[str], Any]] = [
         Msg("tool", [ToolResultBlock("1", "f", [TextBlock("b"), TextBlock("z")])], "tool"),
     ),
     (msg("user", "a", name="a"), ["a"], msg("user", "z", name="a")),
-    (msg("user", None), [], msg("user", None)),
+    (msg("user", {"text": "a"}), [], msg("user", {"text": "a"})),
     ({"role": "model", "parts": [{"text": "a"}]}, [], {"role": "model", "parts": [{"text": "a"}]}),
     (
         msg("user", ["a", {"type": "text", "text": "a", "x": "a"}, {"type": "image", "text": "a"}, RESULT]),

@@ -2,10 +2,12 @@
 
 import io
 import json
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -135,6 +137,11 @@ def test_a_second_interrupt_does_not_wait(
     assert (tmp_path / "out.jsonl.run").exists()
 
 
+def test_a_run_outside_the_main_thread_handles_no_signals(run: Run, command: list[str]) -> None:
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(run, *command).result().status == 0
+
+
 def test_what_is_ignored_stays_so(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # A script starts commands in its background so.
     doing_at(10, lambda: signal.raise_signal(signal.SIGINT), monkeypatch)
@@ -207,8 +214,6 @@ def test_a_format_is_one_of_the_names_that_a_command_takes(run: Run) -> None:
             ["--run", "--engine", "ray"],
             "--engine: --run uses one process; use --concurrency to set the number of simultaneous calls",
         ),
-        (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
-        (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
         (["--param", "a=b"], "--param: this option requires a .prompty file"),
     ],
 )
@@ -264,10 +269,12 @@ def test_columns_of_media_that_are_not_used_are_told(
 
 
 def test_outputs_of_an_earlier_run_are_told(run: Run, tmp_path: Path, command: list[str]) -> None:
-    (tmp_path / "out-00002.jsonl").touch()
-    ran = run(*command)
-    assert ran.status == 0
-    assert ran.err.splitlines()[1] == "lazyprompt: left over from an earlier run: out-00002.jsonl"
+    for numbers, told in (("2", "out-00002.jsonl"), ("34", "out-00002.jsonl ... out-00004.jsonl (3 files)")):
+        for number in numbers:
+            (tmp_path / f"out-0000{number}.jsonl").touch()
+        ran = run(*command, "--restart")
+        assert ran.status == 0
+        assert ran.err.splitlines()[1] == f"lazyprompt: left over from an earlier run: {told}"
 
 
 class Screen(io.StringIO):
@@ -278,17 +285,20 @@ class Screen(io.StringIO):
 def test_a_terminal_shows_how_far_it_is(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "200")
     assert run(*command[:-1], "[b]out.jsonl").status == 0
-    shown, _, end = screen.getvalue().rpartition("lazyprompt: [b]out.jsonl: 100 rows read, ")
-    assert "[b]out.jsonl " in shown
-    assert "100 of ~100 rows, " in shown
-    assert shown.endswith("\x1b[1A\x1b[2K")  # which takes the bar away
-    assert end.endswith(" rows/s\n")
+    assert re.search(r"\[b\]out\.jsonl ((\x1b\[[\d;]+m)?━(\x1b\[0m)?){20}  \r", screen.getvalue())
+    _, found, shown = screen.getvalue().rpartition(f"[b]out.jsonl \x1b[38;5;70m{'━' * 20}\x1b[0m ")
+    assert found  # the full bar in its colour
+    end = r"100 of ~100 rows, [\d,]+ rows/s, 0:00:00 left\n\x1b\[\?25h\r\x1b\[1A\x1b\[2K"  # which takes the bar away
+    told = r"lazyprompt: \[b\]out\.jsonl: 100 rows read, 100 written, [\d,]+ rows/s\n"
+    assert re.fullmatch(f"{end}{told}", shown)
 
 
-def test_calls_of_a_run_are_patient(run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_a_run_are_patient_and_keep_its_limits(
+    run: Run, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings: list[dict[str, float]] = []
 
     def opened(*_: object, **given: float) -> None:
@@ -296,8 +306,11 @@ def test_calls_of_a_run_are_patient(run: Run, command: list[str], monkeypatch: p
         raise WrongUseError("--source", "no")
 
     monkeypatch.setattr("lazyprompt.cli.models.open_model", opened)
-    told = fault(run(*command, "--run", "--source", "openai"))
-    assert (told, settings) == ("--source: no", [{"retries": 8, "timeout": 600.0}])
+    monkeypatch.setattr("lazyprompt.batch.rates.Rates", lambda **given: settings.append(given))
+    rates = ("--concurrency", "2", "--rpm", "5", "--tpm", "9")
+    told = fault(run(*command, "--run", "--source", "openai", *rates))
+    limits = {"concurrency": 2, "rpm": 5, "tpm": 9}
+    assert (told, settings) == ("--source: no", [limits, {"retries": 8, "timeout": 600.0}])
 
 
 def test_a_setting_of_a_run_is_told_as_its_option() -> None:

@@ -57,7 +57,6 @@ def test_the_answers_are_written_and_what_they_took_is_said(run: Run, server: Cl
             "--format: --run always writes responses in the same format",
         ),
         (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: this option is for local models"),
-        (["--run", "--source", "openai", "--rpm", "0"], "--rpm: 0 is not in the range"),
     ],
 )
 @pytest.mark.usefixtures("server")

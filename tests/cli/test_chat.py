@@ -70,8 +70,9 @@ def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_on
 
 
 def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Run, server: ModelServer) -> None:
-    server.answer = Answer("\x1b[2J一\n", thinking="hm")
-    assert talk("hi\nhi\n").out == "\x1b[2J一\n\x1b[2J一\n".encode()
+    server.answer = Answer("\x1b[2J一\n", thinking="hm", finish="length")
+    cut = "lazyprompt: the response was truncated at the token limit; use a larger --max-tokens\n"
+    assert talk("hi\nhi\n") == Ran(0, "\x1b[2J一\n\x1b[2J一\n".encode(), cut * 2)
 
 
 def test_prompt_file_with_slots(talk: Run, server: ModelServer) -> None:
@@ -117,9 +118,9 @@ def test_saved_conversations_go_on(talk: Run, server: ModelServer, tmp_path: Pat
 
 
 def test_help_and_quit(talk: Run, server: ModelServer) -> None:
-    lines = talk("/help\n/quit\nnever").out.decode().splitlines()
+    *lines, _, last = talk("/help\n/tools\n/quit\nnever").out.decode().splitlines()
     names = ["/tokens", "/save", "/load", "/system", "/tools", "/reset", "/help", "/quit"]
-    assert [line.split()[0] for line in lines[:-1]] == names
+    assert ([line.split()[0] for line in lines], last) == (names, "no tools are defined")
     assert not server.seen
 
 
@@ -141,10 +142,6 @@ def test_a_call_of_a_given_history_is_answered(talk: Run, server: ModelServer, t
     history = write(tmp_path / "h.json", [{"role": "user", "content": "go"}, called])
     talk("3\n", "--system", "", "--instruction", "For {who}.", "--set", "who=Ada", "--history", history)
     assert [(content or "").strip() for _, content in sent_messages(server)] == ["For Ada.", "go", "", "3"]
-
-
-def test_no_tools(talk: Run) -> None:
-    assert talk("/tools").out == b"no tools are defined\n"
 
 
 @pytest.mark.parametrize("trouble", [Status(404), Cut(2)])

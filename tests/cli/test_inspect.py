@@ -191,13 +191,13 @@ def test_a_prompter_in_python(run: Run, app: Path, name: str) -> None:  # noqa: 
 def test_a_file_imports_those_beside_it_before_others(run: Run, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(app / "named_twice_of_a_test.py", "TEXT = 'of the working directory'")
     write(app / "pkg" / "named_twice_of_a_test.py", "TEXT = 'of the directory of the file'")
-    write(
-        app / "pkg" / "beside.py",
-        "import lazyprompt, named_twice_of_a_test as other\nmade = lazyprompt.ChatPrompter(other.TEXT)",
-    )
+    # The file has the name of a module that it imports.
+    code = "import lazyprompt, json, named_twice_of_a_test as other\nmade = lazyprompt.ChatPrompter(other.TEXT)"
+    write(app / "pkg" / "json.py", f"{code}\njson.dumps([])")
     monkeypatch.delitem(sys.modules, "named_twice_of_a_test", raising=False)
+    monkeypatch.setitem(sys.modules, "json", json)
     sys.path.insert(0, str(app))
-    found: Any = json.loads(run("inspect", "pkg/beside.py:made", "--json").out)
+    found: Any = json.loads(run("inspect", "pkg/json.py:made", "--json").out)
     assert "of the directory of the file" in found["text"]
 
 
@@ -222,6 +222,7 @@ NOT_A_PROMPTER = "must be a prompter, a Prompty or a function without arguments 
         ("pkg.app_of_a_test:number", f"pkg.app_of_a_test:number {NOT_A_PROMPTER}, not a int"),
         ("pkg.app_of_a_test:needs", "TypeError: needs() missing 1 required positional argument: 'x'"),
         ("pkg.app_of_a_test:fails", r"ValueError: no\u001b luck (app_of_a_test.py, line 13)"),
+        ("math:answer", "PROMPT_FILE: math has no 'answer'"),
         ("pkg.nowhere:answer", "pkg.nowhere: ModuleNotFoundError: No module named 'pkg.nowhere'"),
         ("pkg/nowhere.py:answer", "FileNotFoundError: [Errno 2] No such file or directory: '/pkg/nowhere.py'"),
         ("bad.py:x", "bad.py: SyntaxError: '(' was never closed (bad.py, line 1)"),

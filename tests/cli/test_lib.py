@@ -111,6 +111,7 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show", "s/refund", "--dir", "./no/where"), "--dir: no/where: a library must be a directory or a package"),
         (("show", "s/refund", "--version", "x.y"), "KEY: invalid version or range 'x.y'"),
         (("show", "s/refund", "--param", "model"), "--param: expected NAME=VALUE, not 'model'"),
+        (("diff", "s/refund", "1", "2", "--dir", "no"), "--dir: no: no such directory, and no such package"),
         (("diff", "s/refund", "1.0.0", "9"), "KEY: no version '9' of the prompt 's/refund'; available"),
         (("show",), "KEY: Missing argument 'KEY'."),  # it was "key: ", and no more
         (("diff", "s/refund", "1.0.0"), "B: Missing argument 'B'."),

@@ -31,8 +31,5 @@ def test_providers(run: Run) -> None:
     header, *rows = run("list", "providers").out.decode().splitlines()
     assert header.split()[:2] == ["provider", "text"]
     assert [row.split()[0] for row in rows] == list(PROVIDERS)
-
-
-def test_providers_as_json(run: Run) -> None:
     found = {row["provider"]: row for row in json.loads(run("list", "providers", "--json").out)}
     assert found["anthropic"]["thinking"] == "signed"

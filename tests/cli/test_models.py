@@ -2,15 +2,16 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cli.helpers import Run
 from lazyprompt import Prompty
-from lazyprompt.cli.models import FileModel, file_model, length_warning, sources_help
+from lazyprompt.cli.models import FileModel, file_model
 from lazyprompt.cli.options import Options
 from lazyprompt.cli.streams import WrongUseError
 from lazyprompt.modules.sources import SOURCES
@@ -45,6 +46,7 @@ def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> 
         ({"id": "m", "provider": "googleai"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
         ({"id": "m", "provider": "none"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
         ({"id": "m", "provider": "openai"}, {"model": "n"}, FileModel("openai", "n", {})),
+        ({"id": "m", "options": {"seed": 7}}, {"source": "none"}, FileModel("none", "m", {}, ("options.seed",))),
         # Local models.
         ({"id": "m"}, {"model": "n"}, FileModel(None, "n", {})),
         ({"id": "m"}, {"model": "n", "base_url": "http://x"}, FileModel("openai", "n", {})),
@@ -59,8 +61,8 @@ def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> 
         ({"id": "m", "options": COMMON}, {}, FileModel("openai", "m", PARAMS)),
         (
             {"id": "m", "options": {"frequencyPenalty": 1, "topK": 3, "seed": None, "stopSequences": []}},
-            {},
-            FileModel("openai", "m", {"frequency_penalty": 1}, ("options.topK",)),
+            {"source": "OpenAI"},
+            FileModel("OpenAI", "m", {"frequency_penalty": 1}, ("options.topK",)),
         ),
         (
             {"id": "m", "options": {"additionalProperties": {"user": "u"}}, "connection": {"endpoint": "x"}},
@@ -94,6 +96,12 @@ def test_the_model_of_options_and_a_file(
     assert select_model(model, options) == expected
 
 
+def test_a_client_that_is_not_installed_may_take_all_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    found = select_model({"id": "m", "provider": "anthropic", "options": {"topK": 3}}, {})
+    assert found == FileModel("anthropic", "m", {"top_k": 3})
+
+
 @pytest.fixture
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -117,17 +125,11 @@ def test_a_file_without_a_chat_model_is_refused(model: Mapping[str, object], mes
     assert str(caught.value) == message
 
 
-def test_the_help_has_a_row_for_each_source() -> None:
-    mark, head, *rows = sources_help().split("\n")
-    assert (mark, re.split(" {2,}", head)) == ("\b", ["SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT"])
+def test_the_help_has_a_row_for_each_source(run: Run) -> None:
+    head, *rows = run("run", "--help").out.decode().rpartition("\n\n  ")[2].splitlines()
+    assert re.split(" {2,}", head) == ["SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT"]
     assert [row.split()[0] for row in rows] == [*SOURCES]
     by_name = {row.split()[0]: row.split()[1:] for row in rows}
     assert by_name["openai"] == ["gpt-5-mini", "OPENAI_API_KEY"]
     assert by_name["gemini"] == ["gemini-2.5-flash", "GEMINI_API_KEY", "or", "GOOGLE_API_KEY"]
     assert by_name["ollama"] == ["--model", "OLLAMA_API_KEY,", "if", "any"]
-
-
-def test_a_response_that_was_cut_is_warned_of() -> None:
-    cut, whole = (length_warning(SimpleNamespace(finish=finish)) for finish in ("length", "stop"))  # type: ignore[arg-type]  # a reply's finish alone
-    assert cut == "the response was truncated at the token limit; use a larger --max-tokens"
-    assert whole == ""

@@ -123,8 +123,9 @@ def test_values_are_read_as_the_kinds_that_are_declared(run: Run, kinds: str, tm
     values = ("count=2", "ratio=1", "urgent=true", 'tags=["a","b"]', "place=@place.json", "either=7", "code=007")
     argv = [each for value in values for each in ("--set", value)]
     assert user_text(run("render", kinds, *argv, "--format", "openai")) == '3|1|true|["a", "b"]|Ulm|false|007'
-    text = run("render", kinds, "--set", "count=2", "--set", 'either="7"', "--format", "openai")
-    assert user_text(text) == "3|0.5|false|||true|"
+    for text in ('"7"', "[7]"):
+        ran = run("render", kinds, "--set", "count=2", "--set", f"either={text}", "--format", "openai")
+        assert user_text(ran) == "3|0.5|false|||true|"
 
 
 def test_a_picture_is_an_address_or_a_file(run: Run, kinds: str, tmp_path: Path) -> None:
@@ -159,7 +160,9 @@ def test_a_thread_is_a_history(run: Run, order: str, tmp_path: Path) -> None:
     argv = ("--set", "language=Dutch", "--input", "x", "--format", "openai")
     made = [run("render", file, *argv, *more).json for more in (("--history", history), ("--set", f"chat=@{history}"))]
     assert made[0] == made[1] == run("render", order, *argv, "--history", history).json
-    assert fault(run("render", file, *argv)) == "--set: Missing required input: chat"
+    for missing, more in (("chat", argv), ("question", (*argv[:2], "--history", history))):
+        told = fault(run("render", file, *more, "--set", "x=1"))
+        assert told.startswith(f"--set: Missing required input: {missing}; no input named 'x'; available inputs: ")
 
 
 def test_all_that_is_wrong_is_in_one_line(run: Run, kinds: str) -> None:
@@ -226,6 +229,15 @@ def test_a_broken_file_is_one_line_with_its_place(
     if content is not None:
         write(tmp_path / "x.prompty", content)
     assert fault(run(*command, "x.prompty")).startswith(f"PROMPT_FILE: {message}")
+
+
+def test_a_name_without_a_value_may_be_empty(run: Run, tmp_path: Path) -> None:
+    argv = ("render", write(tmp_path / "u.prompty", "user:\n{{ b }}."), "--format", "openai")
+    assert user_text(run(*argv, "--undefined", "empty")) == "."
+    for more in ((), ("--undefined", "error")):
+        assert fault(run(*argv, *more)).startswith("--set: Jinja: no value for 'b'; ")
+    told = fault(run("render", "--input", "x", "--undefined", "error"))
+    assert told == "--undefined: this option requires a .prompty file"
 
 
 def test_params_and_roots(run: Run, tmp_path: Path) -> None:

@@ -51,11 +51,6 @@ def test_system_history_tools_label_model(run: Run, tmp_path: Path) -> None:
     assert run("render", "--input", "hi", *options).out.decode() == expected
 
 
-def test_empty_system(run: Run) -> None:
-    assert b"LazyLLM" in run("render", "--input", "hi").out
-    assert b"LazyLLM" not in run("render", "--input", "hi", "--system", "").out
-
-
 def test_history_alone_is_enough(run: Run, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [{"role": "user", "content": "hi"}])
     assert run("render", "--history", history, "--format", "openai", "--system", "").json == {

@@ -252,6 +252,8 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
         (("gone",), "PATH: gone: no such file or directory"),
         (("old",), "PATH: no test cases in old; add NAME.test.yaml next to a prompt"),
         (("old.prompty",), "PATH: no test cases in old.prompty; add old.test.yaml"),
+        (("greet.test.csv",), "PATH: greet.test.csv is empty; its first line must contain the column names"),
+        (("greet.test.jsonl", "greet.test.jsonl"), "PATH: no test cases in greet.test.jsonl, greet.test.jsonl"),
         (("--url", "http://x"), "--url: this option requires a model; add --run"),
         (("--update", "--against", "old"), "--update: this option accepts all changes, so there is nothing"),
     ],
@@ -260,6 +262,8 @@ def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
     cases()
     write("old.prompty", PROMPT)
     Path("old").mkdir()
+    Path("greet.test.csv").touch()
+    Path("greet.test.jsonl").touch()
     git("init", "-q")
     assert fault(run("test", *arguments)).startswith(said)
 

@@ -74,7 +74,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         ),
         (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),
         (
-            ["render", "--input", "x", "--model", "qwen25"],
+            ["render", "--input", "x", "--model", "qwen25", "--format", "openai"],
             "--model: no model family is known for 'qwen25' (did you mean 'q",
         ),
         (["render", "--input", "x", "--color", "always", "--json"], "--color: only flat text has colour"),

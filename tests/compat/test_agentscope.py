@@ -254,12 +254,6 @@ def test_the_event_loop_goes_on_while_a_counter_counts() -> None:
     assert ticks > 1
 
 
-def test_characters_are_counted_as_ours() -> None:
-    messages = [{"role": "user", "name": "Bob", "content": "Hi."}]
-    assert asyncio.run(CharTokenCounter().count(messages)) == 6
-    assert asyncio.run(CharTokenCounter().count(messages, [{"type": "x"}])) == 6 + len('{"type": "x"}')
-
-
 @pytest.mark.parametrize("name", [name for name, (_, kind) in FORMATTERS.items() if kind == "MultiAgent"])
 def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
     # It was refused as an unknown argument.

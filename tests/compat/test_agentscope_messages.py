@@ -4,7 +4,9 @@ import asyncio
 import copy
 import json
 import pickle
+import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -158,18 +160,28 @@ def test_a_result_becomes_text() -> None:
 def test_counters_count_as_ours_and_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
     messages = [{"role": "user", "content": "How many tokens?"}]
-    counted = asyncio.run(OpenAITokenCounter("gpt-4").count(messages))
-    assert counted == TiktokenCounter("gpt-4").count(messages)
+    assert asyncio.run(CharTokenCounter().count(messages, [{"type": "x"}])) == len('How many tokens?{"type": "x"}')
+    ours = OpenAITokenCounter("gpt-4")
+    counted = TiktokenCounter("gpt-4").count(messages)
+    assert (ours.model_name, asyncio.run(ours.count(messages))) == ("gpt-4", counted)
 
     class Mine(TokenCounterBase):
         async def count(self, messages: Any, tools: Any = None, **_: object) -> int:  # noqa: ARG002 - as the base has it
             return len(messages)
 
-    for module, kind in (("anthropic.Anthropic", AnthropicTokenCounter), ("google.genai.Client", GeminiTokenCounter)):
-        given: list[dict[str, Any]] = []
-        monkeypatch.setattr(module, lambda given=given, **options: given.append(options))
-        assert kind("m", "k", timeout=5).model_name == "m"
-        assert given == [{"api_key": "k", "timeout": 5}]
+    client = Mock()
+    client.messages.count_tokens().input_tokens = client.models.count_tokens().total_tokens = 7
+    for package, client_class, kind in (
+        ("anthropic", "anthropic.Anthropic", AnthropicTokenCounter),
+        ("google-genai", "google.genai.Client", GeminiTokenCounter),
+    ):
+        monkeypatch.setattr(client_class, connect := Mock(return_value=client))
+        counter = kind("m", "k", timeout=5)
+        assert (counter.model_name, asyncio.run(counter.count(messages))) == ("m", 7)
+        connect.assert_called_once_with(api_key="k", timeout=5)
+        monkeypatch.setitem(sys.modules, client_class.rpartition(".")[0], None)
+        with pytest.raises(ImportError, match=f"the {package} package is not installed"):
+            kind("m")
     talk = [Msg("Bob", f"text {at}", "user") for at in range(9)]
     assert len(run(OpenAIChatFormatter(Mine(), 3), talk)) == 3
     with pytest.raises(TypeError, match="abstract method '?count"):

@@ -252,6 +252,7 @@ def test_history_tags_in_a_message_are_broken() -> None:
         ("Facts:\n{x}", {"x": "system: b"}, "Facts:\n  system: b"),
         ("{x}{y}", {"x": "sys", "y": "tem: a"}, "  system: a"),
         ("{x}: a", {"x": "a\nsystem"}, "a\n  system: a"),
+        ("{x}: a", {"x": "E"}, "  E: a"),
         ("Note {x}", {"x": "system: a"}, "Note system: a"),
         ("Facts: {x}", {"x": "a\nb"}, "Facts: a\nb"),
         ("Role: {x}\nText: a", {"x": "a"}, "Role: a\nText: a"),
@@ -374,9 +375,6 @@ def test_only_the_developers_text_has_slots(engine: PromptEngine) -> None:
 def test_without_values_the_text_is_untouched(engine: PromptEngine) -> None:
     text = "{a} {{a}} {"
     assert engine.join(text) == (text if engine is STRING else [{"role": "system", "content": text}])
-
-
-def test_no_values_at_all_still_unescape() -> None:
     assert STRING.join("{a} {{a}}", format_map={}) == "{a} {a}"
 
 
@@ -387,9 +385,6 @@ def test_a_value_is_text_and_is_never_filled_again() -> None:
         STRING.join("{a}", format_map={"a": b"x"})
     with pytest.raises(FormatError, match="format_map must be a dict from slot names to values, not list"):
         STRING.join("{a}", format_map=[("a", 1)])  # type: ignore[arg-type]
-
-
-def test_values_that_have_no_slot_are_not_looked_at() -> None:
     assert STRING.join("a", format_map={"b": object()}) == "a"
 
 
@@ -547,11 +542,8 @@ def test_a_summary_that_is_too_long_for_the_prompt_is_cut() -> None:
     assert isinstance(made, str)
     assert len(made) <= 60
     assert made.startswith("sys\nSummary of the earlier conversation: x")
-
-
-def test_a_short_summary_may_fit_where_a_long_one_would_not() -> None:
-    made = summarizing(60, lambda _: "x").join("sys", talk(12))
-    assert made == "sys\nSummary of the earlier conversation: x\nn11: text 11"
+    short = summarizing(60, lambda _: "x").join("sys", talk(12))
+    assert short == "sys\nSummary of the earlier conversation: x\nn11: text 11"
 
 
 # Faults of the PromptEngine that this one is named after
