@@ -29,10 +29,9 @@ from lazyprompt._base.client_objects import (
 )
 from lazyprompt._base.json import is_dict, is_mapping, is_sequence
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.msg import ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock, message_of
+from lazyprompt.messages.msg import ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock, URLSource, message_of
 from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.open_calls import OpenCalls
-from lazyprompt.messages.openai_form import source_of
 from lazyprompt.messages.read_gemini import client_part, read_gemini_part
 from lazyprompt.messages.read_openai import RESPONSES, has_compact_calls, has_unsaid, read_item, sent_back
 from lazyprompt.messages.read_parts import read_part
@@ -60,6 +59,7 @@ _TOTALS = ("total_tokens", "total_token_count")
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
 # The message keys for reasoning: vLLM and OpenRouter use "reasoning", Ollama uses "thinking".
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_EMPTY = (None, TextBlock(""), ImageBlock(URLSource("")))
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
 
@@ -325,29 +325,26 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
     part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
     if not part:
         return []
-    # A DashScope part has no type field; the part's only key is its type.
-    kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
-    if kind == "image" and isinstance(part.get("image"), str):
-        return _image_blocks(part["image"])
-    if kind == "thinking" and not isinstance(part.get("thinking"), str):
+    if part.get("type") == "thinking" and not isinstance(part.get("thinking"), str):
         texts = [json_or_text(fields_of(each).get("text")) for each in items_of(part.get("thinking"))]
         return _thought_blocks("".join(texts), provider, signature=part.get("signature"))
     try:
-        block = read_part({**part, "type": kind}, where, beside)
+        block = read_part(part, where, beside)
     except (HistoryError, MediaError):
         return _malformed_part(part, where, beside)
-    if block is None or (isinstance(block, TextBlock) and not block.text):
+    if block in _EMPTY:
         return []
     return [replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block]
 
 
 def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return a malformed response part's tool call or text; store a part without either in the reply's metadata."""
+    """Return a malformed response part's tool call or text; store its other fields in the reply's metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
     text = _text_blocks(part.get("text", part.get("refusal")))
-    if not text:
-        beside[where] = part
+    rest = {key: value for key, value in part.items() if not text or key not in ("type", "text", "refusal")}
+    if rest:
+        beside[where] = rest
     return text
 
 
@@ -407,11 +404,6 @@ def _thought_blocks(
         return []
     proof, data, name = (json_or_text(value) or None for value in (signature, redacted, own_id))
     return [ThinkingBlock(text, proof, redacted=data, id=name, provider=provider)]
-
-
-def _image_blocks(address: object) -> list[Block]:
-    url = fields_of(address).get("url", address)
-    return [ImageBlock(source_of(json_or_text(url)))] if isinstance(url, str) and url else []
 
 
 def _call(own_id: object, name: object, arguments: object, signature: str | None = None) -> ToolUseBlock:

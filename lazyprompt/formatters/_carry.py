@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from lazyprompt.errors import MediaError
 from lazyprompt.media.fetch import check_url
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Media
     from lazyprompt.messages.msg import Block, Source
     from lazyprompt.messages.turns import Content, Turn
-
-_Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
@@ -63,10 +61,10 @@ def _fits(rule: Media, role: Role) -> bool:
     return {"assistant": rule.assistant, "system": rule.system, "developer": rule.system}.get(role, True)
 
 
-def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Choose an action for sending a media source; return None if the provider doesn't accept the source."""
+def _loads_itself(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> bool:
+    """Return True if the provider loads a media source itself, so that its URL is sent."""
     if isinstance(source, Base64Source):
-        return "as it is" if rule.data else None
+        return False
     url = source.url
     if not url:
         raise MediaError(f"{where} has neither a URL nor base64 data; add one of them")
@@ -74,10 +72,9 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if scheme in ("http", "https"):
         if rule.url:
             check_url(url, where) if resolver is None else resolver.check(url, where)
-            return "pass on"
-        return "load" if resolver is not None and rule.data else None
+        return rule.url
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
-        return "pass on"
+        return True
     if not is_local(url):
         # Omit the URL's query string, which may contain a secret.
         address = url.partition("?")[0]
@@ -87,7 +84,7 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
             f"{where} is the local file {url!r}, but local files are not allowed; allow its directory with "
             f"media=MediaResolver(roots=[...]), or read it yourself, for example with ImageBlock.from_file({url!r})"
         )
-    return "load" if rule.data else None
+    return False
 
 
 def carry(turns: list[Turn], job: Job) -> list[Turn]:
@@ -230,8 +227,9 @@ class _Carrier:
             whose = "" if rule is None else f" from the {role}"
             self.notes.add(where, kind, "left out", f"{name} does not accept {kind}{whose}", address)
             return ()
-        action = _action(block.source, rule, self.job.resolver, where)
-        if action is None:
+        if _loads_itself(block.source, rule, self.job.resolver, where):
+            return (block,)
+        if not rule.data or (address and self.job.resolver is None):
             way = (
                 f"{name} does not accept {kind} by URL; pass media=MediaResolver(hosts=[...]) to load it"
                 if address and rule.data
@@ -239,8 +237,6 @@ class _Carrier:
             )
             self.notes.add(where, kind, "left out", way, address)
             return ()
-        if action == "pass on":
-            return (block,)
         if isinstance(block.source, URLSource) and self.job.wanted is not None:
             self.job.wanted.setdefault(block.source, where)
             return ()
@@ -270,7 +266,7 @@ def _is_plain(block: Block) -> bool:
             return False
 
 
-def _text_in(block: Block) -> str:
+def _text_in(block: ThinkingBlock | ToolUseBlock | ToolResultBlock) -> str:
     match block:
         case ThinkingBlock(thinking):
             return thinking
@@ -278,5 +274,3 @@ def _text_in(block: Block) -> str:
             return block.text
         case ToolUseBlock():
             return str(block.arguments)
-        case _:
-            return ""

@@ -285,7 +285,7 @@ def _redirect_target(url: str, location: str, where: str) -> str:
     from urllib.parse import quote, urljoin  # noqa: PLC0415
 
     try:
-        return urljoin(url, quote(location.strip().encode("latin-1", "replace"), safe=_KEPT))
+        return urljoin(url, quote(location.strip().encode("latin-1"), safe=_KEPT))
     except ValueError as error:
         raise url_error(where, url, f"redirects to a malformed URL ({error}); pass the final URL") from error
 

@@ -212,7 +212,8 @@ GEMINI_BLOCKED = {
     "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7},
 }
 DASHSCOPE = {"content": "热。", "reasoning_content": "想。", "tool_calls": [{**CALL, "index": 0}]}
-DASHSCOPE_PARTS = [{"text": "A"}, {"image": "https://example.org/a.png"}, {"box": [1, 2]}, "B"]
+DASHSCOPE_PARTS = [{"text": "A"}, {"image": "https://example.org/a.png", "n": 1}, {"box": [1, 2]}, {"image": ""}, "B"]
+DASHSCOPE_PARTS += [{"n": 2, "text": "C"}]
 OLLAMA = {"role": "assistant", "content": "Hot.", "thinking": "Hm.", "tool_calls": [BARE_CALL, BARE_CALL]}
 HOT = TextBlock("Hot.")
 CALLS_BY_PLACE = tuple(ToolUseBlock(f"call_{at}", "weather", ARGUMENTS) for at in range(2))
@@ -300,9 +301,9 @@ CASES = {
     "dashscope multimodal": Case(
         "dashscope-multimodal",
         dashscope({"content": DASHSCOPE_PARTS}),
-        (TextBlock("A"), ImageBlock(URLSource("https://example.org/a.png")), TextBlock("B")),
+        (TextBlock("A"), ImageBlock(URLSource("https://example.org/a.png")), TextBlock("B"), TextBlock("C")),
         usage(3, 4),
-        {"content[2]": {"box": [1, 2]}},
+        {"content[1]": {"n": 1}, "content[2]": {"box": [1, 2]}, "content[5]": {"n": 2}},
     ),
     "ollama": Case(
         "ollama",
@@ -431,11 +432,6 @@ def test_what_is_neither_dict_nor_object_of_a_client_is_refused_with_its_type(gi
         as_dict(given)
 
 
-def test_a_dict_is_taken_as_it_is() -> None:
-    answer = chat({})
-    assert as_dict(answer) is answer
-
-
 class Colour(Enum):
     RED = "red"
 
@@ -444,7 +440,7 @@ class Anything(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def test_all_that_an_object_can_hold_becomes_plain() -> None:
+def test_all_that_an_object_can_hold_becomes_plain_and_a_dict_is_taken_as_it_is() -> None:
     held = Anything.model_validate(
         {
             "bytes": PNG,
@@ -456,7 +452,9 @@ def test_all_that_an_object_can_hold_becomes_plain() -> None:
             "nested": [Anything.model_validate({"a": None, "b": 1})],
         }
     )
-    assert as_dict(held) == {
+    plain = as_dict(held)
+    assert as_dict(plain) is plain
+    assert plain == {
         "bytes": PNG64,
         "enum": "red",
         "time": "2026-01-01T00:00:00+00:00",
@@ -546,17 +544,14 @@ def test_a_single_text_is_plain_and_several_are_blocks() -> None:
 
 def test_the_thinking_of_a_chat_comes_first_and_the_calls_last() -> None:
     message = {"tool_calls": [CALL], "refusal": "No.", "content": "Hot.", "reasoning": "Hm."}
-    assert parse_message(message, "xai").content == (
-        ThinkingBlock("Hm.", provider="xai"),
-        TextBlock("Hot."),
-        TextBlock("No."),
-        USED,
-    )
+    assert parse_message(message, "xai").content == (thought("xai"), HOT, TextBlock("No."), USED)
+    said = [{"type": "thinking", "thinking": [{"text": "H"}, {"text": "m."}], "signature": "s"}, "Hot."]
+    assert parse_message({"content": said}, "mistral").content == (thought("mistral", "Hm.", "s"), HOT)
 
 
 def test_thinking_blocks_that_hold_no_thought_leave_the_text_of_it() -> None:
     message = {"content": "Hot.", "reasoning_content": "Hm.", "thinking_blocks": ["x", {"type": "thinking"}]}
-    assert parse_message(message, "litellm").content == (ThinkingBlock("Hm.", provider="litellm"), TextBlock("Hot."))
+    assert parse_message(message, "litellm").content == (thought("litellm"), HOT)
 
 
 @pytest.mark.parametrize(
@@ -588,13 +583,11 @@ def test_ids_are_made_of_the_place_and_each_is_used_once() -> None:
     assert made == ["call_0", "a", "a_2", "call_3", "a_2_2", "a_3", "call_3_2", "5"]
 
 
-@pytest.mark.parametrize("arguments", [None, "", " \n", "{}", {}])
-def test_no_arguments_are_an_empty_object(arguments: object) -> None:
-    assert read_call(arguments) == ToolUseBlock("c1", "f")
-
-
-def test_of_duplicate_keys_the_last_counts() -> None:
-    assert read_call('{"a": 1, "a": 2}') == ToolUseBlock("c1", "f", {"a": 2})
+@pytest.mark.parametrize(
+    ("arguments", "read"), [(None, {}), ("", {}), (" \n", {}), ("{}", {}), ({}, {}), ('{"a": 1, "a": 2}', {"a": 2})]
+)
+def test_no_arguments_are_an_empty_object_and_of_equal_keys_the_last_counts(arguments: object, read: Any) -> None:
+    assert read_call(arguments) == ToolUseBlock("c1", "f", read)
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,8 @@ def test_cache_marks_and_thoughts_are_sent(asked: Asked) -> None:
     asked.server.answer, turns = (200, {"input_tokens": 7}), [{"role": "user", "content": CACHED}] * 2
     assert asked.counter.count(turns) == 7
     assert asked.server.bodies[-1]["messages"] == turns
+    assert asked.counter.count([{"role": "user", "content": [{"type": "text", "text": "a"}]}] * 2) == 7
+    assert len(asked.server.bodies[-1]["messages"]) == 1
 
 
 @gemini_alone

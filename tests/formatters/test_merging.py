@@ -85,6 +85,7 @@ def test_tags_are_the_default_and_the_same_for_all(provider: str) -> None:
     assert roles(payload) == ["system", "user"]
     assert dump(payload).count(json.dumps(f"{NOTE}<history>\nAnn: hi\nBot: ok\n</history>")) == 1
     assert not payload.report
+    assert json.dumps(f"{NOTE}<history>\nAnn: hi\n</history>") in dump(judged(MultiAgentFormatter(provider), HI))
 
 
 @pytest.mark.parametrize("style", ["tag", "", None, "Tags"])
@@ -192,17 +193,19 @@ def test_the_old_styles_place_the_system_text(provider: str, style: HistoryStyle
         assert HEADERS[style][0].strip() in dump(formatter.format(*EXCHANGE, HI))
 
 
+def test_a_picture_of_the_system_stays_before_the_history() -> None:
+    system = Msg("s", [TextBlock("See:"), IMAGE], "system")
+    (turn,) = judged(MultiAgentFormatter("dashscope", history_style="conversation"), system, HI)["messages"]
+    shown = {"image": f"data:image/png;base64,{PNG}"}
+    assert turn["content"] == [{"text": "See:"}, shown, {"text": f"{HEADERS['conversation'][0]}Ann: hi"}]
+
+
 def test_each_text_of_a_message_has_its_own_line() -> None:
     assert history(Msg("Bob", [TextBlock("a"), TextBlock("b")], "user"), HI) == "Bob: a\nBob: b\nAnn: hi"
     assert (
         history(Msg("Bob", "", "user"), Msg("", "b", "assistant"), Msg("user", "c", "user"))
         == "Bob: \nassistant: b\nuser: c"
     )
-
-
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama-generate"])
-def test_a_history_of_one_message_has_its_frame_too(provider: str) -> None:
-    assert json.dumps(f"{NOTE}<history>\nAnn: hi\n</history>")[1:-1] in dump(judged(MultiAgentFormatter(provider), HI))
 
 
 def test_what_knows_no_turns_merges_by_itself() -> None:

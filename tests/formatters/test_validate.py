@@ -281,12 +281,14 @@ WRONG: list[tuple[str, Payload, str]] = [
      "messages[2] has the role 'user', like the turn before it; join both messages")),
     ("ollama", turns(U | {"images": []}, U | {"images": [PNG, "https://a.b/c.png"]},
         msg("assistant", [], tool_calls=[{"function": CALLED}]), msg("tool", 5), msg("tool", "b"),
+        msg("assistant", "", tool_calls=[]),
     ),
      ("messages[0].images is empty; add at least 1, or remove the key\n"
      "messages[1].images[1] is the str 'https://a.b/c.png'; use base64\n"
      "messages[2].content is a list; use text\n"
      "messages[2].tool_calls[0].function.arguments is the str '{}'; use a JSON object\n"
      "messages[3].content is the int 5; use text\n"
+     "messages[5].tool_calls is empty; add at least 1, or remove the key\n"
      "messages[4] is the result of '', but no such call is waiting for a result; "
      "put it directly after its call, or remove it")),
     ("ollama-generate", {"prompt": "a", "images": []}, "images is empty; add at least 1, or remove the key"),
@@ -463,6 +465,7 @@ STRANGERS: dict[str, dict[str, Payload]] = {
                 "user",
                 [{"type": "image_url", "image_url": "https://a.b/c"}, {"type": "input_audio", "input_audio": PNG}],
             ),
+            *(calls("abcdefgh1") | {"content": []}, msg("tool", [], tool_call_id="abcdefgh1")),
         )
     },
     "moonshot": {
@@ -502,7 +505,7 @@ FULL: dict[str, Payload] = {
         msg("user", [
             TEXT | {"cache_control": None, "citations": []},
             {"type": "image", "source": {"type": "file", "file_id": "f"}, "transformations": [], "cache_control": None},
-            *({"type": "search_result"}, {"type": "container_upload"}),
+            *({"type": kind} for kind in ("search_result", "container_upload", "new_kind")),
         ]),
         msg("assistant", [
             *(each | {"more": 1} for each in (THOUGHT, REDACTED, TEXT)), USE | {"cache_control": SHORT, "caller": {}},
