@@ -91,12 +91,12 @@ class _Run:
         if self.owner != os.getpid():
             return
         with self._lock:
-            if not self.ended():
-                self.stopping = True
+            is_running = not self.ended()
+            self.stopping = True
+            if is_running:
                 # Send a signal before closing the pipe, because a forked process may keep the pipe open.
                 # Don't use Popen.terminate, because it would reap the guard before ended() can kill the session.
                 os.kill(self.guard.pid, signal.SIGTERM)
-            self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
             # The guard may need 2 * GRACE seconds to stop the engine.

@@ -96,13 +96,13 @@ def guard(
     """
     guarded, names = parts, where or slots
     matches: list[ControlMatch] = []
-    for number in range(_MOST_PASSES):
+    for _ in range(_MOST_PASSES):
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
         # If a run of backslashes is a control sequence, each pass creates more sequences than it neutralises.
         # Stop when the sequences outnumber the original text's characters, because further passes would exhaust memory.
-        if number and len(matches) > sum(map(len, parts)):
+        if len(matches) > sum(map(len, parts)):
             break
         for match in matches:
             if policy.of(slots[match.part]) == "raise":

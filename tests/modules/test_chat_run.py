@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import Chat, ChatPrompter, Msg, Reply, ToolResultBlock, ToolUseBlock
+from lazyprompt import Chat, ChatPrompter, Delta, Msg, Reply, ToolResultBlock, ToolUseBlock
 from lazyprompt.errors import HistoryError, ModuleError, ToolsError
 from modules.online_scenes import run_in_loop
 from modules.talks import local_of, module_of, weather
@@ -60,6 +60,8 @@ def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply
         steps = run_in_loop(chat, work())
     reply = steps[-1]
     assert isinstance(reply, Reply)
+    texts = [str(step) for step in steps if isinstance(step, Reply)] if way != "arun" else []
+    assert "".join(step.text for step in steps if isinstance(step, Delta) and step.kind == "text") == "".join(texts)
     return reply, [step for step in steps if isinstance(step, Reply | ToolResultBlock)]
 
 
@@ -104,21 +106,32 @@ def test_several_calls_of_an_answer_run_at_once_and_keep_their_order(lenient: Mo
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_fails_is_the_result_that_the_model_reads(lenient: ModelServer, way: str) -> None:
+def test_what_fails_is_the_result_that_the_model_reads_and_a_line_of_the_log(
+    lenient: ModelServer, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
     def lookup(name: str) -> str:
         """Look up."""
         raise KeyError(name)
 
     calls = call_answer(("lookup", {"name": "a"}), ("lookup", {"nmae": "a"}), ("look_up", {}))
     lenient.answer = answers(calls, Answer("I see."))
-    chat = module_of("online", lenient).chat(tools=[lookup])
+    chat = module_of("online", lenient).chat(tools=[lookup, weather])
     assert run(chat, way)[0] == "I see."
     results = results_in(chat)
     assert all(result.is_error for result in results)
     failed, misnamed, unknown = (result.output for result in results)
     assert failed == "KeyError: 'a'"
     assert "unexpected keyword argument 'nmae'" in str(misnamed)
-    assert unknown == "unknown tool 'look_up'; available tools: lookup"
+    told = "unknown tool 'look_up'; available tools: "
+    assert unknown == f"{told}lookup, weather"
+    assert sorted((each.levelname, each.getMessage(), bool(each.exc_info)) for each in caplog.records) == [
+        ("WARNING", f"the model called an {told}lookup, weather; this error is sent to the model", False),
+        *[("WARNING", "the tool 'lookup' failed; its error is sent to the model", True)] * 2,
+    ]
+    lenient.answer = answers(call_answer(("look_up", {})), Answer("I see."))
+    chat = module_of("online", lenient).chat()
+    run(chat, way)
+    assert results_in(chat)[0].output == f"{told}none"
 
 
 def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -> None:
@@ -278,8 +291,11 @@ def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: 
         chat.add_result(reply.tool_calls[0], "rain")
         reply = chat()
     assert reply == "It rains."
-    assert [each["role"] for each in lenient.seen[-1].body["messages"]] == ["system", *ROLES[:3]]
-    assert lenient.seen[-1].body["messages"][0]["content"] == "You know Rome."
+    messages = lenient.seen[-1].body["messages"]
+    assert [each["role"] for each in messages] == ["system", *ROLES[:3]]
+    assert messages[0]["content"] == "You know Rome."
+    assert messages[2]["tool_calls"][0]["id"] == messages[3]["tool_call_id"] == "c0"
+    assert messages[3]["content"] == ("rain" if way == "__call__" else weather("Rome"))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -307,23 +323,3 @@ def test_a_loaded_chat_goes_on_with_the_values_that_are_not_the_users(
     waiting = module.chat(chat.history, tools=[weather])
     assert run(waiting, way, asked)[0] == "No."  # a question runs nothing that waits
     assert [message.role for message in waiting.history] == ["user", "assistant", "user", "assistant"]
-
-
-@pytest.mark.parametrize("way", ["run", "arun"])
-def test_a_tool_that_is_unknown_is_one_line_of_the_log(
-    lenient: ModelServer, caplog: pytest.LogCaptureFixture, way: str
-) -> None:
-    def lookup() -> str:
-        """Look up."""
-        raise KeyError("a")
-
-    lenient.answer = answers(call_answer(("look_up", {}), ("lookup", {})), Answer("I see."))
-    run(module_of("online", lenient).chat(tools=[lookup]), way)
-    assert [(each.levelname, each.getMessage(), bool(each.exc_info)) for each in caplog.records] == [
-        (
-            "WARNING",
-            "the model called an unknown tool 'look_up'; available tools: lookup; this error is sent to the model",
-            False,
-        ),
-        ("WARNING", "the tool 'lookup' failed; its error is sent to the model", True),
-    ]

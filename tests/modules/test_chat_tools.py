@@ -12,7 +12,7 @@ from lazyprompt.errors import HistoryError, ModuleError
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from modules.local_models import MAKES
 from modules.online_scenes import WAYS
-from modules.talks import TOOL_TEMPLATE, Module, local_of, module_of, sent_text, spoken, weather
+from modules.talks import TOOL_TEMPLATE, Module, local_of, sent_text, spoken, weather
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -113,20 +113,6 @@ def test_results_are_shown_as_the_models_template_shows_them(lenient: ModelServe
     ]
     assert sent_text(lenient) == ChatTemplate.load(TOOL_TEMPLATE).render(messages, tools=[weather]).text
     module.close()
-
-
-def test_results_of_calls_at_a_provider_go_back_to_it(lenient: ModelServer) -> None:
-    module = module_of("online", lenient)
-    chat = module.chat(tools=[weather])
-    lenient.answer = Answer("", calls=(("call_1", "weather", {"city": "Köln"}),))
-    reply = chat("How is it?")
-    chat.add_result(reply.tool_calls[0], "rain")
-    lenient.answer = Answer("It rains.")
-    chat()
-    *_, asked, told = lenient.seen[-1].body["messages"]
-    assert asked["tool_calls"][0]["id"] == told["tool_call_id"] == "call_1"
-    assert told["content"] == "rain"
-    assert not any(message.role == "user" for message in chat.history[1:])
 
 
 @pytest.mark.parametrize(

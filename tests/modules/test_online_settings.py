@@ -100,11 +100,17 @@ def test_the_sources_own_parameters_go_through(server: ModelServer, source: str)
 def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str) -> None:
     model = module(server, source, counter=CharTokenCounter(), context=300)
     assert model(ASKED) == "pong"
-    for way in ways(model, {"language": "Dutch", "input": "x" * 400}):
-        with pytest.raises(ModuleError, match=r"is 300; shorten the prompt or set budget=") as caught:
+    asked = {"language": "Dutch", "input": "x" * 400}
+    told = (
+        r"the prompt has (\d+) tokens, but the context window of m is 300; shorten the prompt or set budget=Budget\(300"
+    )
+    for way in ways(model, asked):
+        with pytest.raises(ModuleError, match=told) as caught:
             way()
         assert caught.value.kind == "overflow"
     assert len(server.seen) == 1
+    fits = int(re.findall(told, str(caught.value))[0])
+    assert module(server, source, counter=CharTokenCounter(), context=fits)(asked) == "pong"
 
 
 # Copies, pickles, closing.

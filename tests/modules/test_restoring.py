@@ -1,6 +1,7 @@
 """Control sequences that were neutralised in a prompt are restored in what the model answers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from modules.online_scenes import FEW, close_all, module, ways
 from support.model_server.server import Answer, ModelServer, Seen
 
 FORGED, BROKEN = "<|im_end|>", "<\\|im_end|>"
-PAIRS = ((BROKEN, FORGED), ("<\\think>", "<think>"))
+PAIRS = ((BROKEN, FORGED), ("<\\think>", "<think>"), ("<\\a<", "A"), ("<\\a<b", "B"), ("<\\c<", "C"))
 PROMPTER = ChatPrompter("Repeat.", system="")
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "save", "parameters": {"type": "object", "properties": {"text": {}}}}}
@@ -73,19 +74,19 @@ def test_a_structured_answer_has_what_was_given() -> None:
 
 
 def test_a_local_model_too() -> None:
-    with ModelServer(Answer(f"It says {BROKEN}, not <\\|other|>.")) as server:
+    with ModelServer(Answer(f"It says {BROKEN}, not <\\|other|> or <")) as server:
         url = server.url("completions").removesuffix("/v1")
         with TrainableModule("Qwen/Qwen2.5-7B-Instruct", url=url) as asked:
             for ask in ways(asked.prompt(PROMPTER), f"What is {FORGED}?"):
-                assert ask() == f"It says {FORGED}, not <\\|other|>."
+                assert ask() == f"It says {FORGED}, not <\\|other|> or <"
             # A sequence that was not in the prompt is the model's own.
-            assert asked("What is it?") == f"It says {BROKEN}, not <\\|other|>."
+            assert asked("What is it?") == f"It says {BROKEN}, not <\\|other|> or <"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_a_text_is_restored_however_it_is_cut(size: int) -> None:
-    text = f"a{BROKEN}<{BROKEN}<\\think><\\|im_x<\\\\|im_end|><\\|im_"
-    whole = f"a{FORGED}<{FORGED}<think><\\|im_x{FORGED}<\\|im_"
+    text = f"a{BROKEN}<{BROKEN}<\\think><\\|im_x<\\\\|im_end|><\\c<<\\a<b<\\a<<\\|im_"
+    whole = f"a{FORGED}<{FORGED}<think><\\|im_x{FORGED}CBA<\\|im_"
     restorer = Restorer(PAIRS)
     assert restorer.restore(text) == whole
     stream = RestoredDeltas(restorer)
@@ -97,13 +98,14 @@ def test_a_text_is_restored_however_it_is_cut(size: int) -> None:
 def test_what_is_held_back_comes_before_another_kind() -> None:
     stream = RestoredDeltas(Restorer(PAIRS))
     call = Delta("tool_call", "", 0, "call_1", "save")
-    assert stream.feed([Delta("text", "so <\\|im_"), call, Delta("tool_call", "<", 0)]) == [
+    begun = [Delta("tool_call", "", 1, "call_2"), Delta("tool_call", "", 1, None, "save")]
+    assert stream.feed([Delta("text", "so <\\|im_"), *begun, replace(call, text="<"), Delta("text", "<\\think>")]) == [
         Delta("text", "so "),
         Delta("text", "<\\|im_"),
-        call,
+        *(*begun, call, Delta("tool_call", "<", 0), Delta("text", "<think>")),
     ]
-    assert stream.finish() == [Delta("tool_call", "<", 0)]
-    assert RestoredDeltas(Restorer()).feed([call]) == [call]
+    assert stream.finish() == []
+    assert (RestoredDeltas(Restorer()).feed([call]), Restorer().restore("<")) == ([call], "<")
 
 
 def test_all_texts_of_a_message_are_restored() -> None:

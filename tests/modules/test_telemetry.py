@@ -345,6 +345,9 @@ def test_spans_lie_in_the_callers_and_do_not_stay(server: ModelServer, spans: In
 
 
 def test_without_opentelemetry_there_are_none(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without_tracer:
+        without_tracer.setattr(telemetry, "_tracer", lambda: None)
+        assert module(server, "openai")(ASKED) == "the answer"
     telemetry._tracer.cache_clear()  # noqa: SLF001 - what it knows is what is in question
     for name in [name for name in sys.modules if name.partition(".")[0] == "opentelemetry"]:
         monkeypatch.delitem(sys.modules, name)

@@ -326,8 +326,10 @@ def test_the_report_of_a_file_names_the_values_that_do_not_depend_on_a_list() ->
     values = {"docs": ["a" * 60, "b" * 60, "c" * 60], "q": "When?", "r": ", "}
     payload, report = prompter.fit(values, format="openai")
     assert [each["content"] for each in payload["messages"]] == [f"When? {'a' * 60}", f"{'a' * 60}When?"]
-    assert [(each.slot, each.fate, each.item) for each in report.messages if each.role == "slot"] == [
-        *(("q", "kept", None), ("docs", "kept", 0), ("docs", "dropped", 1), ("docs", "dropped", 2))
+    turn, last = ("history", "dropped", "its item of a list went", 65, 0), ("dropped", "the last items go first", 60, 0)
+    assert [(each.slot, each.fate, each.reason, each.before, each.after, each.item) for each in report.messages] == [
+        *((*turn, None), (*turn, None), ("q", "kept", "", 5, 5, None), ("docs", "kept", "", 60, 60, 0)),
+        *(("docs", *last, 1), ("docs", *last, 2)),
     ]
 
 

@@ -1,6 +1,7 @@
 """What a prompter does beside the documented bytes and the properties."""
 
 import json
+import logging
 import pickle
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,6 @@ from lazyprompt import (
     LazyPromptError,
     Markers,
     Msg,
-    Payload,
     Prompter,
     PromptTemplate,
     SafetyError,
@@ -115,20 +115,15 @@ def test_empty_tools_are_no_tools() -> None:
 
 
 def test_show_writes_the_prompt_to_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    ChatPrompter("hi", system="").generate_prompt("x", show=True, model="chatml")
-    shown = ChatPrompter("hi", show=True)
-    shown.generate_prompt("y", return_dict=True)
-    captured = capsys.readouterr()
-    assert "<|im_start|>user\nx<|im_end|>" in captured.err
-    assert "'content': 'y'" in captured.err
-    assert captured.out == ""
+    made = ChatPrompter("hi", system="").generate_prompt("x", show=True, model="chatml")
+    payload = ChatPrompter("hi", show=True).generate_prompt("y", return_dict=True)
+    assert capsys.readouterr() == ("", f"{made}\n{payload}\n")
 
 
 def test_show_writes_to_a_log(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "lazyprompt"):
-        ChatPrompter("hi", system="").generate_prompt("x {y} %s", show=True, model="chatml")
-    assert [(record.name, record.levelname) for record in caplog.records] == [("lazyprompt.prompts", "INFO")]
-    assert "<|im_start|>user\nx {y} %s<|im_end|>" in caplog.text
+        made = ChatPrompter("hi", system="").generate_prompt("x {y} %s", show=True, model="chatml")
+    assert caplog.record_tuples == [("lazyprompt.prompts", logging.INFO, made)]
     assert capsys.readouterr().err == ""
 
 
@@ -272,6 +267,7 @@ def test_the_empty_prompter_takes_text_and_nothing_else() -> None:
     assert EmptyPrompter().generate_prompt({"input": "x"}) == "x"
     assert EmptyPrompter().generate_prompt("") == ""
     assert EmptyPrompter().slots == ()
+    assert EmptyPrompter().generate_prompt("x", return_dict=True) == {"messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(SlotError):
         EmptyPrompter().generate_prompt({"q": "x"})
 
@@ -301,12 +297,15 @@ def test_the_empty_turn_of_alpaca_is_filled_from_the_instruction_where_it_is_ref
 
 def test_a_label_and_thoughts_reach_a_provider() -> None:
     thought = Msg("assistant", [ThinkingBlock("Hm.", "c2ln", provider="anthropic"), TextBlock("Hello")], "assistant")
-    payload = ChatPrompter().generate_prompt(
-        "And?", [Msg("user", "Hi", "user"), thought], label="Yes.", format="anthropic", tools=[]
+    payload = (
+        ChatPrompter()
+        .with_safety("neutralize")
+        .generate_prompt(
+            "And?", [Msg("user", "Hi", "user"), thought], label="Yes.<|im_end|>", format="anthropic", tools=[]
+        )
     )
-    assert isinstance(payload, Payload)
     assert payload["messages"][1]["content"][0]["type"] == "thinking"
-    assert payload["messages"][-1] == {"role": "assistant", "content": "Yes."}
+    assert payload["messages"][-1] == {"role": "assistant", "content": "Yes.<\\|im_end|>"}
 
 
 def test_the_name_of_a_text_counts_the_slots_that_have_values() -> None:
@@ -347,6 +346,7 @@ def test_skills_are_text_behind_the_instruction(instruction: Any, before: str, s
     assert bare.generate_prompt("Hi", return_dict=True)["messages"] == [
         {"role": "user", "content": f"{before}{SKILLS}\n\nHi"}
     ]
+    assert bare.generate_prompt("Hi") == f"\n<|Human|>:\n{before}{SKILLS}\n\nHi\n<|Assistant|>:\n"
 
 
 def test_skills_are_text() -> None:

@@ -16,6 +16,7 @@ LLAMA = "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\n"
     ("family", "roles", "text"),
     [
         ("gemma-3", "", f"{GEMMA}Q{END}"),
+        ("gemma-3", "-", f"<bos><start_of_turn>user\nS{END}"),
         ("gemma-3", "ua", f"{GEMMA}u0{NEXT}model\na1{NEXT}user\nQ{END}"),
         ("gemma-3", "au", f"{GEMMA}{NEXT}model\na0{NEXT}user\nu1{NEXT}user\nQ{END}"),
         ("gemma-3", "au-", f"{GEMMA}{NEXT}model\na0{NEXT}user\nu1{END}"),
@@ -34,7 +35,9 @@ def test_the_system_text_is_in_a_user_turn(family: str, roles: str, text: str) -
     names = {"u": "user", "a": "assistant", "s": "system"}
     history = [{"role": names[role], "content": f"{role}{at}"} for at, role in enumerate(roles.rstrip("-"))]
     given = None if roles.endswith("-") else {"input": "Q"}
-    assert ChatPrompter("", system="S").with_markers(family).generate_prompt(given, history) == text
+    prompt = ChatPrompter("", system="S").with_markers(family).render(given, history)
+    assert prompt.text == text
+    assert [part for part, slot in zip(prompt.parts, prompt.slots, strict=True) if slot == "system" and part] == ["S"]
 
 
 def find(text: str) -> str:

@@ -159,12 +159,9 @@ def test_the_system_text_is_the_developers_the_familys_or_the_default() -> None:
     assert "Mine" in template.render(Prompt(system="Mine", input="x"), Markers.for_model("qwen2.5")).text
 
 
-def test_templates_show_their_text() -> None:
+def test_the_answer_is_found_behind_the_split() -> None:
     assert repr(PromptTemplate("{input}")) == "PromptTemplate('{input}')"
     assert AlpacaPromptTemplate().split == "### Response:\n"
-
-
-def test_the_answer_is_found_behind_the_split() -> None:
     markers = Markers(soa="[A]")
     assert PromptTemplate("{input}").answer_in("all of it", markers) == "all of it"
     assert PromptTemplate("{input}{soa}", "{soa}").answer_in("q[A]a[A]b", markers) == "a[A]b"

@@ -41,10 +41,13 @@ def test_each_folded_character_comes_from_its_own(text: str) -> None:
     assert [*origins(text, range(len(places)))] == places
 
 
-def test_a_folding_of_ones_own_moves_characters_of_plain_text_too() -> None:
+def test_a_folding_of_ones_own_moves_characters_of_plain_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folding remembers a limited number of characters."""
+    monkeypatch.setattr("lazyprompt.safety.folding._MOST_FOLDS", 3)
     folds = Folds(lambda character: {"b": "xyz", "C": ""}.get(character, character.lower()))
     assert "aBbC".translate(folds) == "abxyz"
     assert [*origins("aBbC", range(5), folds)] == [0, 1, 2, 2, 2]
+    assert ("aBbCde".translate(folds), [*folds]) == ("abxyzde", [*map(ord, "Cde")])
 
 
 @pytest.mark.slow

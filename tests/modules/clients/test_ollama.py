@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from pydantic import TypeAdapter
 
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import MediaError, ModuleError
@@ -96,10 +97,10 @@ class _Ollama(ClientTests):
         client.close()
 
     def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
-        for params in ({"no_such_argument": 1}, {"keep_alive": object()}):
-            error = raised_error(partial(client.send, self.request(client)._replace(params=params)))
-            fault = client.fault(error)
-            assert fault is None or fault.kind == "request"
+        request, given = self.request(client), ({"no_such_argument": 1}, {"keep_alive": object()})
+        calls: list[partial[Any]] = [partial(client.send, request._replace(params=each)) for each in given]
+        faults = [client.fault(raised_error(call)) for call in [*calls, partial(TypeAdapter(int).validate_python, "x")]]
+        assert [fault and fault.kind for fault in faults] == [None, "request", None]
 
     def test_no_picture_is_taken_for_the_path_of_a_file(
         self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
