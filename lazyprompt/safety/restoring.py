@@ -58,7 +58,7 @@ class Restorer:
         return next(
             (
                 size
-                for size in range(min(len(text), max(map(len, self._given))), 0, -1)
+                for size in range(min(len(text), max(map(len, self._given), default=0)), 0, -1)
                 if any(len(safe) > size and safe.startswith(text[-size:]) for safe in self._given)
             ),
             0,
