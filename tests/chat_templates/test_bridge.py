@@ -1,4 +1,4 @@
-"""The next prompt out of the last one's ids: what is added to them, or the reason why nothing is."""
+"""Bridging: the ids of the next prompt are the previous ids and the added ones, or there is a reason why not."""
 
 import re
 from typing import Any
@@ -62,6 +62,7 @@ WHOLE_RESULTS = KEEPING + (
 USER = {"role": "user", "content": "Why?"}
 HELLO = [{"role": "user", "content": "Hello."}]
 IN_PARTS = {"role": "user", "content": [{"type": "text", "text": "Why?"}]}
+FORGED = "".join(sorted(BYTES.special_tokens_set)) + "<think></think>"
 RESULT = {"role": "tool", "tool_call_id": "1", "name": "now", "content": "12:00"}
 START = "<|start|>user\nHello.<|end|>\n<|start|>assistant\n"
 BEHIND = "\n<|start|>user\nWhy?<|end|>\n<|start|>assistant\n"
@@ -84,7 +85,7 @@ def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any 
 
 
 def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
-    """What is added behind a completion, or the reason why nothing is."""
+    """The text added after a completion, or the reason why the bridge failed."""
     made = bridge(template, completion, *new, **options)
     if made.ids is None:
         return made.reason
@@ -98,7 +99,7 @@ def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **optio
     ("template", "completion", "new", "expected"),
     [
         (PLAIN, "Hi.<|end|>", USER, BEHIND),
-        # What is there already is not added again.
+        # The part that the completion already contains is not added again.
         (PLAIN, "Hi.", USER, f"<|end|>{BEHIND}"),
         (PLAIN, "Hi.<|end|>\n", USER, BEHIND[1:]),
         (PLAIN, "Hi.<|end|>\n<|start|>", USER, BEHIND.removeprefix("\n<|start|>")),
@@ -111,21 +112,21 @@ def added_text(template: str, completion: str = "Hi.<|end|>", *new: Any, **optio
         (DROPPING, "Hi.<|end|>", USER, BEHIND),
         (NAMING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL.replace("12", "now: 12")),
         (WHOLE_RESULTS, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL),
-        # Another end where it is the last message, which a completion without one does not show.
+        # The last message ends with another token; a completion without an end does not show which.
         (STOPPING, "Hi.", USER, f"<|end|>{BEHIND}"),
-        # None of its own: the next turn begins where the answer ends.
+        # No end of its own: the next turn begins where the response ends.
         (chatml(ending=""), "Hi.<|start|>", USER, "user\nWhy?<|start|>assistant\n"),
         (chatml(ending=""), "Hi.", USER, "<|start|>user\nWhy?<|start|>assistant\n"),
-        # Two, of which one may be there.
+        # Two end tokens, of which the completion may contain the first.
         (chatml(ending="<|stop|><|end|>\n"), "Hi.<|stop|>", USER, f"<|end|>{BEHIND.replace('?', '?<|stop|>')}"),
         (chatml(ending="<|stop|><|end|>\n"), "Hi.", USER, f"<|stop|><|end|>{BEHIND.replace('?', '?<|stop|>')}"),
-        # Parts, for a template that shows parts.
+        # Content parts, for a template that renders parts.
         (PARTS, "Hi.", IN_PARTS, f"<|end|>{BEHIND}"),
-        # A thought that the prompt has opened.
+        # Reasoning that the generation prompt has opened.
         (OPENED, "<think>So.</think>Hi.<|end|>", USER, f"{BEHIND}<think>"),
     ],
 )
-def test_what_stands_behind_an_answer_is_added(
+def test_template_text_after_a_response_is_added(
     template: str, completion: str, new: Any, expected: str, messages: Any
 ) -> None:
     start = START.replace("<|end|>", "") if "<|end|>" not in template else START
@@ -177,7 +178,7 @@ AFTER = chatml(CALLING + by_role("assistant", ""))
 EARLIER = "on the response or on earlier messages"
 NAMED = chatml("{{ ns.last.KEY if m.role == 'user' }}{{ m.content }}", head=LAST_USER.replace("'user'", "'tool'"))
 HALF_CALLS = KEEPING.replace("</call>", "{{ '</call>' if c.function.arguments }}")
-# It shows a thought in a part of the last message alone.
+# The template renders reasoning parts of the last message only.
 PART = "{{ p.text if p.type == 'text' }}{{ '<think>' ~ p.thinking ~ '</think>' if p.thinking and m == messages[-1] }}"
 IN_EITHER = "{% for p in m.content if p.type %}" + PART + "{% endfor %}{{ m.content if m.content is string }}"
 LAST_PART = KEEPING.replace("{{ m.content }}", IN_EITHER)
@@ -191,20 +192,20 @@ IN_BOTH_WAYS: list[tuple[str, Any, Any, str]] = [
     (KEEPING, OTHER_CALL, RESULT, "the tool 'now', which the completion"),
     (PLAIN, [900], USER, "the tokenizer cannot decode the"),
 ]
-# With the messages, what rendering does not prove has a reason too.
+# With messages=, a chat that rendering does not prove has a reason too.
 BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
     (PLAIN, "Hi.", USER, {"messages": [USER]}, OTHER_PROMPT),
     (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
     (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
     (MOVED, "Hi.", USER, {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")}, "change the prompt"),
-    # The generation prompt has opened a thought, and nothing else.
+    # The generation prompt consists of the opening reasoning tag.
     (chatml(prompt="{% if add_generation_prompt %}<think>{% endif %}"), "So", USER, {}, "its reasoning is closed"),
-    # The next turn begins with the last sign of the answer.
+    # The next turn begins with the last character of the response.
     (LAST_SIGN, "Hi.", USER, {}, DEPENDS),
     (LAST_SIGN.replace("<|end|>\n", ""), "Hi.", USER, {}, DEPENDS),
     (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
     (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
-    # Not all answers end so.
+    # The end depends on the response.
     (THINKING_END, THINKING_TURN, USER, {}, "the completion ends with"),
     (HALF_CALLS, '<call>now{"x": 1}</call>', RESULT, {}, "the completion ends with"),
     (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
@@ -214,17 +215,17 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("template", "completion", "new", "options", "reason"),
     [
-        # The template does not go on with what it wrote.
+        # With new messages, the template changes the earlier text.
         *((text, THINKING_TURN, [USER], {}, CHANGED_RESPONSE) for text in (DROPPING, LAST_PART)),
         (DROPPING, CALL, [RESULT, USER], {"start": f"<|start|>assistant\n<think>x</think>{START}"}, CHANGED_PROMPT),
         (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "change the prompt"),
         (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the reasoning"),
-        # Marks of thoughts that are not known: any answer may hold one.
+        # The reasoning tags are unknown: any response may contain one.
         (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "change the response"),
         (chatml(by_role("assistant", "<think></think>{{ m.content }}")), "Hi.", [USER], {}, NO_BARE),
         (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
         (ONE_END, "<call>now{}</call>", [USER], {}, "a tool call without a result"),
-        # What it writes behind an answer depends on something.
+        # The text after a response depends on something else.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
         *((NAMED.replace("KEY", key), "Hi.", [USER], {}, EARLIER) for key in ("name", "tool_call_id", "content")),
         (NAMING.replace("[0].function.name", "|length"), CALL, [RESULT], {}, "depends on tool calls without results"),
@@ -237,17 +238,17 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
         (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "id or name that is missing from a tool result"),
         (KEEPING, f"{CALL}{OTHER_CALL}", [RESULT, RESULT], {}, "the tool 'now', which the completion"),
         (NAMING, OTHER_CALL, [RESULT, {"role": "tool", "content": ""}], {}, "the tool 'now', which the completion"),
-        # It refuses.
+        # The template refuses the messages.
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "rejects the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
-        # No token tells where the answer ends.
+        # No token shows where the response ends.
         (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, NO_TOKEN),
         (PLAIN, f"{'Hi! ' * 9}<|stop|>", [USER], {}, OTHER_END),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
         (PLAIN, "Hi.", [USER], {"tokenizer": byte_tokenizer("<|start|>")}, "."),
         (PLAIN, "Hi.", [USER], {"tokenizer": byte_tokenizer(*"abcdefg")}, NO_PROMPT),
-        # The ids or messages are not such.
+        # The ids or messages are invalid.
         (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, NO_PROMPT),
         (PLAIN, "", [USER], {}, "the completion is empty"),
         (PLAIN, "<|end|>", [USER], {}, "the completion is empty"),
@@ -257,15 +258,15 @@ BY_RENDERING: list[tuple[str, Any, Any, dict[str, Any], str]] = [
         (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's response as ids"),
         (PLAIN, "Hi.", [{"content": "Why?"}], {}, "cannot have the role None"),
         (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "contains media"),
-        *((text, said, [new], {"messages": HELLO} | options, why) for text, said, new, options, why in BY_RENDERING),
+        *((text, reply, [new], {"messages": HELLO} | more, reason) for text, reply, new, more, reason in BY_RENDERING),
         *(
-            (text, said, [new], {"messages": chat}, why)
-            for text, said, new, why in IN_BOTH_WAYS
+            (text, reply, [new], {"messages": chat}, reason)
+            for text, reply, new, reason in IN_BOTH_WAYS
             for chat in (None, HELLO)
         ),
     ],
 )
-def test_where_it_is_not_proven_there_is_the_reason(
+def test_unproven_bridge_returns_the_reason(
     template: str, completion: Any, new: list[Any], options: dict[str, Any], reason: str
 ) -> None:
     made = bridge(template, completion, *new, **options)
@@ -273,10 +274,10 @@ def test_where_it_is_not_proven_there_is_the_reason(
     assert re.search(reason, made.reason), made.reason
 
 
-def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
+def test_bridge_with_messages_keeps_the_reasoning_of_the_engine_ids() -> None:
     assert "change the response" in added_text(DROPPING, THINKING_TURN)
     assert added_text(DROPPING, THINKING_TURN, messages=HELLO) == BEHIND
-    # The next turn, too: its prompt holds the thought, which the template takes out of the messages.
+    # The prompt of the next turn also contains the reasoning that the template drops from the messages.
     first = bridge(DROPPING, THINKING_TURN, messages=HELLO)
     answer = {"role": "assistant", "content": "Hi.", "reasoning_content": "So."}
     more = {"role": "user", "content": "And?"}
@@ -286,12 +287,12 @@ def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
     )
 
 
-def test_what_a_template_writes_may_depend_on_a_chat_that_is_given() -> None:
+def test_bridge_with_messages_allows_template_text_that_depends_on_the_chat() -> None:
     start, expected = START.replace("<|end|>", "<|end|>False"), "False" + BEHIND.replace("d|>", "d|>False")
     assert added_text(LENGTH, start=start, messages=HELLO) == expected
 
 
-# Templates that drop the text beside a call.
+# Templates that drop the text beside a tool call.
 STOP, STOPPED, BESIDE = "<call>now{}</call><|stop|>", "<|stop|>\n", "{{ m.content if not m.tool_calls }}" + CALLING
 EMPTY_THOUGHT = by_role("assistant", "<think>{{ m.reasoning_content }}</think>" + BESIDE)
 CALLS = chatml(THINKING + BESIDE, STOPPED, USER_FIRST)
@@ -311,12 +312,12 @@ BROKEN = r"the completion ends with '{}', but the template continues with '\"}}<
         *((CALLS, f"<think>So.</think>{STOP}", NEXT), (EMPTY_CALLS, f"<think></think>{STOP}", NEXT)),
         *((OPENED_CALLS, f"</think>{STOP}", f"{NEXT}<think>"), (OPENED_CALLS, f"Hm.</think>{STOP}", f"{NEXT}<think>")),
         (CALLS, f"Now: {STOP}", DROPPED),
-        # Behind the calls, other text could stand.
+        # Other text could follow the calls.
         (CALLS, '<call>now{"x": 1}x<|stop|>', BROKEN.format(r'now{"x": 1}x<\|stop\|>')),
         (CALLS, '<call>now{"x": 1}x', BROKEN.format('<call>now{"x": 1}x')),
     ],
 )
-def test_an_answer_of_calls_alone_goes_on_where_text_beside_calls_is_dropped(
+def test_response_of_tool_calls_alone_is_bridged_if_text_beside_calls_is_dropped(
     template: str, completion: str, expected: str, messages: Any
 ) -> None:
     start = START.replace("<|end|>", "<|stop|>") + "<think>" * (template == OPENED_CALLS)
@@ -325,32 +326,32 @@ def test_an_answer_of_calls_alone_goes_on_where_text_beside_calls_is_dropped(
 
 
 @pytest.mark.parametrize("messages", [None, HELLO])
-def test_calls_without_ids_get_ids_of_nine_signs(messages: Any) -> None:
+def test_tool_calls_without_ids_get_ids_of_nine_characters(messages: Any) -> None:
     nine = KEEPING.replace("<call>", "{{ raise_exception('nine') if c.id|length != 9 }}<call>")
     assert added_text(nine, CALL, {"role": "tool", "content": "12:00"}, messages=messages) == BEHIND_CALL
 
 
-def test_the_numbers_of_tried_answers_may_stand_in_the_chat() -> None:
+def test_numbers_of_probe_responses_may_occur_in_the_chat() -> None:
     numbers = {"role": "user", "content": "907351 907352 907353"}
     start = START.replace("Hello.", numbers["content"])
     assert added_text(PLAIN, "Hi.<|end|>", start=start, messages=[numbers]) == BEHIND
 
 
-def test_the_chat_may_be_given_in_any_form() -> None:
+@pytest.mark.parametrize("messages", [HELLO, [Msg("user", "Hello.", "user")]])
+def test_bridge_accepts_messages_in_any_form(messages: Any) -> None:
     template = ChatTemplate.load(DROPPING)
-    seen, said = ids(START), ids(THINKING_TURN)
-    expected = [*seen, *said, *ids(BEHIND)]
-    for messages in (HELLO, [Msg("user", "Hello.", "user")]):
-        assert template.bridge(seen, said, [USER], BYTES, messages=messages) == expected
-    assert template.bridge(seen, said, [USER], BYTES) is None
-    assert template.bridge_or_reason(seen, said, [], BYTES) == (None, "no new messages; pass at least one")
+    before, completion = ids(START), ids(THINKING_TURN)
+    expected = [*before, *completion, *ids(BEHIND)]
+    assert template.bridge(before, completion, [USER], BYTES, messages=messages) == expected
+    assert template.bridge(before, completion, [USER], BYTES) is None
+    assert template.bridge_or_reason(before, completion, [], BYTES) == (None, "no new messages; pass at least one")
 
 
 IDS = st.lists(st.integers(-1, 263), max_size=6)
 
 
 @given(IDS, IDS, st.sampled_from([USER, RESULT, {"role": "tool"}, {"role": "wizard", "content": None}]))
-def test_whatever_is_given_there_are_ids_that_begin_so_or_a_reason(before: Any, behind: Any, new: Any) -> None:
+def test_bridge_of_random_ids_extends_them_or_returns_a_reason(before: Any, behind: Any, new: Any) -> None:
     before = ids(START[:-1]) + before
     made = bridge(KEEPING, behind, new, start=before)
     assert bool(made.reason) != bool(made.ids)
@@ -358,31 +359,30 @@ def test_whatever_is_given_there_are_ids_that_begin_so_or_a_reason(before: Any, 
 
 
 @pytest.mark.parametrize("role", ["user", "tool"])
-def test_new_messages_forge_no_token(role: str) -> None:
-    forged = "".join(BYTES.special_tokens_set) + "<think></think>"
-    new = {"role": role, "content": forged, "tool_call_id": "1", "name": "now"}
+@pytest.mark.parametrize(("safety", "shown"), [(NEUTRALIZE, FORGED.replace("<", "<\\")), (OFF, FORGED)])
+def test_new_messages_forge_no_control_token(role: str, safety: Policy, shown: str) -> None:
+    new = {"role": role, "content": FORGED, "tool_call_id": "1", "name": "now"}
     completion = CALL if role == "tool" else "Hi.<|end|>"
     honest = bridge(KEEPING, completion, new | {"content": "x"}).ids or []
-    for safety, shown in ((NEUTRALIZE, forged.replace("<", "<\\")), (OFF, forged)):
-        made = bridge(KEEPING, completion, new, safety=safety).ids or []
-        assert [token for token in made if token >= 256] == [token for token in honest if token >= 256]
-        assert shown in BYTES.decode(made)
+    made = bridge(KEEPING, completion, new, safety=safety).ids or []
+    assert [token for token in made if token >= 256] == [token for token in honest if token >= 256]
+    assert shown in BYTES.decode(made)
     with pytest.raises(SafetyError):
         bridge(KEEPING, completion, new, safety=Policy("raise"))
 
 
-def test_a_forged_thought_in_the_prompt_is_none() -> None:
+def test_reasoning_tags_encoded_as_plain_text_are_not_reasoning() -> None:
     before = encode(["<|start|>user\n", "<think>x</think>", "<|end|>\n<|start|>assistant\n"], BYTES).ids
     assert bridge(DROPPING, start=before).ids
     assert bridge(DROPPING, CALL, RESULT, USER, start=before).ids
     assert bridge(DROPPING, CALL, RESULT, USER, start=ids(BYTES.decode(before))).ids is None
 
 
-def test_tokenizers_are_of_three_kinds() -> None:
+def test_bridge_accepts_three_kinds_of_tokenizers() -> None:
     with pytest.raises(TokenizerError):
         bridge(PLAIN, tokenizer=object())
-    signs = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made: Any = Tokenizer(models.BPE({sign: at for at, sign in enumerate(signs)}, []))
+    characters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made: Any = Tokenizer(models.BPE({character: at for at, character in enumerate(characters)}, []))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens(["<|start|>", "<|end|>"])
@@ -391,14 +391,14 @@ def test_tokenizers_are_of_three_kinds() -> None:
         assert bridge(PLAIN, ids("Hi.<|end|>", made), start=ids(START, made), tokenizer=tokenizer).ids == expected
 
 
-def test_variables_are_those_of_the_prompt() -> None:
+def test_bridge_uses_the_template_variables_of_the_prompt() -> None:
     template = chatml(prompt=PROMPT.replace("{% endif %}", "{% if quick %}<think></think>{% endif %}{% endif %}"))
     assert added_text(template) == BEHIND
     assert "instead of '<think></think>'" in added_text(template, start=f"{START}<think></think>", quick=True)
     assert "must end with" in added_text(template, start=f"{START}<think></think>")
 
 
-def test_sample_tools_have_all_that_templates_ask_for() -> None:
+def test_probe_tools_have_all_fields_that_templates_use() -> None:
     asked = "t.type == 'function' and f.description and f.name and p.type == 'object' and at.type and at.description"
     head = (
         "{% for t in tools %}{% set f = t.function %}{% set p = f.parameters %}"
@@ -407,7 +407,7 @@ def test_sample_tools_have_all_that_templates_ask_for() -> None:
     assert added_text(chatml(head=head), tools=TOOLS) == BEHIND
 
 
-def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_is_probed_once_and_the_history_is_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     run, chats = ChatJinja.run, list[int]()
 
     def counted(self: ChatJinja, chat: Any, given: Any, **options: Any) -> str:

@@ -1,4 +1,4 @@
-"""The next prompt out of the last one's ids, over all templates: those of the whole chat rendered anew, or none."""
+"""Bridging with all chat templates: the ids are those of the whole chat rendered anew, or there is a reason."""
 
 import random
 import re
@@ -22,7 +22,7 @@ from support.chat_judges import SPECIAL, TOOLS, deepseek, templates
 
 pytestmark = pytest.mark.slow  # models' own templates
 
-# The templates are tried in so many tests, each template with so many chats; ``--hypothesis-profile=deep`` has 500.
+# The number of tests for all templates, and of chats for each template; ``--hypothesis-profile=deep`` has 500.
 SHARES = 8
 CHATS = max(20, settings().max_examples // 2)
 WORDS = [
@@ -51,7 +51,7 @@ def random_text(chance: random.Random) -> str:
 
 
 def turns(chance: random.Random) -> list[dict[str, Any]]:
-    """A chat: with a system text or without, with thoughts, with calls of which several may come at once."""
+    """A chat with or without a system text, reasoning and tool calls, of which several may be parallel."""
     thinks, calls = chance.random() < 0.5, chance.random() < 0.6
     chat: list[dict[str, Any]] = [{"role": "system", "content": random_text(chance)}] if chance.random() < 0.4 else []
     for _ in range(chance.randint(1, 3)):
@@ -76,13 +76,13 @@ def turns(chance: random.Random) -> list[dict[str, Any]]:
 
 
 class Judged(NamedTuple):
-    """What became of one completion."""
+    """The result of bridging one completion."""
 
-    new: str  # the role of what came behind it: results or a user's text
-    thought: bool  # whether the answer had a thought
+    new: str  # the role of the new messages: tool or user
+    reasoning: bool  # whether the response had reasoning
     kind: str  # which completion it was
-    got: Bridge  # what the bridge gave
-    problem: str  # what is wrong with that
+    got: Bridge  # the result
+    problem: str  # what is wrong with it
 
 
 class Judge:
@@ -103,10 +103,10 @@ class Judge:
         if self.template.shows_parts and not self.template.shows_text:
             chat = [message | {"content": [{"type": "text", "text": message["content"]}]} for message in chat]
         chat = self.template.prepare(chat)
-        spoken = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
-        called = [at for at in spoken if "tool_calls" in chat[at]]
-        at = chance.choice(called if called and chance.random() < 0.5 else spoken)
-        new = chat[at + 1 : next((other for other in spoken if other > at), None)]
+        responses = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
+        called = [at for at in responses if "tool_calls" in chat[at]]
+        at = chance.choice(called if called and chance.random() < 0.5 else responses)
+        new = chat[at + 1 : next((other for other in responses if other > at), None)]
         try:
             prompt = self.rendered(chat[:at], tools, prompted=True)
             last = self.rendered(chat[: at + 1], tools, prompted=False)
@@ -116,7 +116,7 @@ class Judge:
         start, before = len(prompt.text), encode(prompt.parts, self.tokenizer).ids
         made = encode(full.parts, self.tokenizer)
         behind = [token for token, (_, end) in zip(made.ids, made.offsets, strict=True) if end > start]
-        # A token that straddles the border is none that an engine could have said.
+        # An engine cannot have produced a token that straddles the border of the prompt.
         straddles = any(begin < start < end for begin, end in made.offsets)
         for kind, ids in self.completions(prompt, last, full, len(chat[:at])).items():
             messages = chat[:at] if by_rendering else None
@@ -125,16 +125,16 @@ class Judge:
             problem = "" if got.ids or got.reason else "there is no reason"
             if got.ids is not None:
                 wrong = got.ids[: len(before) + len(ids)] != before + ids
-                problem = "it does not begin with what was seen and said" if wrong else ""
-                told = self.told(got.ids[len(before) :])
-                same = full.text == prompt.text + told and (straddles or got.ids == before + behind)
-                # The engine's thoughts stay, also where the template takes them out.
-                if not same and not (by_rendering and bare(full.text) == bare(prompt.text + told) != full.text):
-                    problem = problem or f"{chat} at {at}: {told!r} is not what stands in {full.text!r}"
+                problem = "it does not begin with the previous ids" if wrong else ""
+                added = self.decoded(got.ids[len(before) :])
+                same = full.text == prompt.text + added and (straddles or got.ids == before + behind)
+                # The reasoning in the engine's ids stays even if the template drops it from the messages.
+                if not same and not (by_rendering and bare(full.text) == bare(prompt.text + added) != full.text):
+                    problem = problem or f"{chat} at {at}: {added!r} is not in {full.text!r}"
             yield Judged(new[0]["role"], "reasoning_content" in chat[at], kind, got, problem)
 
     def completions(self, prompt: Traces, last: Traces, full: Traces, at: int) -> dict[str, list[int]]:
-        """What an engine may have said: as the template writes it in the end and in the middle, without its end, …"""
+        """Completions of an engine: as the template writes the response last, amid a chat, without its end, …"""
         ends = [
             (sum(map(len, last.parts[: index + 1])), part)
             for index, part in enumerate(last.parts)
@@ -165,20 +165,20 @@ class Judge:
             token for token, (begin, end) in zip(made.ids, made.offsets, strict=True) if start <= begin and end <= stop
         ]
 
-    def told(self, ids: Sequence[int]) -> str:
+    def decoded(self, ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=False)
         return text
 
 
 def bare(text: str) -> str:
-    """A text without the thoughts of all models' templates, and white space."""
+    """A text without white space and without the reasoning in all models' tags."""
     marks = "<think>(.*?)</think>|<seed:think>.*?</seed:think>|<\\|channel>thought.*?<channel\\|>"
     marks += "|<\\|start\\|>assistant<\\|channel\\|>analysis<\\|message\\|>.*?<\\|end\\|>"
     return re.sub("<think>$", "", re.sub(marks, "", "".join(text.split())))
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_ids_proven_by_rendering_are_those_of_the_whole_chat_but_for_thoughts(share: int) -> None:
+def test_bridged_ids_proven_by_rendering_equal_the_whole_chat_except_reasoning(share: int) -> None:
     kept = 0
     for name in sorted(templates())[share::SHARES]:
         judge = Judge(templates()[name])
@@ -187,12 +187,12 @@ def test_ids_proven_by_rendering_are_those_of_the_whole_chat_but_for_thoughts(sh
         assert [one.problem for one in found if one.problem] == [], name
         behind = [one for one in found if one.new == "user" and one.kind == "history"]
         assert all(one.got.ids for one in behind), [name, *(one.got.reason for one in behind)]
-        kept += sum(one.thought for one in behind)
+        kept += sum(one.reasoning for one in behind)
     assert kept > 0
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_bridged_ids_are_those_of_the_whole_chat(share: int) -> None:
+def test_bridged_ids_equal_the_ids_of_the_whole_chat(share: int) -> None:
     for name in sorted(templates())[share::SHARES]:
         judge = Judge(templates()[name])
         found = [one for seed in range(CHATS) for one in judge.judge(random.Random(f"{name} {seed}"))]  # noqa: S311
@@ -209,7 +209,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_the_share_of_templates_that_bridge() -> None:
+def test_number_of_templates_that_can_be_bridged() -> None:
     """With ``-n0 -s`` it prints a table."""
     shares = dict.fromkeys(KINDS, 0)
     for name, text in sorted(templates().items()):

@@ -1,4 +1,4 @@
-"""ChatTemplate: loaded from anywhere, it writes what transformers writes, and knows where each word came from."""
+"""ChatTemplate: loading, rendering as transformers does, and the origin of each part of the text."""
 
 import copy
 import json
@@ -34,9 +34,9 @@ from support.chat_judges import (
     templates,
 )
 
-NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
+NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates get it
 DOCUMENTS = [{"title": "T <1>", "text": "one"}, {"title": "U", "text": "two"}]
-# The templates are compared in so many shares. The tests of a share stand beside each other: each template is compiled
+# The number of shares of the templates. The tests of a share run one after another, so that each template is compiled
 # once for all of them.
 SHARES = 8
 BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
@@ -44,7 +44,7 @@ BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
 
 @pytest.fixture
 def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give transformers the clock that the templates here are told."""
+    """Give transformers the time that the templates here get."""
 
     class Clock:
         now = staticmethod(lambda: NOW)
@@ -59,7 +59,7 @@ def template_share(share: int) -> list[tuple[str, ChatTemplate]]:
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as OpenAI's servers send it: arguments as JSON, and no content beside calls."""
+    """A message as OpenAI's servers send it: arguments as JSON, and no content with calls."""
     calls = [
         {**one, "function": {**one["function"], "arguments": json.dumps(one["function"]["arguments"])}}
         for one in message.get("tool_calls", ())
@@ -72,27 +72,27 @@ def msg(role: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 class Compared(NamedTuple):
-    """What became of a chat: how ours differs from transformers', nothing where it does not; and if it renders."""
+    """How our text differs from that of transformers (empty if it is the same), and if the template renders."""
 
     difference: str
     rendered: bool
 
 
 def compare(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> Compared:
-    """Ours beside what transformers renders of the messages in the form the template takes, or why it refuses them."""
+    """Compare our rendering with that of transformers, or the refusals of both."""
     try:
-        taken = template_dicts(parse_messages(messages), template.jinja())
+        converted = template_dicts(parse_messages(messages), template.jinja())
     except HistoryError:
         return Compared("", rendered=False)
     theirs, reason = render_by_transformers(
-        template.text, taken, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options}
+        template.text, converted, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options}
     )
     try:
         ours = template.render(messages, tools, now=NOW, **options)
     except TemplateError as error:
         same = theirs is None and (reason in str(error) or "continue_final_message" in options)
         return Compared("" if same else f"{reason or theirs!r}, but ours: {error}", rendered=False)
-    # A template may have no place for a role, which the note tells.
+    # A template may have no place for a role, which the note reports.
     is_untraced = ours.note and not ours.note.startswith("the template renders no message")
     if "".join(ours.parts) != ours.text or is_untraced:
         return Compared(f"its parts are not the text: {ours.note}", rendered=True)
@@ -114,14 +114,14 @@ CHATS: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any]]] = {
 @pytest.mark.slow
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
-def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_text(share: int) -> None:
+def test_rendered_text_equals_transformers_and_the_joined_parts(share: int) -> None:
     found = {
         (name, special): compare(template, messages, tools, **options)
         for name, template in template_share(share)
         for special, (messages, tools, options) in CHATS.items()
     }
     assert {where: one.difference for where, one in found.items() if one.difference} == {}
-    # Where most refuse, a comparison would say little.
+    # If most templates refuse a chat, the comparison proves little.
     rendered = {special: sum(one.rendered for (_, name), one in found.items() if name == special) for special in CHATS}
     seldom = {"parts", "developer", "unknown role", "no content", "nothing", "assistant first", "two of one"}
     assert {special for special, times in rendered.items() if times < 5} <= seldom
@@ -155,19 +155,19 @@ def random_chats(name: str, template: ChatTemplate, count: int) -> list[list[dic
 @pytest.mark.slow
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
-def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) -> None:
+def test_random_plain_chats_render_as_in_transformers(share: int) -> None:
     for name, template in template_share(share):
         for chat in random_chats(name, template, 15):
             assert compare(template, chat, safety="off").difference == "", (name, chat)
-            taken = template_dicts(parse_messages(chat), template.jinja())
-            theirs, _ = render_by_transformers(template.text, taken, add_generation_prompt=True, **SPECIAL)
+            converted = template_dicts(parse_messages(chat), template.jinja())
+            theirs, _ = render_by_transformers(template.text, converted, add_generation_prompt=True, **SPECIAL)
             if theirs is not None:
                 safe = template.render(chat, now=NOW)
                 assert "".join(safe.parts) == safe.text, (name, chat)
                 assert safe.text == theirs or "\\" in safe.text, (name, chat)
 
 
-# What becomes of calls in each of the forms that they may have.
+# The forms that tool calls may have: the content, and the arguments.
 FORMS: dict[str, tuple[str | None, object]] = {
     "dict": ("", ARGUMENTS),
     "JSON": ("", json.dumps(ARGUMENTS, ensure_ascii=False)),
@@ -179,7 +179,7 @@ FORMS: dict[str, tuple[str | None, object]] = {
 @pytest.mark.slow
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
-def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_its_forms(share: int) -> None:
+def test_openai_tool_calls_render_as_in_a_call_form_of_the_template(share: int) -> None:
     for name, template in template_share(share):
         theirs = {}
         for form, (content, arguments) in FORMS.items():
@@ -193,14 +193,14 @@ def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_it
             ours = template.render(chat, TOOLS, now=NOW).text
             assert ours in theirs.values(), name
             assert ours.count("None") <= theirs.get("dict", ours).count("None"), name
-            # A form that shows the arguments goes before one that leaves them out.
+            # A form with which the arguments are rendered is preferred.
             assert ("Köln" in ours) == any("Köln" in text for text in theirs.values()), name
         else:
             with pytest.raises(TemplateError):
                 template.render(chat, TOOLS)
 
 
-# Words that no template has, each in a place of its own, and the slots of the segments that they belong to.
+# Words that are in no template, each in one field of a chat, and the slots of the segments that they belong to.
 A_TOOL = {
     "type": "function",
     "function": {
@@ -270,7 +270,7 @@ SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
 @pytest.mark.slow
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
-def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share: int) -> None:
+def test_message_text_is_in_an_untrusted_segment_with_the_slot_of_its_message(share: int) -> None:
     places: dict[str, set[tuple[str, bool]]] = {word: set() for word in SLOTS}
     shown = dict.fromkeys(SEGMENTED, 0)
     for name, template in template_share(share):
@@ -288,19 +288,19 @@ def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share
                 assert sum(segment.text.count(word) for segment in inside) == times, (name, chat, word)
     found = {word: seen for word, seen in places.items() if seen}
     assert found == {word: {(SLOTS[word], False)} for word in found}
-    # Words that are never shown would prove nothing.
+    # Words that are never rendered prove nothing.
     assert SLOTS.keys() - found <= {"Gedacht", "Ontwikkelaar"}
     assert min(shown["turns"], shown["calls"], shown["thoughts"]) > 4
 
 
-def test_texts_of_other_classes_are_written_as_what_they_say() -> None:
+def test_str_enum_content_is_rendered_as_its_value() -> None:
     class Word(str, Enum):  # noqa: UP042 - which is written as its name
         HELLO = "hello"
 
     assert ChatTemplate.load(PLAIN).render([msg("user", Word.HELLO)]).text == "<user>hello</><ai>"
 
 
-def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
+def test_segments_of_documents_variables_special_tokens_and_tools() -> None:
     text = (
         "{{ bos_token }}{{ style }}{% for d in documents %}[{{ d.title }}: {{ d.text }}]{% endfor %}{{ tools|tojson }}"
     )
@@ -322,24 +322,24 @@ def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
 
 THOUGHT = {"role": "assistant", "content": "So ", "reasoning_content": "hm "}
 CONTINUED: dict[str, list[dict[str, Any]]] = {
-    "an answer": [USER, ANSWER],
+    "response": [USER, ANSWER],
     "turns": [SYSTEM, USER, ANSWER, USER, msg("assistant", "So")],
     "white space": [USER, msg("assistant", "So\n ")],
-    "nothing said": [USER, msg("assistant", "")],
-    "a thought and an answer": [USER, THOUGHT],
-    "a thought": [USER, THOUGHT | {"content": ""}],
-    "a thought and no content": [USER, THOUGHT | {"content": None}],
+    "empty content": [USER, msg("assistant", "")],
+    "reasoning and content": [USER, THOUGHT],
+    "reasoning and empty content": [USER, THOUGHT | {"content": ""}],
+    "reasoning and null content": [USER, THOUGHT | {"content": None}],
     "parts": [USER, msg("assistant", [{"type": "text", "text": "a "}, {"type": "text", "text": "b "}])],
     "no text in parts": [USER, msg("assistant", [{"type": "image"}])],
-    "the user": [USER],
-    "nobody": [],
+    "user last": [USER],
+    "no messages": [],
 }
 
 
 @pytest.mark.slow
 @BY_SHARE
 @pytest.mark.usefixtures("_stopped_clock")
-def test_what_is_gone_on_with_is_left_open_as_in_transformers(share: int) -> None:
+def test_continued_final_message_is_left_open_as_in_transformers(share: int) -> None:
     found = {
         (name, special, field): compare(template, messages, continue_final_message=field, add_generation_prompt=False)
         for name, template in template_share(share)
@@ -356,7 +356,7 @@ PLAIN = (
 )
 
 
-def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> None:
+def test_continued_message_keeps_its_segments_and_gets_no_generation_prompt() -> None:
     template = ChatTemplate.load("{{ add_generation_prompt }}" + PLAIN)
     rendered = template.render([USER, msg("assistant", "So <|x|> ")], continue_final_message=True)
     assert rendered.text == "False<user>Hi, 你好 </><assistant>So <\\|x|> "
@@ -364,8 +364,8 @@ def test_a_text_that_is_gone_on_with_keeps_its_segments_and_gets_no_prompt() -> 
     assert rendered.note == ""
 
 
-def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
-    """An answer begun with an open thought got its tag neutralised: the model would not go on thinking."""
+def test_continued_reasoning_keeps_its_opening_tag() -> None:
+    """The opening tag of unfinished reasoning was neutralized, so the model did not continue its reasoning."""
     rendered = ChatTemplate.load(PLAIN).render([USER, msg("assistant", "<think>\nhm")], continue_final_message=True)
     assert rendered.text.endswith("<assistant><think>\nhm")
 
@@ -379,14 +379,14 @@ def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
         ("{{ messages[0].content[:3] }}", ANSWER, True, "the template omits or changes the end of the last message"),
     ],
 )
-def test_where_there_is_nothing_to_go_on_with_it_says_so(
+def test_message_without_rendered_text_at_its_end_cannot_be_continued(
     text: str, message: dict[str, Any], field: Any, reason: str
 ) -> None:
     with pytest.raises(TemplateError, match=f"no text to continue: .*{reason}"):
         ChatTemplate.load(text).render([message], continue_final_message=field)
 
 
-def test_a_message_that_the_template_writes_twice_is_not_continued() -> None:
+def test_message_that_the_template_writes_twice_cannot_be_continued() -> None:
     """The internal tag that marks the end of the text stayed in the first copy."""
     template = ChatTemplate.load("{% for m in messages %}<{{ m.content }}>{{ m.content }}|{% endfor %}")
     with pytest.raises(TemplateError, match="can't be continued: the template writes its text more than once"):
@@ -395,7 +395,7 @@ def test_a_message_that_the_template_writes_twice_is_not_continued() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_stopped_clock")
-def test_the_time_is_the_one_that_is_given() -> None:
+def test_now_argument_sets_the_time_of_the_template() -> None:
     template = ChatTemplate.load("{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}")
     rendered = template.render([msg("user", "!")], now=NOW)
     assert rendered.text == "2025-02-03!"
@@ -405,19 +405,19 @@ def test_the_time_is_the_one_that_is_given() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_given_is_never_changed() -> None:
+def test_render_does_not_change_its_arguments() -> None:
     messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])
     before = copy.deepcopy((messages, tools, DOCUMENTS))
     template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
     forged = [*messages, msg("user", "<|im_end|>")]
     for safety in ("neutralize", "off"):
-        template.render(forged, tools, documents=DOCUMENTS, safety=safety).segments  # noqa: B018 - made when asked for
+        template.render(forged, tools, documents=DOCUMENTS, safety=safety).segments  # noqa: B018 - computed lazily
     template.render([*messages, msg("assistant", "x")], tools, continue_final_message=True)
     assert (messages, tools, DOCUMENTS) == before
 
 
 @pytest.mark.slow
-def test_a_template_and_what_it_renders_are_values() -> None:
+def test_templates_and_rendered_prompts_are_picklable_and_comparable() -> None:
     template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
     rendered = template.render(CONVERSATIONS["calls"][0], TOOLS)
     twin, again = pickle.loads(pickle.dumps((template, rendered)))  # noqa: S301 - our own bytes
@@ -429,7 +429,7 @@ def test_a_template_and_what_it_renders_are_values() -> None:
     assert repr(template).startswith("ChatTemplate(ChatSource(templates={'default': ")
 
 
-def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
+def test_invalid_arguments_and_template_refusals_raise_errors() -> None:
     template = ChatTemplate.load(PLAIN)
     given: Any = template.render
     with pytest.raises(HistoryError, match=r"^messages\[0\].content must be a list, not bytes$"):
@@ -466,7 +466,7 @@ MERGING += PLAIN.replace("{{ m.c", "{{ one.content ~ '+' if one != m and loop.fi
     ("text", "system"),
     [(PLAIN, None), (OWN_SYSTEM, "Be kind."), (NOTE, None), (REFUSING, ""), (MERGING, "")],
 )
-def test_markers_are_what_stands_around_an_answer_and_the_system_text(text: str, system: str | None) -> None:
+def test_template_markers_are_the_text_around_a_response_and_the_system_text(text: str, system: str | None) -> None:
     text = "{{ raise_exception('empty') if not messages[0].content }}" + text
     markers = ChatTemplate(ChatSource({"default": text, "tool_use": "{{ x }}"})).markers
     assert markers == Markers(soa="<ai>", eoa="</>", stop=("</>",), system=system, exact=True, family="chat template")
@@ -495,7 +495,7 @@ def test_a_template_is_loaded_from_its_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Path, str])
-def test_a_template_is_loaded_from_its_file_with_the_tokens_beside_it(tmp_path: Path, kind: type) -> None:
+def test_template_file_is_loaded_with_the_special_tokens_of_its_directory(tmp_path: Path, kind: type) -> None:
     save(tmp_path / "tokenizer_config.json", CONFIG)
     file = save(tmp_path / "chat_template.jinja", "{{ bos_token }}file\n")
     assert ChatTemplate.load(kind(file)).render([]).text == "<s>file"
@@ -503,7 +503,7 @@ def test_a_template_is_loaded_from_its_file_with_the_tokens_beside_it(tmp_path: 
     assert ChatTemplate.load(kind(save(tmp_path / "other" / "t.jinja", "{{ bos_token }}x"))).render([]).text == "x"
 
 
-def test_of_several_templates_one_is_for_tools_and_others_have_names(tmp_path: Path) -> None:
+def test_one_of_several_templates_is_selected_by_name_or_for_tools(tmp_path: Path) -> None:
     save(tmp_path / "tokenizer_config.json", CONFIG)
     template = ChatTemplate.load(tmp_path)
     assert template.render([]).text == "plain <s>"
@@ -515,31 +515,31 @@ def test_of_several_templates_one_is_for_tools_and_others_have_names(tmp_path: P
     assert ChatTemplate.load(tmp_path, name="default").render([], TOOLS).text == "plain <s>"
 
 
-def test_tokens_that_are_given_go_before_those_of_the_files(tmp_path: Path) -> None:
+def test_special_token_arguments_override_those_of_the_files(tmp_path: Path) -> None:
     save(tmp_path / "tokenizer_config.json", CONFIG | {"eos_token": "</s>"})
     template = ChatTemplate.load(tmp_path, **MINE, **OTHER)
     assert template.special_tokens == {"bos_token": "<b>", "eos_token": "</s>", "x_token": "<x>"}
     assert template.render([]).text == "plain <b>"
-    # They are the template's own, and nobody else may write them.
+    # Only the template may write them.
     shown = ChatTemplate.load("{{ x_token }}{{ messages[0].content }}", **OTHER).render([msg("user", "<x>")])
     assert shown.text == "<x><\\x>"
 
 
-def test_the_special_tokens_of_the_tokenizer_are_for_the_template_alone(tmp_path: Path) -> None:
+def test_special_tokens_of_the_tokenizer_are_neutralized_in_messages(tmp_path: Path) -> None:
     added = {"5": {"content": "[CUT]", "special": True}, "6": {"content": "word", "special": False}}
     save(tmp_path / "tokenizer_config.json", {"chat_template": PLAIN, "added_tokens_decoder": added})
     assert ChatTemplate.load(tmp_path).render([msg("user", "a [CUT] word")]).text.startswith("<user>a [\\CUT] word</>")
 
 
 @pytest.mark.parametrize(("name", "near"), [("tooluse", ".*did you mean 'tool_use'.*"), ("zzz", "; ")])
-def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path, name: str, near: str) -> None:
+def test_unknown_template_name_is_refused_with_the_available_names(tmp_path: Path, name: str, near: str) -> None:
     save(tmp_path / "tokenizer_config.json", CONFIG)
     known = "available templates: 'default', 'tool_use', 'rag'; set name="
     with pytest.raises(TemplateError, match=f"no chat template '{name}'{near}{known}"):
         ChatTemplate.load(tmp_path, name=name)
 
 
-def test_a_model_without_a_template_or_without_a_default_one_is_refused(tmp_path: Path) -> None:
+def test_model_without_a_template_or_a_default_template_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "none" / "tokenizer_config.json", {"bos_token": "<s>"})
     with pytest.raises(TemplateError, match="no chat template 'default'; the model has no template"):
         ChatTemplate.load(tmp_path / "none")
@@ -554,7 +554,7 @@ def test_a_model_without_a_template_or_without_a_default_one_is_refused(tmp_path
         ChatTemplate(ChatSource())
 
 
-def test_a_template_whose_syntax_is_wrong_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+def test_template_with_a_syntax_error_is_refused_when_loaded(tmp_path: Path) -> None:
     wrong = [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "\n{% if %}"}]
     save(tmp_path / "tokenizer_config.json", {"chat_template": wrong})
     with pytest.raises(TemplateError, match="^the chat template, line 2: "):
@@ -563,8 +563,8 @@ def test_a_template_whose_syntax_is_wrong_is_refused_when_it_is_loaded(tmp_path:
         ChatTemplate.load("{{ x")
 
 
-def test_a_role_that_the_template_does_not_show_is_noted() -> None:
-    # A developer's message vanished, as in transformers, and nothing said so.
+def test_role_that_the_template_does_not_render_is_noted() -> None:
+    # A developer message was dropped, as in transformers, without a note.
     chat = ChatTemplate.load(
         "{% for m in messages %}{% if m.role in ('system', 'user', 'assistant') %}<{{ m.role }}>{{ m.content }}\n"
         "{% endif %}{% endfor %}"

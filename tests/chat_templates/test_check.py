@@ -1,4 +1,4 @@
-"""What a template can and cannot do: every question answered both ways, and the report as a user reads it."""
+"""The report of ``ChatTemplate.check()``: templates with and without each property, and the text of the report."""
 
 import json
 from functools import cache
@@ -52,7 +52,7 @@ EOS = PLAIN.replace("</>", "{{ eos_token }}")
 TWICE = "{{ bos_token }}" + PLAIN
 CLOCK = "{{ strftime_now('%Y') }}" + PLAIN
 FURTHER = "{{ style }}{{ 'x' if enable_thinking }}" + PLAIN
-# What kind of text it is, is seen in how Python writes its methods.
+# The repr of a method shows the class of the text, which differs while origins are traced.
 LOSES = PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}"
 
 CHANGES = "later messages change earlier text:"
@@ -123,7 +123,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (EOS, True, "'</s>'"),
         (PLAIN, True, "'</>', but the tokenizer's end of text is '</s>'"),
         (NO_END, False, "no text ends an answer, so training does not teach the model to stop"),
-        # Where it cannot be known, it is not known.
+        # If it cannot be determined, the finding is None.
         (LOSES, None, UNTRACED),
         (REFUSES, None, "the chat template rejects the messages: no"),
     ],
@@ -158,7 +158,7 @@ def check(text: str) -> TemplateReport:
 
 
 @pytest.mark.parametrize(("name", "text", "holds", "detail"), CASES)
-def test_each_question_is_answered_both_ways_with_the_reason(
+def test_template_check_reports_each_finding_with_its_detail(
     name: str,
     text: str,
     holds: bool | None,  # noqa: FBT001 - a table
@@ -168,7 +168,7 @@ def test_each_question_is_answered_both_ways_with_the_reason(
     assert (found.name, found.holds, found.detail) == (name, holds, detail)
 
 
-def test_all_questions_are_asked_of_all_templates() -> None:
+def test_template_report_contains_all_findings() -> None:
     report = check(PLAIN)
     assert [finding.name for finding in report.findings] == list(QUESTIONS)
     assert {name for name, cases in QUESTIONS.items() if len({holds for _, holds, _ in cases}) < 2} == set()
@@ -177,7 +177,7 @@ def test_all_questions_are_asked_of_all_templates() -> None:
 
 
 def adding_tokenizer(directory: Path, token: str | None) -> Any:
-    """A tokenizer that puts a token before each text, or none."""
+    """A tokenizer that puts the token before each text, if there is a token."""
     added = {"id": 0, "content": "<s>", "special": True, "normalized": False}
     flags = {"single_word": False, "lstrip": False, "rstrip": False}
     template = (
@@ -207,7 +207,7 @@ def adding_tokenizer(directory: Path, token: str | None) -> Any:
         (TWICE, None, True, "the template writes the token twice"),
     ],
 )
-def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
+def test_template_check_with_a_tokenizer_detects_a_double_beginning_of_text(
     tmp_path: Path,
     text: str,
     token: str | None,
@@ -219,7 +219,7 @@ def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
     assert (found.holds, found.detail) == (holds, detail)
 
 
-def test_the_template_for_tools_is_asked_where_it_is_wanted(tmp_path: Path) -> None:
+def test_template_check_with_tools_checks_the_template_for_tools(tmp_path: Path) -> None:
     several = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": TOOLS}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
     template = ChatTemplate.load(tmp_path)
@@ -248,11 +248,11 @@ bridged to a user's turn      yes
 bridged to results of calls   no   the template does not render tool calls"""
 
 
-def test_the_report_is_a_line_for_each_answer() -> None:
+def test_template_report_as_text_has_a_line_for_each_finding() -> None:
     assert str(check(NO_SYSTEM)) == REPORT
 
 
-# What is known of real templates, some of it from their models' cards.
+# Known properties of real templates, some of them from the models' cards.
 KNOWN = {
     "qwen3": {"tools supported": True, "thoughts shown": True, "system text supported": True},
     "gemma": {"system text supported": False, "alternation required": True, "tools supported": False},
@@ -266,6 +266,6 @@ KNOWN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_is_known_of_a_real_template_is_found(name: str) -> None:
+def test_template_check_finds_known_properties_of_a_real_template(name: str) -> None:
     report = ChatTemplate.load(templates()[name], **SPECIAL).check()
     assert {question: report[question].holds for question in KNOWN[name]} == KNOWN[name]

@@ -1,11 +1,11 @@
-"""Templates that write the texts of a chat as they are, and those of which it must be seen what they write."""
+"""Templates that render the texts of a chat unchanged, and those that may change them, so that they are suspect."""
 
 import pytest
 
 from lazyprompt.chat_templates.controls import is_clean, turn_sequences_in
 from lazyprompt.chat_templates.template import ChatTemplate
 
-# What leaves texts as they are, asks about them, or takes lists apart.
+# Expressions that keep texts unchanged, test them, or split lists.
 HONEST = (
     *("m.text", "m.text|upper", "m.text[1:]", "m['content']", "messages[0].content", "m.calls|first", "5 % 2"),
     *("m.text.split('<|im_end|>')[0]", "m.calls|join('-')", "m.calls|join('<')", "m.text.strip()", "m.role|indent"),
@@ -34,7 +34,7 @@ HONEST_BLOCKS = (
     "{% if m is mapping %}{% for k in m %}{{ k }}{{ m[k] }}{% endfor %}{% endif %}",
     "{% generation %}{{ m.text }}{% endgeneration %}",
 )
-# What takes single letters out of texts, drops some, or puts something between them.
+# Expressions that extract, drop or separate single characters of texts.
 SUSPECT = (
     *("m.text[::2]", "m.text[::-1]", "m.text[0]", "m.text|first", "m.text|list", "m.text.split('x')"),
     *("m.text.splitlines()", "m.text.split(m.name)[0]", "m.text|join('-')", "m.text|join(d='<')", "m[0]"),
@@ -66,7 +66,7 @@ SUSPECT_BLOCKS = (
         *((text, False) for text in (*(f"{{{{ {each} }}}}" for each in SUSPECT), *SUSPECT_BLOCKS)),
     ],
 )
-def test_a_sign_that_begins_tokens_is_suspect_where_a_template_takes_texts_apart(text: str, *, clean: bool) -> None:
+def test_first_character_of_a_token_is_suspect_if_the_template_splits_texts(text: str, *, clean: bool) -> None:
     template = ChatTemplate.load(f"{{% for m in messages %}}{text}{{% endfor %}}")
     jinja = template.jinja()
     assert is_clean(jinja, template.controls(jinja), ["a < b"], []) is clean
@@ -74,7 +74,7 @@ def test_a_sign_that_begins_tokens_is_suspect_where_a_template_takes_texts_apart
 
 
 @pytest.mark.parametrize("refused", [[], ["system"], ["system", "assistant"]])
-def test_the_tokens_of_turns_are_seen_in_a_chat_of_the_roles_that_a_template_takes(refused: list[str]) -> None:
+def test_turn_sequences_are_found_with_the_roles_that_the_template_accepts(refused: list[str]) -> None:
     turn = f"{{{{ raise_exception('no') if m.role in {['', *refused]} }}}}{{{{ '<|' ~ m.role ~ '|>' ~ m.content }}}}"
     text = f"{{% for m in messages %}}{turn}{{% endfor %}}{{{{ '<|' ~ 'go|>' if add_generation_prompt }}}}"
     words = {"system", "user", "assistant", "go"} - {*refused}

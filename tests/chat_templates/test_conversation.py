@@ -38,7 +38,7 @@ def dicts_from(messages: Any, template: ChatJinja) -> list[dict[str, Any]]:
 PICTURE = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
 
 
-def test_keys_that_a_template_may_know_stay() -> None:
+def test_unknown_message_keys_are_kept_for_the_template() -> None:
     given: list[Any] = [
         {"role": "user", "content": "Hi", "name": "ann", "spell": {"a": [1]}, "cached": False},
         {"role": "assistant", "content": "Hello", "thinking": "Hm."},
@@ -57,14 +57,14 @@ def test_keys_that_a_template_may_know_stay() -> None:
         ({"role": "user"}, r"messages\[0\] must contain 'content' or 'tool_calls'"),
     ],
 )
-def test_a_message_that_no_other_door_takes_is_refused(message: Any, reason: str) -> None:
-    """``render`` passed such dicts on to the template, which wrote half a turn."""
+def test_message_with_a_missing_or_invalid_role_or_content_is_refused(message: Any, reason: str) -> None:
+    """``render`` passed invalid dicts on to the template, which rendered half a turn."""
     with pytest.raises(HistoryError, match=f"^{reason}"):
         ChatTemplate.load(TEXTS.text).render([message])
 
 
-def test_dicts_are_cleaned_as_at_every_door() -> None:
-    """Broken arguments, signed thoughts and names like roles went into a template as they came."""
+def test_message_dicts_are_normalized_before_rendering() -> None:
+    """Broken arguments, signed reasoning and names equal to roles were passed to the template unchanged."""
     broken = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": '}}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     given: list[Any] = [
@@ -84,8 +84,8 @@ def test_dicts_are_cleaned_as_at_every_door() -> None:
     ]
 
 
-def test_nulls_of_a_client_and_empty_thoughts_are_no_fields() -> None:
-    """A template that asks for ``tool_calls`` broke at the null that ``model_dump()`` writes."""
+def test_null_fields_and_empty_reasoning_are_removed() -> None:
+    """A template that reads ``tool_calls`` failed on the null that ``model_dump()`` writes."""
     dumped: Any = [{"role": "assistant", "content": "Hi", "tool_calls": None, "audio": None, "reasoning_content": ""}]
     assert dicts_from(dumped, TEXTS) == [{"role": "assistant", "content": "Hi"}]
 
@@ -102,14 +102,14 @@ def test_nulls_of_a_client_and_empty_thoughts_are_no_fields() -> None:
         ({"type": "audio"}, {"type": "audio"}),
     ],
 )
-def test_media_of_any_form_are_parts_that_templates_know(part: Any, written: Any) -> None:
-    """A template for pictures did not show ``image_url``; transformers gives it ``image``."""
+def test_media_parts_of_any_form_become_parts_that_templates_know(part: Any, written: Any) -> None:
+    """A template for images did not render ``image_url`` parts; transformers passes ``image`` parts."""
     text = {"type": "text", "text": "a"}
     (made,) = dicts_from([{"role": "user", "content": [text, part]}], BOTH)
     assert made == {"role": "user", "content": [text, written]}
 
 
-def test_a_medium_that_no_message_has_is_refused_by_a_provider() -> None:
+def test_image_part_without_data_is_refused_in_a_provider_format() -> None:
     history: list[Any] = [{"role": "user", "content": [{"type": "image"}]}]
     with pytest.raises(MediaError, match=r"has neither a URL nor base64 data; add one of them"):
         ChatFormatter("openai").format(history)
@@ -129,10 +129,10 @@ def test_a_medium_that_no_message_has_is_refused_by_a_provider() -> None:
         ),
     ],
 )
-def test_a_system_text_that_a_template_refuses_stands_before_the_first_text_of_a_user(
+def test_refused_system_text_is_put_before_the_first_user_text(
     condition: str, content: str, shown: str, alone: str
 ) -> None:
-    """A template that fails at texts, for it knows only parts, counted as one that takes a system text."""
+    """A template that fails on text contents, since it knows only parts, counted as one that accepts a system text."""
     refuses = f"{{{{ raise_exception('no') if m.role == 'system' or m.content {condition} }}}}"
     template = f"{{% for m in messages %}}{refuses}<{{{{ m.role }}}}>{content}{{% endfor %}}"
     prompter = ChatPrompter("Be {kind}.", system="").with_chat_template(ChatTemplate.load(template))
@@ -144,7 +144,7 @@ def test_a_system_text_that_a_template_refuses_stands_before_the_first_text_of_a
 PAIRS: list[Any] = [("Hi", "Hello"), ["More", "Yes"]]
 
 
-def test_pairs_and_messages_become_dicts_of_their_roles() -> None:
+def test_pairs_and_msg_objects_become_dicts_with_their_roles() -> None:
     expected: list[dict[str, Any]] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Hello"},
@@ -169,18 +169,18 @@ BLOCKS, CALLED = [TextBlock("a"), TextBlock("b")], ToolUseBlock("c1", "add", {"a
         *((TEXTS, [CALLED], ""), (BOTH, [CALLED], ""), (PARTS, [CALLED], [A | {"text": ""}])),
     ],
 )
-def test_a_content_takes_the_form_that_the_template_shows(template: ChatJinja, given: Any, content: object) -> None:
+def test_content_gets_the_form_that_the_template_renders(template: ChatJinja, given: Any, content: object) -> None:
     (made,) = dicts_from([Msg("", given, "assistant")], template)
     assert made["content"] == content
 
 
 @pytest.mark.parametrize("template", [TEXTS, PARTS, BOTH])
-def test_what_is_no_text_stays_a_part(template: ChatJinja) -> None:
+def test_image_block_stays_a_content_part(template: ChatJinja) -> None:
     (made,) = dicts_from([Msg("", [TextBlock(text="a"), PICTURE], "user")], template)
     assert [part["type"] for part in made["content"]] == ["text", "image"]
 
 
-def test_calls_and_results_become_messages_of_openais_form() -> None:
+def test_tool_calls_and_results_become_openai_messages() -> None:
     answered = ToolResultBlock(id="c1", name="add", output="3")
     made = dicts_from([Msg("", [TextBlock(text="So"), CALLED], "assistant"), Msg("", [answered], "system")], TEXTS)
     calls = [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}]
@@ -189,7 +189,8 @@ def test_calls_and_results_become_messages_of_openais_form() -> None:
 
 
 @pytest.mark.slow
-def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
+@pytest.mark.parametrize("name", ["qwen3", "llama3_1", "glm4moe", "gptoss", "deepseekv3", "lfm2_2_5"])
+def test_msg_objects_render_as_the_equal_dicts(name: str) -> None:
     blocks = [ToolUseBlock(id="call_0001", name="get_weather", input={"city": "Köln"})]
     messages: list[Any] = [
         Msg("", "Hi", "user"),
@@ -208,17 +209,16 @@ def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
         {"role": "assistant", "content": "Yes"},
         {"role": "user", "content": "?"},
     ]
-    for name in ("qwen3", "llama3_1", "glm4moe", "gptoss", "deepseekv3", "lfm2_2_5"):
-        template = ChatTemplate.load(templates()[name], **SPECIAL)
-        ours = template.render(messages, TOOLS)
-        assert ours.text == template.render(dicts, TOOLS).text, name
-        taken = [template.jinja().call_form.convert(message) for message in dicts]
-        theirs, _ = render_by_transformers(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
-        assert ours.text == theirs, name
+    template = ChatTemplate.load(templates()[name], **SPECIAL)
+    ours = template.render(messages, TOOLS)
+    assert ours.text == template.render(dicts, TOOLS).text
+    converted = [template.jinja().call_form.convert(message) for message in dicts]
+    theirs, _ = render_by_transformers(template.text, converted, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
+    assert ours.text == theirs
 
 
 @pytest.mark.slow
-def test_thoughts_are_given_under_the_names_that_templates_know() -> None:
+def test_reasoning_is_passed_under_the_keys_that_templates_know() -> None:
     thoughtful = Msg("", [ThinkingBlock("Hm."), ThinkingBlock("So."), TextBlock("Yes")], "assistant")
     (made,) = dicts_from([thoughtful], TEXTS)
     thought = "Hm.\nSo."
@@ -233,24 +233,23 @@ def test_thoughts_are_given_under_the_names_that_templates_know() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "thinking", "reasoning"])
-def test_thoughts_of_dicts_survive_beside_messages_of_other_forms(field: str) -> None:
+def test_reasoning_of_a_dict_is_kept_beside_messages_of_other_forms(field: str) -> None:
     given: list[Any] = [{"role": "assistant", "content": "Yes", field: "Hm."}, Msg("", "Hi", "user")]
     made = ChatTemplate.load("{{ messages[0].reasoning_content }}|{{ messages[1].content }}").render(given)
     assert made.text == "Hm.|Hi"
 
 
 @pytest.mark.parametrize("wrong", [[1], [("a",)], [None], "Hi", None, [("a", "b", "c")]], ids=repr)
-def test_what_is_no_message_is_refused(wrong: Any) -> None:
+def test_invalid_messages_are_refused(wrong: Any) -> None:
     with pytest.raises(HistoryError):
         dicts_from(wrong, TEXTS)
 
 
-def test_messages_are_never_changed() -> None:
+@pytest.mark.parametrize("template", [TEXTS, PARTS])
+def test_template_dicts_does_not_change_the_messages(template: ChatJinja) -> None:
     given: list[Any] = [Msg("", [TextBlock("a")], "user"), {"role": "user", "content": [{"type": "text", "text": "a"}]}]
     before = copy.deepcopy(given)
-    for template in (TEXTS, PARTS):
-        made = dicts_from(given, template)
-        made[1]["content"] = "changed"
+    dicts_from(given, template)[1]["content"] = "changed"
     assert given == before
     assert messages_from(given) == messages_from(before)
 
@@ -265,7 +264,7 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-def test_tools_are_dicts_functions_and_sets_of_them() -> None:
+def test_tools_are_accepted_as_dicts_functions_and_tool_sets() -> None:
     made = tool_dicts([TOOLS[0], add])
     assert made is not None
     assert made[0] is TOOLS[0]
@@ -277,14 +276,14 @@ def test_tools_are_dicts_functions_and_sets_of_them() -> None:
     assert tool_dicts([]) == []
 
 
-def test_a_function_is_written_as_transformers_writes_it() -> None:
+def test_function_tool_renders_as_in_transformers() -> None:
     template = ChatTemplate.load("{{ tools|map(attribute='function')|map(attribute='name')|join(',') }}")
     theirs, _ = render_by_transformers(template.text, [], tools=[add, TOOLS[1]])
     assert template.render([], [add, TOOLS[1]]).text == theirs == "add,now"
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [(1, "int"), ("add", "str"), (None, "NoneType")])
-def test_what_is_no_tool_is_refused_with_its_place(wrong: Any, kind: str) -> None:
+def test_invalid_tool_is_refused_with_its_index(wrong: Any, kind: str) -> None:
     with pytest.raises(ToolsError, match=rf"^tools\[1\] must be a dict or a function, not {kind}$"):
         tool_dicts([TOOLS[0], wrong])
 
@@ -296,13 +295,13 @@ SAID = {"role": "assistant", "content": "So", "reasoning_content": "Hm", "thinki
     ("field", "changed"),
     [
         ("content", {"content"}),
-        # A thought is the same under all its names.
+        # Reasoning is the same under both of its keys.
         ("reasoning_content", {"reasoning_content", "thinking"}),
         ("thinking", {"reasoning_content", "thinking"}),
         ("reasoning", {"reasoning"}),
     ],
 )
-def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: set[str]) -> None:
+def test_continued_text_is_tagged_at_its_end(field: str, changed: set[str]) -> None:
     before = copy.deepcopy(SAID)
     first, last = tag_last_message([USER, SAID], field)
     assert first is USER
@@ -311,7 +310,7 @@ def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: s
     assert before == SAID
 
 
-def test_of_several_parts_the_last_text_is_tagged() -> None:
+def test_last_text_part_of_a_continued_message_is_tagged() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]
     (made,) = tag_last_message([{"role": "assistant", "content": parts}], "content")
     assert made["content"] == [parts[0], {"type": "text", "text": f"b{TAG}"}, parts[2]]
@@ -320,7 +319,7 @@ def test_of_several_parts_the_last_text_is_tagged() -> None:
     assert [(each.slot, each.message) for each in origins if not each.trusted] == [("assistant", 0)]
 
 
-def test_the_texts_of_a_chat_are_all_but_roles_and_kinds_of_parts() -> None:
+def test_texts_of_a_chat_exclude_roles_and_part_types() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "image", "url": "b"}]
     chat: list[dict[str, Any]] = [
         {"role": "user", "content": "Hi", "name": "ann"},
@@ -341,6 +340,6 @@ def test_the_texts_of_a_chat_are_all_but_roles_and_kinds_of_parts() -> None:
         ([{"role": "assistant"}], "the last message has no text in its 'content'"),
     ],
 )
-def test_where_no_text_can_be_gone_on_with_it_says_so(chat: list[dict[str, Any]], reason: str) -> None:
+def test_chat_without_text_in_its_last_message_cannot_be_continued(chat: list[dict[str, Any]], reason: str) -> None:
     with pytest.raises(TemplateError, match=f"^no text to continue: {reason}$"):
         tag_last_message(chat, "content")

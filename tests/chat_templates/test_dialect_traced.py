@@ -1,4 +1,4 @@
-"""Templates that write with origins: the text is the plain one, and nobody's words become the template's."""
+"""Rendering with origins: the text equals a plain rendering, and untrusted text never becomes template text."""
 
 import re
 from typing import Any
@@ -17,13 +17,13 @@ from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.safety.policy import NEUTRALIZE
 
-# What people say is in Cyrillic letters, which no template here has: where one stands is seen in the text.
+# The untrusted texts are in Cyrillic letters, which no template here contains, so that they are found in the output.
 CHAT = [{"role": "user", "content": "жд\nшя"}, {"role": "assistant", "content": "  ФЫ <юя> "}]
 TOOLS = [{"имя": "чч"}]
 
 
 def render_traced(text: str, chat: list[dict[str, Any]] | None = None, *, traced: bool = True) -> str:
-    """What a template makes of a chat; with the origins of its text, where they are wanted."""
+    """The text that a template renders, with the origins if ``traced``."""
     messages = CHAT if chat is None else chat
     given: dict[str, object] = {"tools": [*TOOLS], "documents": None, "add_generation_prompt": False}
     if not traced:
@@ -39,7 +39,7 @@ def render_traced(text: str, chat: list[dict[str, Any]] | None = None, *, traced
 
 
 def untrusted_letters(text: str) -> str:
-    """Letters of what people say that a rendering takes for the template's own; none where it says that it gave up."""
+    """Untrusted letters in the text that a rendering trusts; none if its note says that it could not trace."""
     given: dict[str, object] = {"tools": [*TOOLS], "documents": None, "add_generation_prompt": False}
     template = ChatJinja(text)
     traces = Rendering(template, given, controls_of(template, frozenset()), NEUTRALIZE).traced(CHAT)
@@ -49,7 +49,7 @@ def untrusted_letters(text: str) -> str:
 
 
 def mark_untrusted(text: str) -> str:
-    """A text in which what nobody trusts stands in quotes, behind the first letter of its slot."""
+    """A text in which untrusted pieces are quoted, after the first letter of their slot."""
     pieces: list[tuple[str, str]] = []
     for part, origin in zip(*parts_of(text), strict=True):
         slot = "" if origin.trusted else origin.slot[0]
@@ -61,12 +61,12 @@ def mark_untrusted(text: str) -> str:
 
 
 def own_words(text: str) -> str:
-    """What is trusted in a text."""
+    """The trusted part of a text."""
     return "".join(part for part, origin in zip(*parts_of(text), strict=True) if origin.trusted)
 
 
 PYTHON = "«u:{'role': 'user', 'content': 'жд\\nшя'}»«a:[{'role': 'assistant', 'content': '  ФЫ <юя> '}]»"
-# Templates, and what they write. Where nobody can follow what became of a text, all of it came from those who said it.
+# Templates, and their output. If an operation cannot be followed, all of its result is untrusted.
 WRITTEN = [
     ("{{ messages[0].content }}", "«u:жд\nшя»"),
     ("[{{ messages[0].content }}]{{ messages[1]['content'] }}", "[«u:жд\nшя»]«a:  ФЫ <юя> »"),
@@ -194,7 +194,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("text", "expected"), WRITTEN)
-def test_text_is_of_the_message_or_the_template_that_it_came_from(text: str, expected: str) -> None:
+def test_rendered_text_keeps_the_origin_of_its_message_or_template(text: str, expected: str) -> None:
     made = render_traced(text)
     assert made == render_traced(text, traced=False)
     assert mark_untrusted(made) == expected
@@ -204,30 +204,22 @@ CONTENTS = st.text("жшЯß <>\n\t\u3000", max_size=8)
 
 
 @given(st.sampled_from([text for text, _ in WRITTEN]), CONTENTS, CONTENTS)
-def test_the_text_is_that_of_a_plain_rendering_whatever_is_said(text: str, asked: str, answered: str) -> None:
+def test_traced_rendering_equals_plain_rendering_for_random_contents(text: str, asked: str, answered: str) -> None:
     chat = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
-    plain, made = (_written_or_refused(text, chat, traced=traced) for traced in (False, True))
-    assert made == plain
+    made = render_traced(text, chat)
+    assert made == render_traced(text, chat, traced=False)
     assert not {*own_words(made).lower()} & {*"жшяß"}
-
-
-def _written_or_refused(text: str, chat: list[dict[str, Any]], *, traced: bool) -> str:
-    try:
-        return render_traced(text, chat, traced=traced)
-    except TemplateError as error:
-        # An empty text has no first sign.
-        return str(error)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        # Lines behind the first became the template's own.
+        # Lines after the first were trusted.
         "{{ messages[0].content|indent(2) }}",
         "{{ messages|tojson(indent=2)|indent(2) }}",
         "{% filter indent(2) %}a{{ messages[0].content }}{% endfilter %}",
         "{% set x | indent(2) %}a{{ messages[0].content }}{% endset %}{{ x }}",
-        # What is put into a text of the template's own, which had come out of a block, became the template's.
+        # A value inserted into template text that came out of a block was trusted.
         "{% set x %}[y]{% endset %}{{ x.replace('y', messages[0].content) }}",
         "{% set x %}[y]{% endset %}{{ x|replace('y', messages[0].content) }}",
         "{% filter replace('y', messages[0].content) %}[y]{% endfilter %}",
@@ -236,7 +228,7 @@ def _written_or_refused(text: str, chat: list[dict[str, Any]], *, traced: bool) 
         "{{ ('<b>'|safe) + messages[0].content }}",
         "{{ '<b>'|safe ~ messages[0].content }}",
         "{{ {'a': messages[0].content}|xmlattr }}",
-        # What is written as Python writes it.
+        # Values rendered by their repr were trusted.
         "{{ messages[0].values() }}",
         "{{ messages[0].items() }}",
         "{{ tools[0].keys() }}",
@@ -249,25 +241,25 @@ def _written_or_refused(text: str, chat: list[dict[str, Any]], *, traced: bool) 
         "{{ strftime_now(messages[0].content) }}",
     ],
 )
-def test_what_nobody_trusts_never_becomes_the_templates_own(text: str) -> None:
+def test_untrusted_text_never_becomes_template_text(text: str) -> None:
     assert untrusted_letters(text) == ""
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        # What comes only once was gone through twice, where no text of a message was in it.
+        # An iterator without untrusted text was consumed twice.
         "{{ messages|map(attribute='role')|join(',') }}",
         "{{ ['x', '']|select|join('+') }}",
-        # The items were made text before their attributes were looked up: nothing was left of them.
+        # The items became text before their attributes were looked up, so that nothing was rendered.
         "{{ messages|join(', ', attribute='content') }}",
         "{{ messages|join(d=', ', attribute='content') }}",
-        # Jinja's sandbox wants to make a text of the kind that has the fields.
+        # Jinja's sandbox builds the result with the class of the format string.
         "{% set x %}<{}>{% endset %}{{ x.format(messages[0].content) }}",
         "{% set x %}<{a}>{% endset %}{{ x.format_map({'a': messages[0].content}) }}",
     ],
 )
-def test_what_templates_do_with_text_gives_the_same_with_origins(text: str) -> None:
+def test_text_operations_give_the_same_text_with_tracing(text: str) -> None:
     assert render_traced(text) == render_traced(text, traced=False)
 
 
@@ -280,12 +272,12 @@ def test_what_templates_do_with_text_gives_the_same_with_origins(text: str) -> N
         "{{ (messages[1].content|safe) + '<' }}",
     ],
 )
-def test_a_template_that_escapes_may_lose_the_origins_and_never_the_text(text: str) -> None:
+def test_html_escaped_untrusted_text_never_becomes_template_text(text: str) -> None:
     assert "&lt;" in render_traced(text, traced=False)
     assert untrusted_letters(text) == ""
 
 
-def test_json_is_known_as_json() -> None:
+def test_tojson_of_untrusted_data_is_marked_as_json() -> None:
     parts, origins = parts_of(render_traced("{{ tools|tojson }} {{ messages[0].content }} {{ [1]|tojson }}"))
     assert [(type(part), origin.json) for part, origin in zip(parts, origins, strict=True) if part.strip()] == [
         (JsonText, True),
@@ -294,12 +286,12 @@ def test_json_is_known_as_json() -> None:
     ]
 
 
-def test_a_piece_of_json_is_json_still() -> None:
+def test_slice_of_json_stays_marked_as_json() -> None:
     _, origins = parts_of(render_traced("{{ (tools|tojson)[1:-1] }}|{{ (tools|tojson).strip('[') }}"))
     assert [origin.json for origin in origins] == [False, True, False, True, False]
 
 
-def test_what_the_template_marks_is_known_with_its_origin() -> None:
+def test_generation_block_marks_its_text_and_keeps_the_origins() -> None:
     made = render_traced(
         "a{% generation %}{{ messages[1].content }}<{% generation %}/{% endgeneration %}s>{% endgeneration %}b"
     )
@@ -311,30 +303,30 @@ def test_what_the_template_marks_is_known_with_its_origin() -> None:
     assert [part for part, origin in zip(parts, origins, strict=True) if part and not origin.generated] == ["a", "b"]
 
 
-def test_the_messages_of_one_role_are_told_apart() -> None:
+def test_origins_distinguish_messages_of_the_same_role() -> None:
     made = render_traced("{% for m in messages %}{{ m.content }}{% endfor %}", [CHAT[0], CHAT[1], CHAT[0]])
     assert [origin.message for part, origin in zip(*parts_of(made), strict=True) if part] == [0, 1, 2]
 
 
-def test_what_several_messages_are_in_is_of_none_of_them() -> None:
+def test_text_made_of_several_messages_has_no_message_index() -> None:
     _, origins = parts_of(render_traced("{{ messages|tojson }}"))
     assert [origin.message for origin in origins if not origin.trusted] == [None]
 
 
-def test_a_text_stays_within_bounds_with_origins() -> None:
+def test_length_limit_applies_to_traced_text() -> None:
     text = "{% set n = namespace(x=messages[0].content) %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}"
     with pytest.raises(TemplateError, match="a value would become longer than"):
         render_traced(text)
 
 
-def test_both_environments_know_the_same_words() -> None:
+def test_plain_and_tracing_environments_define_the_same_names() -> None:
     plain, tracing = ChatEnvironment(), TracingEnvironment()
     assert plain.filters.keys() == tracing.filters.keys()
     assert plain.tests.keys() == tracing.tests.keys()
     assert plain.globals.keys() == tracing.globals.keys()
 
 
-# What each filter is given, where it wants something; what is no text as yet is made a list.
+# The arguments of each filter that needs some; results that are iterators become lists.
 FILTERS = {
     "attr": "('x')",
     "batch": "(2)|list",
@@ -356,14 +348,14 @@ VALUES = ("messages[0].content", "messages[1].content|list", "messages[0]", "too
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in ChatEnvironment().filters if name.isidentifier()))
-def test_no_filter_gives_away_what_nobody_trusts(name: str) -> None:
+def test_no_filter_makes_untrusted_text_trusted(name: str) -> None:
     texts = [f"{{{{ {value}|{name}{FILTERS.get(name, '')} }}}}" for value in VALUES]
     work = [text for text in texts if ChatJinja(text).try_render(CHAT, tools=[*TOOLS]) is not None]
     assert work
     assert {text: untrusted_letters(text) for text in work} == dict.fromkeys(work, "")
 
 
-# What each method is given, where it wants something.
+# The arguments of each method that needs some.
 METHODS = {
     "center": "9",
     "count": "'ж'",
@@ -388,5 +380,5 @@ NOT_FOR_TEMPLATES = {"encode", "maketrans", "translate"}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in dir(str) if name[0] != "_" and name not in NOT_FOR_TEMPLATES))
-def test_no_method_of_text_gives_away_what_nobody_trusts(name: str) -> None:
+def test_no_str_method_makes_untrusted_text_trusted(name: str) -> None:
     assert untrusted_letters(f"{{{{ messages[0].content.{name}({METHODS.get(name, '')}) }}}}") == ""

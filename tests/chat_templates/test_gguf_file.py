@@ -1,4 +1,4 @@
-"""Chat templates in GGUF files: what llama.cpp finds in the same file, read safely and at once."""
+"""Chat templates in GGUF files: the same as llama.cpp finds, while invalid files are refused."""
 
 import random
 import sys
@@ -29,7 +29,7 @@ def model(tmp_path: Path) -> Path:
     return write_model(tmp_path / "tiny.gguf", named)
 
 
-def test_templates_and_tokens_are_those_that_llama_cpp_finds(model: Path) -> None:
+def test_gguf_templates_and_tokens_equal_those_of_llama_cpp(model: Path) -> None:
     template = ChatTemplate.load(model)
     with llama_cpp(model) as server:
         assert (str(template.render(CHAT)), "") == server.prompt(CHAT)
@@ -37,17 +37,15 @@ def test_templates_and_tokens_are_those_that_llama_cpp_finds(model: Path) -> Non
     assert str(template.render(CHAT, TOOLS)).startswith("<|endoftext|>[get_weather][now]<|im_start|>system\nBe <kind>.")
 
 
-def test_a_template_is_taken_by_its_name(model: Path) -> None:
-    options: dict[str, str] = {}
-    for end in ("<|im_end|>", "</s>"):
-        template = ChatTemplate.load(model, name="rag", **options)
-        assert str(template.render(CHAT, documents=[{"text": "x"}])) == f"x{end}"
-        options = {"eos_token": "</s>"}
+@pytest.mark.parametrize(("options", "end"), [({}, "<|im_end|>"), ({"eos_token": "</s>"}, "</s>")])
+def test_gguf_template_is_selected_by_name(model: Path, options: dict[str, str], end: str) -> None:
+    template = ChatTemplate.load(model, name="rag", **options)
+    assert str(template.render(CHAT, documents=[{"text": "x"}])) == f"x{end}"
     with pytest.raises(TemplateError, match="no chat template 'tools' .*; available templates: .*'rag'"):
         ChatTemplate.load(model, name="tools")
 
 
-def test_special_tokens_go_by_their_numbers(tmp_path: Path) -> None:
+def test_gguf_special_tokens_are_read_by_their_ids(tmp_path: Path) -> None:
     keys = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep", "mask": "mask"}
     special = {key: f"<{name}>" for key, name in keys.items()}
     tokens = dict.fromkeys(("<x>", *reversed(special.values())), TokenType.CONTROL)
@@ -57,7 +55,7 @@ def test_special_tokens_go_by_their_numbers(tmp_path: Path) -> None:
     assert source.templates == {}
 
 
-def test_a_number_without_a_token_names_none(tmp_path: Path) -> None:
+def test_special_token_id_without_a_token_is_ignored(tmp_path: Path) -> None:
     path = write_gguf(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 1})
     assert read_gguf(path).special_tokens == {"bos_token": "b"}
     path = write_gguf(tmp_path, {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.bos_token_id": 2**32 - 1})
@@ -91,13 +89,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("token", [*OTHERS, "<|im_end|>"])
-def test_a_token_that_is_forged_stays_text(tmp_path: Path, token: str) -> None:
+def test_forged_token_stays_text_in_a_gguf_model(tmp_path: Path, token: str) -> None:
     path = write_model(tmp_path / "x.gguf", {"default": CHATML}, tokens=TOKENS | OTHERS)
     template = ChatTemplate.load(path)
     assert token in template.source.control_tokens
     forged = [USER | {"content": f"x {token} y"}]
     with llama_cpp(path) as server:
-        # The tokens behind those of the bytes.
+        # The tokens after those of single bytes.
         def whole(text: str) -> list[int]:
             return [number for number in server.tokens(text) if number > 255]
 
@@ -106,14 +104,14 @@ def test_a_token_that_is_forged_stays_text(tmp_path: Path, token: str) -> None:
         assert whole(str(template.render(forged, safety="off"))) != honest
 
 
-def test_ordinary_tokens_are_no_control_tokens(tmp_path: Path) -> None:
+def test_ordinary_tokens_are_not_control_tokens(tmp_path: Path) -> None:
     tokens = {"hello": TokenType.USER_DEFINED, "<b>": TokenType.NORMAL, "<0>": TokenType.UNUSED, "<i>": TokenType.BYTE}
     source = read_gguf(write_model(tmp_path / "x.gguf", {}, tokens=tokens, special={}, weights=False))
     assert source.control_tokens == set()
     assert [*source.added_tokens] == [{"content": "hello", "special": False}]
 
 
-def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
+def test_gguf_file_without_a_template_is_an_error(tmp_path: Path) -> None:
     path = write_model(tmp_path / "x.gguf", {}, weights=False)
     with pytest.raises(TemplateError, match="^no chat template 'default'; the model has no template$"):
         ChatTemplate.load(path)
@@ -125,7 +123,7 @@ def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
     assert str(ChatTemplate.load(path, name="tool_use").render([USER])) == str(ChatTemplate.load(CHATML).render([USER]))
 
 
-def test_the_other_order_of_bytes_is_read_too(tmp_path: Path) -> None:
+def test_big_endian_gguf_file_is_read(tmp_path: Path) -> None:
     little, big = (
         read_gguf(write_model(tmp_path / "x.gguf", {"default": CHATML}, order=order, weights=False))
         for order in (gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG)
@@ -139,7 +137,7 @@ NO_GGUF = (b"", b"no model", b"GGUF", b"GGUF\x09\0\0\0" + bytes(99), "{{ x }}".e
 
 
 @pytest.mark.parametrize("content", NO_GGUF)
-def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_gguf_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(content)
     with pytest.raises(TokenizerError, match=r"x\.gguf is not a valid GGUF file \(.+\); download or copy it again"):
@@ -149,21 +147,21 @@ def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"tokenizer.chat_template": 1}, "tokenizer.chat_template must be text, not int"),
         ({"tokenizer.chat_template.x": ["a"]}, "tokenizer.chat_template.x must be text, not list"),
         ({"x": [[1], [2]]}, "the file contains a list of lists"),
     ],
 )
-def test_a_field_of_another_kind_is_refused(tmp_path: Path, fields: dict[str, object], said: str) -> None:
-    with pytest.raises(TokenizerError, match=said):
+def test_gguf_field_of_an_invalid_type_is_refused(tmp_path: Path, fields: dict[str, object], message: str) -> None:
+    with pytest.raises(TokenizerError, match=message):
         read_gguf(write_gguf(tmp_path, fields))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [{"x": ["a", "bc"]}, {"x": [1, 2]}, {"tokenizer.chat_template.x": "{{ x }}"}])
-def test_no_part_of_a_file_is_taken_for_all_of_it(tmp_path: Path, last: dict[str, object]) -> None:
+def test_truncated_gguf_file_is_refused(tmp_path: Path, last: dict[str, object]) -> None:
     path = write_gguf(tmp_path, {"y": ["a"], "tokenizer.chat_template": "{{ y }}", **last})
     assert read_gguf(path).templates["default"] == "{{ y }}"
     whole = path.read_bytes()
@@ -174,7 +172,7 @@ def test_no_part_of_a_file_is_taken_for_all_of_it(tmp_path: Path, last: dict[str
 
 
 @pytest.mark.slow
-def test_bytes_at_random_end_in_a_template_or_an_error_at_once(tmp_path: Path) -> None:
+def test_gguf_file_with_random_bytes_is_read_or_refused(tmp_path: Path) -> None:
     path = write_model(tmp_path / "x.gguf", {"default": CHATML})
     whole = path.read_bytes()
     by = random.Random(5)  # noqa: S311 - no secret
@@ -192,7 +190,7 @@ def test_bytes_at_random_end_in_a_template_or_an_error_at_once(tmp_path: Path) -
 
 
 @pytest.mark.timing
-def test_a_large_vocabulary_is_read_at_once(tmp_path: Path) -> None:
+def test_large_vocabulary_is_read_within_three_seconds(tmp_path: Path) -> None:
     tokens = dict.fromkeys(map(str, range(1000, 200_000)), TokenType.NORMAL) | TOKENS
     path = write_model(tmp_path / "x.gguf", {"default": "{{ bos_token }}"}, tokens=tokens, weights=False)
     before = time.process_time()
@@ -202,7 +200,7 @@ def test_a_large_vocabulary_is_read_at_once(tmp_path: Path) -> None:
     assert template.source.control_tokens == set(TOKENS)
 
 
-def test_without_the_package_the_error_says_what_to_install(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gguf_package_error_names_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r'gguf package is not installed; .*pip install .+\[hf\]"$'):
         ChatTemplate.load(model)

@@ -1,4 +1,4 @@
-"""Models' own chat templates: byte for byte what transformers renders, and never more than the bounds allow."""
+"""Models' own chat templates: byte for byte what transformers renders, within limits of time and length."""
 
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -14,12 +14,12 @@ from lazyprompt.templates import bounds
 from support.chat_judges import SPECIAL, TOOLS, USER, call, render_by_transformers, templates
 
 CHAT: list[dict[str, Any]] = [USER]
-NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
+NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates get it
 
 
 @pytest.fixture(autouse=True)
 def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give transformers the clock that the templates here are told."""
+    """Give transformers the time that the templates here get."""
 
     class Clock:
         now = staticmethod(lambda: NOW)
@@ -32,13 +32,13 @@ def render_template(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any
 
 
 def convert_messages(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages in the form that a template takes, by the names of what has to be done."""
-    takes = ChatJinja(text, SPECIAL, NOW).call_form
-    return [takes.convert(message) for message in messages]
+    """Messages with their tool calls in the form that the template accepts."""
+    call_form = ChatJinja(text, SPECIAL, NOW).call_form
+    return [call_form.convert(message) for message in messages]
 
 
 def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
-    """How ours differs from what transformers renders, or from the reason why it does not; nothing where it is not."""
+    """How our text or refusal differs from that of transformers; empty if it does not."""
     theirs, reason = render_by_transformers(text, convert_messages(text, messages), tools=tools, **SPECIAL, **options)
     try:
         ours = render_template(text, messages, tools, **options)
@@ -50,14 +50,14 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
 @pytest.mark.parametrize(
     "text",
     [
-        # Blocks take their line with them, and the last newline goes.
+        # The line break after a block, and that at the end, are removed.
         "{% if true %}\n  a\n  {% endif %}\n  {%- if 1 %} b{% endif +%}\n\n",
-        # What is missing is nothing, and None is shown.
+        # Undefined values are rendered as empty text, None as its name.
         "[{{ missing }}{{ messages[0].missing }}{{ none }}{{ tools }}{{ true }}{{ 1.0 }}{{ documents }}]",
         "{{ missing.more }}",
         "{{ missing() }}",
         "{{ tools is none }}{{ tools is defined }}{{ documents is defined }}{{ enable_thinking is defined }}",
-        # Values are written as Python writes them.
+        # Values are rendered by their repr.
         "{{ messages }}{{ messages[0] }}{{ ('a', 1) }}{{ {'b': none} }}{{ {'a': 1}.items() }}{{ range(3) }}",
         "{{ messages|tojson }}{{ messages|tojson(indent=2) }}{{ messages|tojson(ensure_ascii=True) }}",
         "{{ {'b': '<&>', 'a': 1}|tojson(separators=(',', ':'), sort_keys=True) }}{{ missing|tojson }}",
@@ -71,7 +71,7 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
         "{% for a in missing %}x{% else %}none{% endfor %}",
         "{% for a in none %}x{% endfor %}",
         "{% for a in 'ab' if a != 'a' %}{{ a }}{{ loop.changed(a) }}{% endfor %}",
-        # The block of what the model said has a scope of its own.
+        # A generation block has a scope of its own.
         "{% set a = 1 %}{% generation %}{{ a }}{% set a = 2 %}{{ a }}\n{% endgeneration %}{{ a }}",
         "{% for m in messages %}{%- generation -%} {{ m.content }} {{ loop.index }} {%- endgeneration -%}{% endfor %}",
         "{% generation %}{% for i in [1, 2] %}{{ i }}{% break %}{% endfor %}a{% endgeneration %}",
@@ -96,7 +96,7 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
         "{{ [[1], [2]]|sum(start=[]) }}{{ [1, 2]|sum }}{{ messages|selectattr('role', 'equalto', 'user')|list }}",
         "{{ messages[0] is mapping }}{{ 'a' is string }}{{ [] is iterable }}{{ messages|length }}{{ x|default('x') }}",
         "{{ messages[0].items() is defined }}{{ messages[0].get('content', 'x') }}{{ messages[-1]['nope'] is none }}",
-        # What fails.
+        # Errors.
         "{{ raise_exception('no: ' ~ messages[0].role) }}",
         "{{ raise_exception({'a': 1}) }}",
         "{{ messages[0].content + none }}",
@@ -108,32 +108,32 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
         "{{ strftime_now('%d %b %Y %H:%M') }}",
     ],
 )
-def test_the_dialect_is_that_of_transformers(text: str) -> None:
+def test_jinja_dialect_renders_as_transformers(text: str) -> None:
     assert difference(text, CHAT) == ""
 
 
-def test_variables_and_documents_are_given_to_the_template() -> None:
+def test_variables_and_documents_are_passed_to_the_template() -> None:
     text = "{{ bos_token }}{{ documents[0].title }}{{ a }}{{ tools|length }}{{ range }}"
     given: dict[str, Any] = {"documents": [{"title": "T", "text": "x"}], "a": [1, (2,)], "bos_token": "!", "range": 3}
-    assert render_template(text, CHAT, TOOLS, **given) == "!T[1, (2,)]23"[:2] + "[1, (2,)]23"
+    assert render_template(text, CHAT, TOOLS, **given) == "!T[1, (2,)]23"
     assert render_by_transformers(text, CHAT, tools=TOOLS, **SPECIAL | given) == ("!T[1, (2,)]23", "")
 
 
-def test_the_time_is_the_clocks_where_none_is_given() -> None:
+def test_template_time_without_a_now_argument_is_the_current_time() -> None:
     before = datetime.now().strftime("%Y-%m-%d")  # noqa: DTZ005 - the local time
     assert ChatJinja("{{ strftime_now('%Y-%m-%d') }}").render(CHAT) >= before
 
 
-def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
+@pytest.mark.parametrize(("arguments", "written"), [('{"b":  1}', '{"b":  1}'), ({"b": "ö"}, '{"b": "ö"}')])
+def test_template_that_fails_with_dict_arguments_gets_json_arguments(arguments: object, written: str) -> None:
     text = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ 'call: ' + c.function.arguments }}"
         "{{ c.function.name }}"
         "{{ raise_exception('no b') if 'b' not in c.function.arguments and 'at' not in c.function.arguments }}"
         "{% endfor %}{% endfor %}"
     )
-    for arguments, written in (('{"b":  1}', '{"b":  1}'), ({"b": "ö"}, '{"b": "ö"}')):
-        called = {"role": "assistant", "tool_calls": [call(1, arguments)]}
-        assert render_template(text, [called]) == f"call: {written}get_weather"
+    called = {"role": "assistant", "tool_calls": [call(1, arguments)]}
+    assert render_template(text, [called]) == f"call: {written}get_weather"
     with pytest.raises(TemplateError, match="rejects the messages: no b"):
         render_template(text, [{"role": "assistant", "tool_calls": [call(1, {})]}])
 
@@ -155,7 +155,7 @@ NULL_BESIDE_JSON = (
         (NULL_BESIDE_JSON, "get_weather"),
     ],
 )
-def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: str) -> None:
+def test_null_content_is_never_rendered_as_none(text: str, shown: str) -> None:
     assert render_template(text, [{"role": "assistant", "content": None, "tool_calls": [call(1)]}]) == shown
 
 
@@ -172,21 +172,23 @@ def test_a_content_that_is_not_there_is_never_shown_as_none(text: str, shown: st
     ],
     ids=repr,
 )
-def test_arguments_that_are_no_json_object_stay_as_they_are(arguments: object, shown: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_not_parsed(arguments: object, shown: str) -> None:
     text = "{{ messages[0].tool_calls[0].function.arguments }}"
     assert render_template(text, [{"role": "assistant", "tool_calls": [call(1, arguments)]}]) == shown
 
 
-def test_calls_of_other_shapes_are_left_to_the_template() -> None:
-    text = "{{ messages[0].tool_calls }}"
-    for calls in (None, "x", ["x"], [{"name": "f"}], {"a": 1}):
-        assert render_template(text, [{"role": "assistant", "tool_calls": calls}]) == str(calls)
-    assert render_template(text, [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}"}]}]) == (
-        "[{'name': 'f', 'arguments': {}}]"
-    )
+@pytest.mark.parametrize(
+    ("calls", "shown"),
+    [
+        *((calls, str(calls)) for calls in (None, "x", ["x"], [{"name": "f"}], {"a": 1})),
+        ([{"name": "f", "arguments": "{}"}], "[{'name': 'f', 'arguments': {}}]"),
+    ],
+)
+def test_tool_calls_of_other_shapes_are_passed_to_the_template(calls: object, shown: str) -> None:
+    assert render_template("{{ messages[0].tool_calls }}", [{"role": "assistant", "tool_calls": calls}]) == shown
 
 
-def test_messages_without_what_is_none() -> None:
+def test_without_none_removes_null_fields() -> None:
     assert without_none([{"role": "user", "content": None, "x": 0}, {}]) == [{"role": "user", "x": 0}, {}]
 
 
@@ -202,14 +204,14 @@ class Weight(float):
     pass
 
 
-def test_values_are_plain_data() -> None:
+def test_subclass_values_are_rendered_as_plain_data() -> None:
     data: dict[Any, Any] = {"role": Role.USER, "level": Level.ONE, "weight": Weight(1.5), "pair": (1, [None]), 1: "one"}
     assert render_template("{{ messages[0] }}", [data]) == (
         "{'role': 'user', 'level': 1, 'weight': 1.5, 'pair': (1, [None]), 1: 'one'}"
     )
 
 
-def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
+def test_value_that_is_not_plain_data_is_refused_with_its_path() -> None:
     with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x has type bytes, which is not a JSON value$"):
         render_template("", [USER, {"content": [{"x": b"a"}]}])
     with pytest.raises(FormatError, match=r"^tools\[0\] has type function"):
@@ -219,14 +221,14 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
     with pytest.raises(FormatError, match=r"^messages\[0\] must be a dict, not str$"):
         render_template("", ["Hi"])  # type: ignore[list-item]
     endless: list[Any] = []
-    for _ in range(2):  # it holds itself once, and then twice
+    for _ in range(2):  # the list contains itself once, then twice
         endless.append(endless)
         with pytest.raises(FormatError, match="nested deeper than 200 levels, or contains itself"):
             render_template("", [{"content": endless}])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a\n{{ b", "the chat template, line 2: unexpected end of template"),
         ("\n\n{{ x|nothing }}", "the chat template, line 3: No filter named 'nothing'"),
@@ -242,29 +244,29 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_a_template_that_is_wrong_is_refused_when_it_is_made(text: Any, said: str) -> None:
-    with pytest.raises(TemplateError, match=f"^{said}"):
+def test_invalid_template_is_refused_when_compiled(text: Any, message: str) -> None:
+    with pytest.raises(TemplateError, match=f"^{message}"):
         ChatJinja(text)
 
 
 @pytest.mark.parametrize(
-    ("tag", "said"), [("break", "'break' outside loop"), ("continue", "'continue' not properly in")]
+    ("tag", "message"), [("break", "'break' outside loop"), ("continue", "'continue' not properly in")]
 )
-def test_no_loop_is_left_out_of_a_generation_block(tag: str, said: str) -> None:
+def test_break_or_continue_out_of_a_generation_block_is_refused(tag: str, message: str) -> None:
     text = f"{{% for m in messages %}}{{% generation %}}a{{% {tag} %}}{{% endgeneration %}}b{{% endfor %}}"
-    assert said in render_by_transformers(text, CHAT)[1]
-    with pytest.raises(TemplateError, match=f"^the chat template cannot be compiled: {said}"):
+    assert message in render_by_transformers(text, CHAT)[1]
+    with pytest.raises(TemplateError, match=f"^the chat template cannot be compiled: {message}"):
         ChatJinja(text)
 
 
-def test_a_token_that_is_no_text_is_refused() -> None:
+def test_special_token_that_is_not_text_is_refused() -> None:
     with pytest.raises(TemplateError, match="the bos_token of the chat template must be text, not int"):
         ChatJinja("", {"bos_token": 1})  # type: ignore[dict-item]
     without: Any = {"bos_token": None}
     assert ChatJinja("[{{ bos_token }}]", without).render(CHAT) == "[]"
 
 
-def test_an_error_names_the_line_it_comes_from() -> None:
+def test_template_error_names_its_line() -> None:
     text = "{% macro m(x) %}\n{{ x.a.b }}\n{% endmacro %}\n\n{{ m({}) }}"
     with pytest.raises(TemplateError, match=r"^the chat template fails in line 2: 'dict object' has no attribute 'a'$"):
         render_template(text)
@@ -281,12 +283,12 @@ def test_an_error_names_the_line_it_comes_from() -> None:
     ("name", "text", "parts"),
     [("qwen2_5", True, False), ("llama3_1", True, False), ("qwen3_vl", True, True), ("smolvlm", False, True)],
 )
-def test_what_contents_a_template_shows(name: str, text: bool, parts: bool) -> None:  # noqa: FBT001 - a table
+def test_template_renders_text_content_or_content_parts(name: str, text: bool, parts: bool) -> None:  # noqa: FBT001 - a table
     template = ChatJinja(templates()[name], SPECIAL)
     assert (template.shows_text, template.shows_parts) == (text, parts)
 
 
-def test_a_template_that_refuses_shows_nothing() -> None:
+def test_template_that_refuses_renders_neither_text_nor_parts() -> None:
     template = ChatJinja("{{ raise_exception('') }}")
     assert (template.shows_text, template.shows_parts) == (False, False)
 
@@ -298,7 +300,7 @@ _TOO_LONG = "a value would become longer than"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", _MORE),
         (
@@ -353,8 +355,8 @@ _TOO_LONG = "a value would become longer than"
     ],
     ids=lambda value: value[:50],
 )
-def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
-    with pytest.raises(TemplateError, match=f"^the chat template fails in line 1: .*{said}"):
+def test_hostile_template_is_stopped_with_an_error(text: str, message: str) -> None:
+    with pytest.raises(TemplateError, match=f"^the chat template fails in line 1: .*{message}"):
         render_template(text)
 
 
@@ -367,14 +369,14 @@ def test_a_hostile_template_ends_at_once(text: str, said: str) -> None:
         "{% set x = range(9000)|list %}{% for i in x %}{% set y = x|sort %}{% endfor %}",
     ],
 )
-def test_what_takes_long_for_each_step_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_template_with_slow_steps_is_stopped_by_the_time_limit(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(bounds, "MAX_SECONDS", 0.2)
     with pytest.raises(TemplateError, match="rendering took more than 0.2 seconds of CPU time"):
         render_template(text)
 
 
 @pytest.mark.slow
-def test_templates_may_look_through_all_messages_for_each_of_them() -> None:
+def test_nested_loops_over_all_messages_are_allowed() -> None:
     text = "{% for a in messages %}{% for i in range(messages|length) %}{% endfor %}{% endfor %}done"
     assert render_template(text, [USER] * 1500) == "done"
 
@@ -388,7 +390,7 @@ def test_templates_may_look_through_all_messages_for_each_of_them() -> None:
         "{% macro m(n) %}{{ m(n - 1) ~ m(n - 1) if n }}{% endmacro %}{{ m(20) }}",
     ],
 )
-def test_loops_calls_and_maps_count_together(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_loops_calls_and_maps_share_one_step_limit(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(chat_jinja, "MAX_STEPS", 1000)
     monkeypatch.setattr(bounds, "MAX_SECONDS", 1000)
     with pytest.raises(TemplateError, match="the loops and calls took more than 1001 steps in one rendering"):

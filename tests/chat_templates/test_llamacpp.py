@@ -1,7 +1,7 @@
 """Models' own chat templates: the prompt that llama.cpp, which has a Jinja of its own, would give the model.
 
-transformers is the first judge; where llama.cpp does otherwise, the table below says what it does, and with just that
-done to ours the two are the same byte for byte.
+transformers is the first reference. Where llama.cpp differs from it, the table below lists the difference; with only
+that change, our prompt is the same byte for byte.
 """
 
 import json
@@ -46,19 +46,19 @@ CHATS = {
         ("thinking and calls", _THINKING),
     )
 }
-# What both are given where the template asks for it; llama.cpp has values of its own for these.
+# Variables that both get if the template uses them; llama.cpp has defaults of its own for these.
 VARIABLES = {"enable_thinking": True, "date_string": "26 Jul 2024"}
 WAYS: tuple[dict[str, Any], ...] = ({}, {"enable_thinking": False}, {"add_generation_prompt": False})
 
 
 class Peculiarity(NamedTuple):
-    """What llama.cpp does otherwise than transformers."""
+    """A difference between llama.cpp and transformers."""
 
     what: str
-    templates: frozenset[str]  # with which it shows
-    chats: frozenset[str]  # in which it shows
-    to_chat: Callable[[Chat], Chat] = list  # the same, done to what ours is given
-    to_text: Callable[[str], str] = str  # the same, done to what ours makes of it
+    templates: frozenset[str]  # templates with the difference
+    chats: frozenset[str]  # chats with the difference
+    to_chat: Callable[[Chat], Chat] = list  # the same change of our messages
+    to_text: Callable[[str], str] = str  # the same change of our text
 
 
 def without_system(chat: Chat) -> Chat:
@@ -71,7 +71,7 @@ def without_null(chat: Chat) -> Chat:
 
 
 def results_in_calls(chat: Chat) -> Chat:
-    """Calls, their results and the answer in one message."""
+    """Calls, their results and the response in one message."""
     chat = without_null(chat)
     at = next(at for at, message in enumerate(chat) if "tool_calls" in message)
     results = [parse_result(message) for message in chat if message["role"] == "tool"]
@@ -81,7 +81,7 @@ def results_in_calls(chat: Chat) -> Chat:
 
 
 def parse_result(message: dict[str, Any]) -> dict[str, Any]:
-    """A result, read where it is JSON."""
+    """A result, parsed if it is JSON."""
     content = message["content"]
     return {"name": message["name"], "response": json.loads(content) if content.startswith("{") else content}
 
@@ -128,7 +128,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def llama_cpps(server: LlamaCpp, chat: Chat, tools: Chat | None, way: dict[str, Any]) -> Answer:
-    """What llama.cpp makes of a chat, or None and the reason."""
+    """The prompt that llama.cpp renders, or None and the reason."""
     variables = VARIABLES | way
     options = {"add_generation_prompt": variables.pop("add_generation_prompt", True)}
     if tools:
@@ -140,7 +140,7 @@ def llama_cpps(server: LlamaCpp, chat: Chat, tools: Chat | None, way: dict[str, 
 def ours(
     name: str, chat: Chat, tools: Chat | None, way: dict[str, Any], peculiarities: Iterable[Peculiarity]
 ) -> Answer:
-    """What we make of a chat where we do as llama.cpp does, or None and the reason."""
+    """Our prompt with the peculiarities of llama.cpp, or None and the reason."""
     text = templates()[name]
     asked: dict[str, Any] = {variable: value for variable, value in VARIABLES.items() if variable in text}
     asked |= {option: value for option, value in way.items() if option not in VARIABLES or option in asked}
@@ -148,7 +148,7 @@ def ours(
         chat = peculiarity.to_chat(chat)
     template = ChatTemplate.load(text, bos_token=SPECIAL["bos"], eos_token=SPECIAL["eos"])
     try:
-        # In one of the chats somebody said <think>.
+        # One of the chats contains <think> as text.
         made = template.render(chat, tools, safety="off", **asked).text
     except TemplateError as error:
         return None, str(error)
@@ -162,7 +162,7 @@ def same(one: Answer, theirs: Answer) -> bool:
 
 
 def compare_templates(model: Path, share: Iterable[str]) -> tuple[dict[str, tuple[Answer, Answer]], list[str]]:
-    """Where the two differ, and which peculiarities make no difference."""
+    """The prompts that differ, and the peculiarities without an effect."""
     different: dict[str, tuple[Answer, Answer]] = {}
     idle: list[str] = []
     for name in share:
@@ -182,12 +182,12 @@ def compare_templates(model: Path, share: Iterable[str]) -> tuple[dict[str, tupl
     return different, idle
 
 
-# The templates are compared in so many tests.
+# The number of tests for all templates.
 SHARES = 4
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_llama_cpp_would_give_the_model_the_same_prompt(model: Path, share: int) -> None:
+def test_prompt_equals_the_prompt_of_llama_cpp(model: Path, share: int) -> None:
     assert len(names()) > 40
     day = today()
     found = compare_templates(model, names()[share::SHARES])
@@ -200,11 +200,11 @@ def today() -> date:
     return date.today()  # noqa: DTZ011 - the local time, as in llama.cpp
 
 
-def test_the_table_names_templates_and_chats_there_are() -> None:
+def test_peculiarities_name_existing_templates_and_chats() -> None:
     assert [item for item in PECULIARITIES if not (item.templates <= set(names()) and item.chats <= set(CHATS))] == []
 
 
-def test_a_server_is_stopped(model: Path) -> None:
+def test_llama_cpp_server_is_stopped_after_its_context(model: Path) -> None:
     with llama_cpp(model) as server:
         assert server.prompt([USER])[0] == str(ChatTemplate.load(CHATML).render([USER]))
     with pytest.raises(urllib3.exceptions.HTTPError):

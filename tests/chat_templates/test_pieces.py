@@ -1,4 +1,4 @@
-"""The pieces of control sequences, against a plain search through all sequences and all places to cut them."""
+"""Pieces of control sequences, compared with a plain search through all sequences and all their cuts."""
 
 import re
 from typing import NamedTuple
@@ -22,7 +22,7 @@ NUMBERED = {f"<{word}{'0' * count}>" for word in WORDS for count in range(1, 6)}
 
 
 class Plain(NamedTuple):
-    """The plain way: one side of :class:`Edges`."""
+    """The reference: one side of :class:`Edges`."""
 
     reserved: bool
     backwards: bool
@@ -31,7 +31,7 @@ class Plain(NamedTuple):
         return plain(text)[:: -1 if self.backwards else 1].strip()
 
     def rests(self, piece: str) -> set[str] | None:
-        """Return what can follow a piece; None is anything."""
+        """Return the texts that can follow a piece; None if any text can."""
         if self.reserved and re.fullmatch(rf"{'>' if self.backwards else '<'}(\|({NAME}\|?)?)?", piece):
             return None
         known = {plain(text) for text in TEXTS} | (NUMBERED | {"<|x|>"} if self.reserved else set())
@@ -54,25 +54,25 @@ class Plain(NamedTuple):
 
 WHOLE = (*TEXTS, "<|name|>", "<extra_id_12>")
 CUTS = [piece for text in WHOLE for at in range(len(text)) for piece in (text[:at], text[at:])]
-# Blanks, signs that do not show, and disguises.
-SIGNS = (*" \t\n\x0117a你é＜﹤［＞\u200b\u0131", "  ", "xyz", "ＵＳ", "<p>")
+# Blanks, invisible characters, and disguises.
+CHARACTERS = (*" \t\n\x0117a你é＜﹤［＞\u200b\u0131", "  ", "xyz", "ＵＳ", "<p>")
 FRAGMENTS = st.one_of(
     st.sampled_from(CUTS),
     st.sampled_from([each.upper() for each in CUTS]),
-    st.sampled_from(SIGNS),
+    st.sampled_from(CHARACTERS),
     st.integers(50, 70).map(lambda count: "<|" + "n" * count),
 )
-TALKS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
+TEXT_LISTS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("reserved", [False, True])
-@given(texts=TALKS, beside=TALKS)
+@given(texts=TEXT_LISTS, beside=TEXT_LISTS)
 @example(texts=["US\x01", "\x01 0\tx"], beside=["\x01ER:"])
 @example(texts=["<unused"], beside=["7>"])
-@example(texts=["SER: \n<"], beside=[])  # the blank of "USER: " was stripped with the line break behind it
-@example(texts=["ß>", "ABCA"], beside=[])  # beside a text that is not ASCII, capital letters were passed over
-def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
+@example(texts=["SER: \n<"], beside=[])  # the blank of "USER: " was stripped with the line break after it
+@example(texts=["ß>", "ABCA"], beside=[])  # with a text that is not ASCII, capital letters were ignored
+def test_pieces_at_text_ends_are_found(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
     edges, way = Edges(TEXTS, reserved=reserved), Plain(reserved, backwards)
     side = edges.ended if backwards else edges.begun
     pieces = side.at_end(texts)
@@ -86,7 +86,7 @@ def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: 
 
 @given(FRAGMENTS)
 @example("\n")  # it joins the sequences that are searched
-def test_pieces_within_sequences(text: str) -> None:
+def test_pieces_within_sequences_are_found(text: str) -> None:
     edges, piece = Edges(TEXTS, reserved=False), plain(text)
     assert edges.is_inside(piece) == any(piece in plain(each)[1:-1] for each in TEXTS if piece)
     assert edges.is_inside_reserved(piece) is False
@@ -100,13 +100,13 @@ def test_pieces_within_sequences(text: str) -> None:
         *(("||", True), ("|||", False)),
     ],
 )
-def test_pieces_within_reserved_tokens(piece: str, *, inside: bool) -> None:
+def test_pieces_within_reserved_tokens_are_found(piece: str, *, inside: bool) -> None:
     assert Edges((), reserved=True).is_inside_reserved(piece) is inside
     assert not Edges((), reserved=False).is_inside_reserved(piece)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_each_number_of_a_reserved_token_is_known(word: str) -> None:
+def test_reserved_tokens_are_known_with_numbers_of_up_to_five_digits(word: str) -> None:
     edges, turned = Edges((), reserved=True), f"<{word}"[::-1]
     assert all(edges.begun.begin(f"<{word}{digits}") for digits in ("", "0", "00000"))
     assert all(edges.ended.begin(f">{digits}{turned[:-1]}") for digits in ("0", "00000"))
@@ -115,16 +115,16 @@ def test_each_number_of_a_reserved_token_is_known(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "literal",
+    ("literal", "part"),
     [
-        *("<", "a<|", "a<|im", "<|im_end|", "im_end", "|", "_", "|>", ">a", "end|>a", "|im_end|> a"),
-        *("a[", "INST]", "NST", "USE", "ER: x", "\n#", "## resp", "onse: x", "＜", "a＜|im", "<\u200b"),
+        *((text, True) for text in ("<", "a<|", "a<|im", "<|im_end|", "im_end", "|", "_", "|>", ">a", "end|>a")),
+        *((text, True) for text in ("|im_end|> a", "a[", "INST]", "NST", "USE", "ER: x", "\n#", "## resp", "onse: x")),
+        *(("＜", True), ("a＜|im", True), ("<\u200b", True), ("Say: \n", False), ("a " * 40, False)),
+        *((text, False) for text in ("", "\u200b", " and ", "<|im_end|>\n", "\n\n", "<p> </p> ")),
     ],
 )
-def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None:
-    assert may_cross(CONTROLS, literal)
-    for honest in ("", "\u200b", " and ", "<|im_end|>\n", "Say: \n", "\n\n", "a " * 40, "<p> </p> "):
-        assert not may_cross(CONTROLS, honest)
+def test_literal_that_may_be_part_of_a_sequence_is_detected(literal: str, *, part: bool) -> None:
+    assert may_cross(CONTROLS, literal) is part
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None
         *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
     ],
 )
-def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> None:  # noqa: FBT001 - pytest hands it in
+def test_text_that_begins_or_ends_within_a_sequence_is_detected(text: str, edge: bool) -> None:  # noqa: FBT001 - pytest hands it in
     many = "a <p> [x] b" * 60
     assert at_edge(CONTROLS, [text]) == at_edge(CONTROLS, ["fine", text, "and"]) == edge
     assert at_edge(CONTROLS, [many, text]) == edge
@@ -158,16 +158,19 @@ def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> No
         *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " ", "\u200b"], False)),
     ],
 )
-def test_an_edge_counts_where_something_goes_on_with_it(text: str, own: list[str], edge: bool) -> None:  # noqa: FBT001 - as above
+def test_piece_at_an_edge_counts_if_other_text_continues_it(text: str, own: list[str], edge: bool) -> None:  # noqa: FBT001 - as above
     controls = Controls(["User:", "[INST]"])
     assert at_edge(controls, [text, "honest"], own) == at_edge(controls, [text, *own], ["honest"]) == edge
 
 
-def test_text_within_a_sequence() -> None:
-    padded = (" " * 99 + "inst", "\u200b" * 9 + "in" + "\u200b" * 999 + "st")
-    for text in ("im_end", " INST ", "inst", "＿end|", "ser", *padded):
-        assert within(CONTROLS, [text], frozenset()), text
-    for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>"):
-        assert not within(CONTROLS, [text], frozenset()), text
-    assert not within(CONTROLS, ["im_end", "hello"], frozenset({"im_end"}))
-    assert within(CONTROLS, ["inst", "im_end"], frozenset({"inst"}))
+@pytest.mark.parametrize(
+    ("texts", "known", "inside"),
+    [
+        *(([text], (), True) for text in ("im_end", " INST ", "inst", "＿end|", "ser", " " * 99 + "inst")),
+        (["\u200b" * 9 + "in" + "\u200b" * 999 + "st"], (), True),
+        *(([text], (), False) for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>")),
+        *((["im_end", "hello"], ["im_end"], False), (["inst", "im_end"], ["inst"], True)),
+    ],
+)
+def test_text_within_a_sequence_is_detected(texts: list[str], known: list[str], *, inside: bool) -> None:
+    assert within(CONTROLS, texts, frozenset(known)) is inside

@@ -46,7 +46,7 @@ def write(directory: Path, files: dict[str, Any]) -> Path:
     ],
     ids=repr,
 )
-def test_templates_and_tokens_are_those_that_transformers_finds(tmp_path: Path, files: dict[str, Any]) -> None:
+def test_templates_and_special_tokens_equal_those_of_transformers(tmp_path: Path, files: dict[str, Any]) -> None:
     source = read_chat_source(write(tmp_path, files))
     theirs = tokenizer_in(tmp_path)
     assert source.special_tokens == theirs.special_tokens_map
@@ -58,14 +58,14 @@ def test_templates_and_tokens_are_those_that_transformers_finds(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_a_real_tokenizers_tokens() -> None:
+def test_special_tokens_of_a_real_tokenizer_equal_those_of_transformers() -> None:
     source = read_chat_source(deepseek())
     assert source.special_tokens == tokenizer_in(deepseek()).special_tokens_map
     assert source.special_tokens["pad_token"] == source.special_tokens["eos_token"] == "<｜end▁of▁sentence｜>"  # noqa: S105 - no password
     assert source.template() is None
 
 
-def test_a_template_alone(tmp_path: Path) -> None:
+def test_chat_source_is_read_from_a_template_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.jinja"
     path.write_text("{{ bos_token }}mine", encoding="utf-8")
     assert read_chat_source(path) == ChatSource({"default": "{{ bos_token }}mine"})
@@ -76,7 +76,7 @@ def test_a_template_alone(tmp_path: Path) -> None:
     assert read_chat_source(tmp_path / "tokenizer.json") == read_chat_source(tmp_path)
 
 
-def test_without_a_template_that_fits_there_is_none() -> None:
+def test_chat_source_without_a_default_template_returns_none() -> None:
     source = ChatSource({"tool_use": "tools", "rag": "documents"})
     assert source.template() is None
     found = source.template(with_tools=True)
@@ -84,7 +84,7 @@ def test_without_a_template_that_fits_there_is_none() -> None:
     assert found.text == "tools"
 
 
-def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -> None:
+def test_added_tokens_are_reported_in_the_order_of_their_ids(tmp_path: Path) -> None:
     added: dict[str, Any] = {"10": {"content": "<j>"}, "9": {"content": "<i>", "special": True}, "11": "<k>", "12": {}}
     more = ["<x>", {"content": "<y>"}]
     config = {"added_tokens_decoder": added, "bos_token": "<i>", "additional_special_tokens": more}
@@ -94,7 +94,7 @@ def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("files", "error", "said"),
+    ("files", "error", "message"),
     [
         ({CONFIG: "{"}, TokenizerError, f"{CONFIG} is not valid JSON: Expecting property name"),
         ({CONFIG: "[" * 99_999}, TokenizerError, "tokenizer_config.json is not valid JSON: "),
@@ -113,14 +113,14 @@ def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -
     ],
     ids=repr,
 )
-def test_a_file_that_is_wrong_is_an_error(
-    tmp_path: Path, files: dict[str, Any], error: type[Exception], said: str
+def test_invalid_tokenizer_configuration_is_an_error(
+    tmp_path: Path, files: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         read_chat_source(write(tmp_path, files))
 
 
-def test_a_template_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_unreadable_template_file_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, {})
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(TokenizerError, match=r"chat_template.jinja cannot be read: .* copy it again"):

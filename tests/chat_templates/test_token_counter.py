@@ -1,4 +1,4 @@
-"""Counting with a model's own tokenizer and chat template: what transformers counts."""
+"""Counting with a model's own tokenizer and chat template, as transformers counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
-# What stands in front of each message, and what invites the assistant.
+# A template with a header for each message and a generation prompt.
 SIMPLE = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -84,7 +84,7 @@ def small(kind: str) -> Tokenizer:
         made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         trainer = trainers.WordPieceTrainer(vocab_size=300, **options)
     made.train_from_iterator(CORPUS, trainer)
-    # As some models' files have it: counts must not stop at a length, or be filled up to one.
+    # As in some models' files: counts must not be truncated or padded.
     made.enable_truncation(8)
     made.enable_padding(length=64)
     return made
@@ -116,7 +116,7 @@ def as_json(value: object) -> str:
 def vocabulary() -> Tokenizer:
     """DeepSeek's tokenizer, as a counter reads it; once for all templates, since it takes 0.3 s."""
     file = deepseek() / "tokenizer.json"
-    return huggingface._load(file, read_chat_source(file))  # noqa: SLF001 - what is not read again
+    return huggingface._load(file, read_chat_source(file))  # noqa: SLF001 - so that it is loaded once
 
 
 @cache
@@ -136,7 +136,7 @@ def transformers_own() -> Any:
 
 
 def reference_count(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> int | None:
-    """How many tokens transformers makes of messages; None where the template refuses them."""
+    """The token count of messages in transformers; None if the template refuses them."""
     try:
         made = tokenizer.apply_chat_template(
             messages, tools=tools, tokenize=True, add_generation_prompt=True, return_dict=False, **options
@@ -152,7 +152,7 @@ def media_tokens(messages: list[dict[str, Any]]) -> int:
     return sum(estimate_media_tokens(part) for part in parts if part["type"] == "image")
 
 
-# The templates are compared in so many tests.
+# The number of tests for all templates.
 SHARES = 8
 
 
@@ -167,8 +167,8 @@ def test_every_template_counts_as_in_transformers_with_a_real_tokenizer(share: i
         for special, (messages, tools) in CONVERSATIONS.items():
             counted = counter.count(messages, tools) - media_tokens(messages)
             expected = reference_count(transformers_own(), messages, tools, chat_template=template)
-            # transformers writes a list as Python does where a template knows none, and nothing for a text where the
-            # template knows only lists.
+            # transformers renders the repr of content parts if a template knows only text, and no text if a template
+            # knows only parts.
             if expected is None or not (shown.shows_parts if special == "parts" else shown.shows_text):
                 assert counted >= 0, (name, special)
             else:
@@ -197,14 +197,14 @@ def test_texts_count_as_in_transformers(directory: Path, text: str) -> None:
     assert HuggingFaceTokenCounter(directory).count_text(text) == len(expected)
 
 
-def test_a_text_that_no_encoding_can_write_counts(directory: Path) -> None:
+def test_text_with_lone_surrogates_is_counted(directory: Path) -> None:
     counter = HuggingFaceTokenCounter(directory)
     assert counter.count_text("\ud83d\ude00") == counter.count_text("😀")
     assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
     assert counter.count([USER | {"content": "\ud800"}]) == counter.count([USER | {"content": "\ufffd"}])
 
 
-def test_the_paths_to_a_tokenizer(directory: Path) -> None:
+def test_tokenizer_path_may_be_a_directory_or_a_file(directory: Path) -> None:
     counter = HuggingFaceTokenCounter(str(directory))
     assert repr(counter) == f"HuggingFaceTokenCounter({str(directory)!r})"
     expected = counter.count([USER])
@@ -235,7 +235,7 @@ def test_the_template_for_tools_is_used_with_tools(directory: Path, tmp_path: Pa
     ],
     ids=repr,
 )
-def test_tokens_that_the_configuration_adds_count_as_one(
+def test_tokens_added_by_the_configuration_count_as_one_token(
     directory: Path, tmp_path: Path, config: dict[str, Any]
 ) -> None:
     (tmp_path / "tokenizer.json").write_bytes((directory / "tokenizer.json").read_bytes())
@@ -246,7 +246,7 @@ def test_tokens_that_the_configuration_adds_count_as_one(
         assert counter.count_text(text) == len(theirs(text, add_special_tokens=False)["input_ids"])
 
 
-def test_without_a_template_texts_count(directory: Path, tmp_path: Path) -> None:
+def test_token_count_without_a_template_is_the_sum_of_the_texts(directory: Path, tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_bytes((directory / "tokenizer.json").read_bytes())
     counter = HuggingFaceTokenCounter(file)
@@ -261,7 +261,7 @@ def test_without_a_template_texts_count(directory: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_messages_count_in_the_form_that_transformers_is_given() -> None:
+def test_msg_objects_count_as_the_equal_dicts_in_transformers() -> None:
     counter = real("qwen3")
     conversation = [
         Msg("system", "Be kind.", "system"),
@@ -288,7 +288,7 @@ SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "f
 
 
 @pytest.mark.parametrize("kind", ["video", "audio", "image"])
-def test_media_that_the_openai_form_has_no_place_for_count(kind: str) -> None:
+def test_media_without_an_openai_form_are_counted(kind: str) -> None:
     made = {"video": VideoBlock, "audio": AudioBlock, "image": ImageBlock}[kind](URLSource("https://x/a"))
     counted = make_counter("{{ messages[0].content }}").count([Msg("user", [TextBlock("abc"), made], "user")])
     assert counted == len("abc") + estimate_media_tokens({"type": kind})
@@ -299,7 +299,7 @@ THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm"}
 GEMINIS_CALL = {"function_call": {"name": "now", "args": {"city": "Köln"}}}
 CLAUDES_CALL = {"type": "tool_use", "id": "1", "name": "now", "input": {"city": "Köln"}}
 CLAUDES_RESULT = {"type": "tool_result", "tool_use_id": "1", "content": "Hello there"}
-# Messages of many forms, and what of them a template is given that shows no parts.
+# Messages of many forms, and the messages that a template without content parts gets.
 OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"role": "model", "parts": [{"text": "Hello there"}]}, {"role": "assistant", "content": "Hello there"}),
     ({"role": "model", "parts": [GEMINIS_CALL]}, {"role": "assistant", "content": as_json(GEMINIS_CALL)}),
@@ -330,7 +330,7 @@ OTHER_FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("message", "shown"), OTHER_FORMS, ids=lambda value: str(value)[:60])
-def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_messages_of_every_form_are_rendered_as_openai_messages(message: dict[str, Any], shown: dict[str, Any]) -> None:
     assert make_counter("{{ messages|tojson }}").count([message]) == len(as_json([shown]).encode())
 
 
@@ -343,7 +343,7 @@ def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str
         ({"role": "user", "content": [CLAUDES_RESULT]}, [LOOK | {"text": "Hello there"}], None),
         ({"role": "user", "parts": [{"text": "Look"}]}, [LOOK], None),
         ({"role": "user", "content": []}, [], None),
-        # Media count by what they are, and never by their base64.
+        # Media count by their kind, never by their base64 text.
         ({"role": "user", "content": [LOOK, PICTURE]}, [LOOK, IMAGE], PICTURE),
         ({"role": "user", "content": [CLAUDES, LOOK]}, [IMAGE, LOOK], CLAUDES),
         ({"role": "user", "content": [SOUND]}, [{"type": "audio"}], SOUND),
@@ -353,7 +353,7 @@ def test_a_template_is_given_messages_of_every_form_as_openais(message: dict[str
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_template_is_given_parts_if_it_shows_them(message: Any, parts: list[dict[str, Any]], medium: Any) -> None:
+def test_template_that_renders_parts_gets_content_parts(message: Any, parts: list[dict[str, Any]], medium: Any) -> None:
     loop = "{% for part in m.content %}{% for k, v in part.items() %}({{ k }}: {{ v }}){% endfor %}{% endfor %}"
     shown = "".join(f"({key}: {value})" for part in parts for key, value in part.items())
     media = 0 if medium is None else estimate_media_tokens(medium)
@@ -381,18 +381,18 @@ SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
     ("template", "messages", "tools", "expected"),
     [
         (REFUSING, [HI], None, "(s)<user>Hi;go"),
-        # Each is rendered alone; what stands before all of them, and the tools, once.
+        # Each message is rendered alone; the text before all messages, and the tools, count once.
         (REFUSING, [HI, BYE], None, "(s)<user>Hi;<user>Bye!;go"),
         (REFUSING, [HI, BYE], TOOLS, f"(s)<user>Hi;<user>Bye!;{as_json(TOOLS)}go"),
-        # A system is refused even alone: its text counts, and what stands around a short turn of a user.
+        # A system message is refused even alone: its text counts, with the markers of a short user turn.
         (REFUSING, [RULE, HI], None, "(s)<user>xRule;<user>Hi;go"),
-        # Where no two turns are rendered, or no three, nobody knows what stands before them: it counts for each.
+        # If no two or three turns can be rendered, the text before all messages is unknown: it counts for each.
         (refusing("messages|length > 1"), [HI, BYE], None, "(s)<user>Hi;(s)<user>Bye!;go"),
         (refusing("messages[2:] or messages[-1].content == 'Bye!'"), [HI, BYE], None, "(s)<user>Hi;(s)<user>x;Bye!go"),
-        # A template that takes no tools: they count as their texts.
+        # The template refuses tools: they count as their texts.
         (refusing("tools"), [HI, BYE], TOOLS, "(s)<user>Hi;<user>Bye!;" + "".join(map(as_json, TOOLS))),
-        # A template that shows no text of one role, one that shows nothing if there are tools, and one that shows less
-        # of a long chat than of a short one.
+        # A template that omits the text of one role, one that renders nothing if there are tools, and one that renders
+        # less of a long chat than of a short one.
         (
             refusing("messages|length > 3", LOOP.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}")),
             *([HI, SPELL, HI, BYE], None, "(s)<user>Hi;Abracadabra, abracadabra!<user>Hi;<user>Bye!;go"),
@@ -402,18 +402,18 @@ SPELL = {"role": "wizard", "content": "Abracadabra, abracadabra!"}
         ("{{ raise_exception('no') }}", [], None, ""),
         ("{{ raise_exception('no') }}", [], TOOLS, "".join(map(as_json, TOOLS))),
         ("{{ raise_exception('no') }}", [HI, BYE | {"name": "Bob"}], None, "HiBye!Bob"),
-        # No messages count what is written for none.
+        # An empty chat counts the text that the template renders for it.
         (LOOP, [], None, "(s)go"),
         (refusing("not messages"), [], None, "(s)go"),
     ],
 )
-def test_messages_that_a_template_rejects_count_one_by_one(
+def test_messages_that_the_template_rejects_are_counted_one_by_one(
     template: str, messages: list[dict[str, Any]], tools: Any, expected: str
 ) -> None:
     assert make_counter(template).count(messages, tools) == len(expected.encode())
 
 
-def test_what_is_no_json_and_a_template_that_is_wrong_are_refused(directory: Path) -> None:
+def test_values_that_are_not_json_and_invalid_templates_are_refused(directory: Path) -> None:
     counter = HuggingFaceTokenCounter(directory)
     with pytest.raises(FormatError, match="of a message"):
         counter.count([USER | {"tool_calls": [object()]}])
@@ -423,7 +423,7 @@ def test_what_is_no_json_and_a_template_that_is_wrong_are_refused(directory: Pat
         HuggingFaceTokenCounter(directory, chat_template="{{ x")
 
 
-def test_a_counter_travels_as_its_path(directory: Path) -> None:
+def test_pickled_counter_contains_its_path_instead_of_the_tokenizer(directory: Path) -> None:
     counter: TokenCounter = HuggingFaceTokenCounter(directory, chat_template=REFUSING)
     dumped = pickle.dumps(counter)
     assert len(dumped) < 2000
@@ -432,7 +432,7 @@ def test_a_counter_travels_as_its_path(directory: Path) -> None:
     assert HuggingFaceTokenCounter.additive is False
 
 
-def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Path) -> None:
+def test_missing_or_invalid_tokenizer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"tokenizer.json does not exist; pass the path of a model's"):
         HuggingFaceTokenCounter(tmp_path)
     with pytest.raises(TokenizerError, match=r"gpt2 does not exist; .*nothing is downloaded"):
@@ -450,7 +450,7 @@ def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Pat
         HuggingFaceTokenCounter(tmp_path)
 
 
-def test_without_the_package_the_error_names_the_extra(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tokenizers_package_error_names_the_extra(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MissingExtraError, match=r'install it with: pip install .+\[hf\]"$'):
         HuggingFaceTokenCounter(directory)

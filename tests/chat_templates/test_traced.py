@@ -1,4 +1,4 @@
-"""Text that knows where it came from: all that is done with it gives str's text, and no character loses its origin."""
+"""Traced text: each operation gives the same text as that of str, and each character keeps its origin."""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -24,18 +24,18 @@ from lazyprompt.chat_templates.traced import (
     trace_opaque,
 )
 
-# Signs that are stripped, split at, joined from two, or become two in other letters.
-SIGNS = "ab<  \n\r\t\x0b\x1c\x85\u2028\u3000ßŉΣσǆİ你"
-TEXTS = st.text(SIGNS, max_size=12)
+# Characters that are stripped, split at, joined from two, or become two when the case changes.
+CHARACTERS = "ab<  \n\r\t\x0b\x1c\x85\u2028\u3000ßŉΣσǆİ你"
+TEXTS = st.text(CHARACTERS, max_size=12)
 PIECES = st.text("ab< \n", min_size=1, max_size=2)
 COUNTS = st.integers(-2, 4)
 
 
 @st.composite
 def _traced_texts(draw: st.DrawFn) -> Traced:
-    """A text in runs of many lengths, nothing among them, each of an origin of its own."""
+    """A text in runs of various lengths, some empty, each with an origin of its own."""
     lengths = draw(st.lists(st.integers(0, 3), max_size=6))
-    text = draw(st.text(SIGNS, min_size=sum(lengths), max_size=sum(lengths)))
+    text = draw(st.text(CHARACTERS, min_size=sum(lengths), max_size=sum(lengths)))
     return Traced(text, [(length, TextOrigin(f"run {at}", at)) for at, length in enumerate(lengths)])
 
 
@@ -61,19 +61,19 @@ def plain_text(text: Traced) -> str:
 
 
 @given(TRACED, st.one_of(TRACED, TEXTS))
-def test_texts_are_added_from_either_side(text: Traced, other: str) -> None:
+def test_added_texts_keep_their_origins(text: Traced, other: str) -> None:
     same(text + other, plain_text(text) + str.__str__(other), origins(text) + origins(other))
     same(other + text, str.__str__(other) + plain_text(text), origins(other) + origins(text))
 
 
 @given(TRACED, COUNTS)
-def test_a_text_is_repeated(text: Traced, times: int) -> None:
+def test_repeated_text_keeps_its_origins(text: Traced, times: int) -> None:
     same(text * times, plain_text(text) * times, origins(text) * times)
     same(times * text, plain_text(text) * times, origins(text) * times)
 
 
 INDEXES = st.one_of(st.none(), st.integers(-15, 15))
-# What takes pieces out of a text, by a separator and a number.
+# Operations that take pieces from a text, with a separator and a number.
 TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
     "slice from": lambda text, _, number: [text[number:]],
     "slice to": lambda text, _, number: [text[:number]],
@@ -111,7 +111,7 @@ TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("way", TAKING)
 @given(text=TRACED, sep=PIECES, number=COUNTS)
-def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, sep: str, number: int) -> None:
+def test_pieces_taken_from_a_text_keep_their_origins(way: str, text: Traced, sep: str, number: int) -> None:
     bare, known = plain_text(text), origins(text)
     numbered = Traced(bare, [(1, TextOrigin("", at)) for at in range(len(bare))])
     made, marked, pieces = (TAKING[way](one, sep, number) for one in (text, numbered, bare))
@@ -123,19 +123,19 @@ def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, s
     assert order == sorted(set(order), reverse=way == "slice backwards")
 
 
-def test_what_is_no_index_or_separator_is_an_error() -> None:
+@pytest.mark.parametrize("method", ["split", "rsplit", "partition", "rpartition"])
+def test_invalid_index_or_separator_is_an_error(method: str) -> None:
     text: Any = Traced.of("ab", OWN)
     with pytest.raises(ValueError, match="slice step cannot be zero"):
         text[::0]
     with pytest.raises(IndexError, match="string index out of range"):
         text[2]
-    for wrong in (text.split, text.rsplit, text.partition, text.rpartition):
-        with pytest.raises(ValueError, match="empty separator"):
-            wrong("")
+    with pytest.raises(ValueError, match="empty separator"):
+        getattr(text, method)("")
 
 
 @given(TRACED, PIECES, TEXTS, COUNTS)
-def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: str, new: str, count: int) -> None:
+def test_replacement_gets_the_origin_of_the_replaced_text(text: Traced, old: str, new: str, count: int) -> None:
     bare, known = plain_text(text), origins(text)
     pieces = bare.split(old, count)
     starts = accumulate((len(piece) + len(old) for piece in pieces[:-1]), initial=0)
@@ -149,7 +149,7 @@ def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: s
 
 
 @given(TRACED, TEXTS, COUNTS)
-def test_what_is_put_between_all_characters_is_of_the_text(text: Traced, new: str, count: int) -> None:
+def test_text_inserted_between_untrusted_characters_is_untrusted(text: Traced, new: str, count: int) -> None:
     made = text.replace("", new, count)
     assert made == plain_text(text).replace("", new, count)
     assert not any(origin.trusted for origin in origins(made)) or not text
@@ -159,8 +159,8 @@ OF_USER, OF_TOOLS, OF_TEMPLATE = TextOrigin("user", 0), TextOrigin("tools"), OWN
 
 
 @pytest.mark.parametrize("old", ["{}", ""])
-def test_what_is_not_trusted_stays_so_when_it_is_put_into_a_trusted_text(old: str) -> None:
-    """A value took the origin of the place that it was put in, and became the template's own."""
+def test_untrusted_text_stays_untrusted_inside_trusted_text(old: str) -> None:
+    """A value got the origin of the text that it was put into, and was trusted."""
     made = Traced.of("[{}]", OF_TEMPLATE).replace(old, Traced.of("value", OF_USER))
     assert made == "[{}]".replace(old, "value")
     trusted = "".join(part for part, origin in zip(str.__str__(made), origins(made), strict=True) if origin.trusted)
@@ -168,7 +168,7 @@ def test_what_is_not_trusted_stays_so_when_it_is_put_into_a_trusted_text(old: st
 
 
 @given(TRACED, st.lists(st.one_of(TRACED, TEXTS), max_size=4))
-def test_texts_are_joined(text: Traced, items: list[str]) -> None:
+def test_joined_texts_keep_their_origins(text: Traced, items: list[str]) -> None:
     expected: list[TextOrigin] = []
     for index, item in enumerate(items):
         expected += (origins(text) if index else []) + origins(item)
@@ -178,7 +178,7 @@ def test_texts_are_joined(text: Traced, items: list[str]) -> None:
 
 
 @given(TRACED)
-def test_a_text_joins_the_letters_of_another(text: Traced) -> None:
+def test_joined_characters_of_a_text_keep_their_origins(text: Traced) -> None:
     expected = [one for origin in origins(text) for one in (OWN, origin)][1:]
     same(Traced.of("-", OWN).join(text), "-".join(plain_text(text)), expected)
 
@@ -193,7 +193,7 @@ LETTERS: dict[str, tuple[Callable[[Traced], Traced], Callable[[str], str]]] = {
 
 @pytest.mark.parametrize("way", LETTERS)
 @given(text=TRACED)
-def test_other_letters_keep_their_origins_as_long_as_they_are_as_many(way: str, text: Traced) -> None:
+def test_case_change_keeps_origins_if_the_length_stays_equal(way: str, text: Traced) -> None:
     ours, theirs = LETTERS[way]
     made, expected = ours(text), theirs(plain_text(text))
     if len(expected) == len(text):
@@ -206,14 +206,14 @@ def test_other_letters_keep_their_origins_as_long_as_they_are_as_many(way: str, 
         assert made.runs[0][1].message == (senders.pop() if len(senders) == 1 else None)
 
 
-def test_letters_that_become_two_are_of_their_text() -> None:
+def test_characters_that_become_two_keep_an_untrusted_origin() -> None:
     text = Traced.of("Stra", OWN) + Traced.of("ße", OF_USER)
     same(text.upper(), "STRASSE", [OF_USER._replace(mixed=True)] * 7)
     same(Traced.of("ßa", OF_USER).title(), "Ssa", [OF_USER] * 3)
 
 
 @given(TRACED)
-def test_a_traced_text_is_the_text(text: Traced) -> None:
+def test_traced_text_behaves_as_its_plain_text(text: Traced) -> None:
     bare = plain_text(text)
     assert text == bare
     assert hash(text) == hash(bare)
@@ -225,7 +225,7 @@ def test_a_traced_text_is_the_text(text: Traced) -> None:
 
 
 @given(TRACED, INDEXES, INDEXES)
-def test_runs_are_cut_as_text_is(text: Traced, start: int | None, stop: int | None) -> None:
+def test_cut_runs_equal_the_slice_of_the_origins(text: Traced, start: int | None, stop: int | None) -> None:
     begin, end, _ = slice(start, stop).indices(len(text))
     found = cut_runs(text.runs, begin, end)
     assert all(length > 0 for length, _ in found)
@@ -243,7 +243,7 @@ ORIGINS = [
 
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(ORIGINS)), max_size=8))
-def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, TextOrigin]]) -> None:
+def test_parts_alternate_between_trusted_and_untrusted(runs: list[tuple[str, TextOrigin]]) -> None:
     text = Traced("".join(piece for piece, _ in runs), [(len(piece), origin) for piece, origin in runs])
     parts, found = parts_of(text)
     assert "".join(parts) == plain_text(text)
@@ -255,14 +255,14 @@ def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, TextOrigi
         assert not part or origin.trusted == (at % 2 == 0)
 
 
-def test_neighbours_of_one_origin_are_one_part_also_with_nothing_between_them() -> None:
-    """A run of no length between two of one origin kept them apart, JSON in the middle of a string too."""
+def test_runs_of_one_origin_around_an_empty_run_become_one_part() -> None:
+    """An empty run between two runs of one origin kept them apart, even within a string of JSON."""
     text = Traced.of('"a', OF_TOOLS) + "" + Traced.of('b"', OF_TOOLS)
     assert parts_of(text) == (["", '"ab"', ""], [OWN, OF_TOOLS, OWN])
 
 
 @given(TEXTS)
-def test_a_text_without_origins_is_the_templates_own(text: str) -> None:
+def test_text_without_origins_is_template_text(text: str) -> None:
     assert parts_of(text) == ([text], [OWN])
     assert runs_of(text) == ((len(text), OWN),)
 
@@ -270,7 +270,7 @@ def test_a_text_without_origins_is_the_templates_own(text: str) -> None:
 DATA: dict[Any, Any] = {"a": ["b", ("c", 1, None)], 2: True, "e": {}}
 
 
-def test_all_texts_of_plain_data_are_traced_keys_too() -> None:
+def test_trace_covers_all_values_and_keys_of_plain_data() -> None:
     traced = trace(DATA, OF_USER)
     assert traced == DATA
     assert type(traced["a"][1]) is tuple
@@ -278,13 +278,13 @@ def test_all_texts_of_plain_data_are_traced_keys_too() -> None:
     assert {origin for text in find_traced(traced) for origin in origins(text)} == {OF_USER}
 
 
-def test_what_is_traced_already_keeps_its_origin() -> None:
+def test_already_traced_text_keeps_its_origin() -> None:
     known = Traced.of("a", OF_TOOLS)
     assert [origins(text) for text in find_traced(trace([known, "b"], OF_USER))] == [[OF_TOOLS], [OF_USER]]
 
 
 @pytest.mark.parametrize("value", ["a", 1, None, [], {}, ["a", {"b": ("c",)}], DATA], ids=repr)
-def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> None:
+def test_contains_traced_searches_at_any_depth(value: object) -> None:
     assert not contains_traced(value)
     assert contains_traced([value, {"x": ({Traced.of("", OWN): 1},)}])
 
@@ -300,25 +300,25 @@ def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> N
         ([Traced.of("b", OF_USER), Traced.of("c", TextOrigin("user", 1))], TextOrigin("user", None)),
         ([Traced.of("b", OF_USER), Traced.of("c", OF_TOOLS)], TextOrigin("user", None)),
         ([Traced.of("", OF_USER)], OF_USER),
-        # Nothing came from the place that is cut away.
+        # The run of the tools is empty.
         ([Traced("b", [(0, OF_TOOLS), (1, OF_USER)])], OF_USER),
         ([{Traced.of("key", OF_USER): "plain"}], OF_USER),
     ],
     ids=repr,
 )
-def test_what_nobody_can_follow_came_from_what_it_was_made_of(given_texts: list[str], expected: TextOrigin) -> None:
+def test_opaque_text_gets_the_origin_of_its_sources(given_texts: list[str], expected: TextOrigin) -> None:
     same(trace_opaque("xyz", given_texts), "xyz", [expected] * 3)
     same(trace_opaque("xyz", given_texts, json=True), "xyz", [expected._replace(json=True)] * 3)
 
 
 @pytest.mark.parametrize(("own", "mixed"), [("<|", True), ("a b", False), ({"width": 4}, False)])
-def test_what_may_hold_a_control_sequence_of_the_templates_own_says_so(own: object, mixed: bool) -> None:  # noqa: FBT001 - a table
+def test_opaque_text_is_mixed_if_the_template_text_may_hold_a_control_sequence(own: object, mixed: bool) -> None:  # noqa: FBT001 - a table
     given_texts = (Traced.of("b", OF_USER), own)
     same(trace_opaque("xyz", given_texts), "xyz", [OF_USER._replace(mixed=mixed)] * 3)
     same(trace_opaque("xyz", given_texts, json=True), "xyz", [OF_USER._replace(json=True)] * 3)
 
 
-def test_what_was_neutralised_is_found_in_what_was_made_of_it() -> None:
+def test_neutralized_text_is_found_again_in_opaque_text() -> None:
     raw = OF_USER._replace(raw="<|x|>")
     text = Traced('a"<\\|x|>', [(2, OF_USER), (6, raw)])
     same(trace_opaque("b: <\\|x|>!", [text]), "b: <\\|x|>!", [OF_USER] * 3 + [raw] * 6 + [OF_USER])
@@ -328,7 +328,7 @@ def test_what_was_neutralised_is_found_in_what_was_made_of_it() -> None:
 
 
 @given(TRACED)
-def test_origins_are_changed_one_by_one(text: Traced) -> None:
+def test_map_origins_changes_every_origin(text: Traced) -> None:
     made = map_origins(text, lambda origin: origin._replace(generated=True))
     same(made, plain_text(text), [origin._replace(generated=True) for origin in origins(text)])
 
@@ -345,12 +345,12 @@ def test_origins_are_changed_one_by_one(text: Traced) -> None:
         (("x", ""), ""),
     ],
 )
-def test_what_texts_begin_with_alike_ends_with_a_whole_token(texts: tuple[str, ...], expected: str) -> None:
+def test_common_start_of_texts_ends_with_a_whole_token(texts: tuple[str, ...], expected: str) -> None:
     assert common_start(*texts) == expected
 
 
 @given(TEXTS, TEXTS)
-def test_joined_parts_are_the_text_however_it_was_made(one: str, other: str) -> None:
+def test_joined_parts_equal_the_text_after_text_operations(one: str, other: str) -> None:
     assume(other)
     text = (Traced.of(one, OF_USER) + other).strip().replace(other[0], other) + Traced.of(one, OF_TOOLS)[::-1]
     assert "".join(parts_of(text)[0]) == (one + other).strip().replace(other[0], other) + one[::-1]

@@ -1,4 +1,4 @@
-"""Conversations whose texts hold what tokenizers and masks treat otherwise than words."""
+"""Conversations with texts that tokenizers and masks treat differently from words."""
 
 from __future__ import annotations
 

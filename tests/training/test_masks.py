@@ -1,4 +1,4 @@
-"""Masks: text inside an answer that is not trained."""
+"""Masks: text inside a response that is not trained."""
 
 import pickle
 import random
@@ -26,7 +26,7 @@ CHATML = (
 
 
 @pytest.mark.parametrize(
-    ("answer", "mask", "left"),
+    ("response", "mask", "expected"),
     [
         (f"{SCAFFOLD}Oui.", EMPTY_THOUGHT, ["Oui.<|im_end|>"]),
         ("<think>\nhm\n</think>\n\nOui.", EMPTY_THOUGHT, ["<think>\nhm\n</think>\n\nOui.<|im_end|>"]),
@@ -41,16 +41,16 @@ CHATML = (
         ("ab", (), ["ab<|im_end|>"]),
     ],
 )
-def test_what_a_mask_finds_in_an_answer_is_not_trained_texts(answer: str, mask: Any, left: list[str]) -> None:
-    sample = PROMPTER.training_sample(VALUES, answer, mask=mask)
-    assert trained_texts(sample) == left
-    assert sample.text == PROMPTER.training_sample(VALUES, answer).text
+def test_masked_text_of_a_response_is_not_trained(response: str, mask: Any, expected: list[str]) -> None:
+    sample = PROMPTER.training_sample(VALUES, response, mask=mask)
+    assert trained_texts(sample) == expected
+    assert sample.text == PROMPTER.training_sample(VALUES, response).text
     assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - made here
-    assert trained_texts(sample.with_mask(())) == [f"{answer}<|im_end|>"]
+    assert trained_texts(sample.with_mask(())) == [f"{response}<|im_end|>"]
 
 
 # Two responses, "abab" and "cab".
-ANSWERS = [(2, 6), (8, 11)]
+RESPONSES = [(2, 6), (8, 11)]
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ ANSWERS = [(2, 6), (8, 11)]
 )
 def test_masked_text_is_found_in_each_response(mask: Any, masked: list[Any], unmatched: tuple[str, ...]) -> None:
     """Adjacent and overlapping text is joined, in order; empty text is left out."""
-    assert find_masked("x<abab>-cab-", ANSWERS, mask) == Masked(tuple(masked), unmatched)
+    assert find_masked("x<abab>-cab-", RESPONSES, mask) == Masked(tuple(masked), unmatched)
 
 
-def test_each_answer_is_looked_at_by_itself() -> None:
+def test_mask_is_applied_to_each_trained_response_separately() -> None:
     history = [["a", "one"], ["b", "two"]]
     sample = PROMPTER.training_sample(VALUES, "three", history, train="all", mask=[r"^\w", r"two\W+three"])
     assert trained_texts(sample) == ["ne<|im_end|>", "wo<|im_end|>", "hree<|im_end|>"]
-    # Nothing that is not trained is looked at.
+    # The mask is not applied to untrained text.
     sample = PROMPTER.training_sample(VALUES, "three", history, mask=["two", "e"])
     assert trained_texts(sample) == ["thr", "<|im_", "nd|>"]
     assert sample.unmatched == ("two",)
 
 
-def test_patterns_that_match_nowhere_are_reported() -> None:
+def test_mask_patterns_without_a_match_are_reported() -> None:
     sample = PROMPTER.training_sample(VALUES, "ab", mask=["a", "y*", "<think>"])
     assert sample.unmatched == ("y*", "<think>")
     assert PROMPTER.training_sample(VALUES, "ab", mask=lambda _: []).unmatched == ()
@@ -92,10 +92,10 @@ KINDS = "a mask must be a string, a list of strings or a function"
 SPANS = "for a response of 12 characters; expected (start, end)"
 
 
-def test_templates_take_masks_too() -> None:
+def test_chat_template_accepts_a_mask() -> None:
     template = ChatTemplate.load(CHATML)
     chat = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": f"{SCAFFOLD}Oui."}]
-    # The text of an answer is a value: it is broken before it is looked at.
+    # The text of a response is a value: it is neutralized before the mask is applied.
     sample = template.training_sample(chat, mask=EMPTY_THOUGHT, safety="off")
     assert trained_texts(sample) == ["Oui.<|im_end|>"]
     by_prompter = PROMPTER.training_sample(VALUES, "[1]Oui.", mask=r"\[1\]", chat_template=template)
@@ -103,7 +103,7 @@ def test_templates_take_masks_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "told"),
+    ("mask", "message"),
     [
         ("(", "the mask's pattern '(' is not a valid regular expression: missing ) at position 1"),
         ([re.compile("a")], f"{KINDS}, not re.compile('a'); for a compiled pattern, use its .pattern"),
@@ -112,29 +112,29 @@ def test_templates_take_masks_too() -> None:
         (lambda _: ["ab"], f"the mask returned 'ab' {SPANS}"),
     ],
 )
-def test_a_mask_that_is_none_is_refused(mask: Any, told: str) -> None:
+def test_invalid_mask_is_refused(mask: Any, message: str) -> None:
     with pytest.raises(FormatError) as refused:
         PROMPTER.training_sample(VALUES, "ab", mask=mask)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 @pytest.mark.slow
-def test_a_pattern_that_would_take_forever_is_stopped() -> None:
-    """The naive version: ``re`` would take more than 2 ** 60 steps."""
+def test_mask_pattern_with_exponential_time_is_stopped() -> None:
+    """Python's ``re`` would need more than 2 ** 60 steps."""
     with pytest.raises(FormatError, match=r"takes more than 1 s for 71 characters"):
         PROMPTER.training_sample(VALUES, "a" * 60 + "!", mask=r"(a|a)+$")
 
 
 @pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl"])
-def test_forms_of_messages_have_no_place_for_a_mask(form: str) -> None:
+def test_message_formats_refuse_masked_text_inside_a_response(form: str) -> None:
     sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
-    told = rf"^the {form} format can't express masked text inside a response; use features\(\), or trl-text$"
-    with pytest.raises(FormatError, match=told):
+    message = rf"^the {form} format can't express masked text inside a response; use features\(\), or trl-text$"
+    with pytest.raises(FormatError, match=message):
         sample.export(form)
     assert PROMPTER.training_sample(VALUES, "Oui.", mask=EMPTY_THOUGHT).export(form)
 
 
-def test_text_forms_count_a_masked_beginning_to_the_prompt() -> None:
+def test_trl_text_puts_a_masked_beginning_into_the_prompt() -> None:
     sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
     prompt = PROMPTER.generate_prompt(VALUES)
     assert sample.export("trl-text") == {"prompt": f"{prompt}{SCAFFOLD}", "completion": "Oui.<|im_end|>"}
@@ -142,17 +142,17 @@ def test_text_forms_count_a_masked_beginning_to_the_prompt() -> None:
         PROMPTER.training_sample(VALUES, "a[1]b", mask=r"\[1\]").export("trl-text")
 
 
-def test_a_token_that_holds_masked_text_is_not_trained_texts() -> None:
-    # "hello" is a token of its own, as is " world".
-    for mask, left in (("hel", [" world"]), ("llo", [" world"]), ("o w", []), ("orl", ["hello"])):
-        sample = PROMPTER.training_sample(VALUES, "hello world", mask=mask)
-        ids, labels, straddling = sample.labels(chatml())
-        assert chatml().decode([label for label in labels if label != -100]) == "".join(left) + "<|im_end|>"
-        assert {chatml().decode([ids[at]]) for at in straddling} == {"hello", " world"} - {*left}
+# "hello" and " world" are tokens.
+@pytest.mark.parametrize(("mask", "left"), [("hel", [" world"]), ("llo", [" world"]), ("o w", []), ("orl", ["hello"])])
+def test_token_with_masked_text_is_not_trained(mask: str, left: list[str]) -> None:
+    sample = PROMPTER.training_sample(VALUES, "hello world", mask=mask)
+    ids, labels, straddling = sample.labels(chatml())
+    assert chatml().decode([label for label in labels if label != -100]) == "".join(left) + "<|im_end|>"
+    assert {chatml().decode([ids[at]]) for at in straddling} == {"hello", " world"} - {*left}
 
 
 @lru_cache(maxsize=1)
-def _bytes_of_signs() -> dict[str, int]:
+def _bytes_of_characters() -> dict[str, int]:
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + at): byte for at, byte in enumerate(others)}
@@ -166,7 +166,7 @@ def _pieces(tokenizer: Any, ids: Iterable[int]) -> list[bytes]:
     return [
         added[made].content.encode()
         if made in added
-        else bytes(_bytes_of_signs()[sign] for sign in tokenizer.convert_ids_to_tokens(made))
+        else bytes(_bytes_of_characters()[character] for character in tokenizer.convert_ids_to_tokens(made))
         for made in ids
     ]
 
@@ -176,31 +176,31 @@ MASKS = (EMPTY_THOUGHT, r"\[\d+\]", "(?s)^.{0,3}", r"\s+$|好", "o|1", "<think>"
 
 @pytest.mark.slow
 @each_family
-def test_no_token_of_200_conversations_is_astray(family: str, tokenizer: Any) -> None:
-    """Each token, against bytes that are counted off the prompts: nothing of the sample but its ids is asked for."""
+def test_token_labels_of_200_random_conversations_are_correct(family: str, tokenizer: Any) -> None:
+    """The expected labels come from the prompts alone: only the text and the ids of the sample are used."""
     draw = random.Random(28)  # noqa: S311 - the same conversations each time
     prompter = ChatPrompter("Be {a}.", system="").with_markers(family)
     end = Markers.for_model(family).eoa.rstrip()
     counts = Counter[str]()
 
     for _ in range(200):
-        # An answer of the history that thinks in its text is refused.
-        talk = [[words(draw, SCAFFOLD, *FORGED), words(draw)] for _ in range(draw.randint(0, 4))]
-        turns = [*talk, [words(draw, SCAFFOLD, *FORGED), words(draw, SCAFFOLD)]]
+        # A trained response of the history with reasoning in its text is refused.
+        history = [[words(draw, SCAFFOLD, *FORGED), words(draw)] for _ in range(draw.randint(0, 4))]
+        turns = [*history, [words(draw, SCAFFOLD, *FORGED), words(draw, SCAFFOLD)]]
         values = {"a": words(draw, SCAFFOLD, *FORGED), "input": turns[-1][0]}
         masks = draw.sample(MASKS, draw.randint(1, 3))
         train: Literal["last", "all"] = draw.choice(("last", "all"))
-        sample = prompter.training_sample(values, turns[-1][1], talk, train=train, mask=masks)
+        sample = prompter.training_sample(values, turns[-1][1], history, train=train, mask=masks)
         state = ["other"] * len(sample.text)
-        for at in range(len(turns)) if train == "all" else [len(talk)]:
-            start = len(prompter.generate_prompt(values | {"input": turns[at][0]}, talk[:at]))
+        for at in range(len(turns)) if train == "all" else [len(history)]:
+            start = len(prompter.generate_prompt(values | {"input": turns[at][0]}, history[:at]))
             whole = turns[at][1] + end
             assert sample.text.startswith(whole, start)
             state[start : start + len(whole)] = ["trained"] * len(whole)
             for match in chain.from_iterable(re.finditer(mask, whole) for mask in masks):
                 state[start + match.start() : start + match.end()] = ["masked"] * len(match[0])
         ids, labels, straddling = sample.labels(tokenizer())
-        of_bytes = [kind for sign, kind in zip(sample.text, state, strict=True) for _ in sign.encode()]
+        of_bytes = [kind for character, kind in zip(sample.text, state, strict=True) for _ in character.encode()]
         done = 0
         for at, (made, label, piece) in enumerate(zip(ids, labels, _pieces(tokenizer(), ids), strict=True)):
             kinds = of_bytes[done : done + len(piece)]

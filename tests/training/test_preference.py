@@ -1,4 +1,4 @@
-"""Preference pairs: one prompt, two answers, and what TRL's trainers and collators make of them."""
+"""Preference pairs: one prompt, two responses, and the labels of TRL's trainers and collators."""
 
 import pickle
 import random
@@ -23,7 +23,7 @@ def sky(city: str) -> str:
     return city
 
 
-def test_both_sides_are_the_samples_of_their_answers() -> None:
+def test_chosen_and_rejected_equal_the_training_samples_of_their_responses() -> None:
     history = [["a", "b"]]
     pair = PROMPTER.preference_sample(VALUES, "Oui.", "Non.", history, [sky], mask="O")
     for side, answer in ((pair.chosen, "Oui."), (pair.rejected, "Non.")):
@@ -33,22 +33,22 @@ def test_both_sides_are_the_samples_of_their_answers() -> None:
     assert by_model == PROMPTER.preference_sample(VALUES, "Oui.", "Non.")
 
 
-def test_pairs_in_the_forms_of_trl() -> None:
+def test_preference_pairs_export_to_the_trl_formats() -> None:
     pair = PROMPTER.preference_sample(VALUES, "Oui.", "Non.")
     prompt = PROMPTER.generate_prompt(VALUES)
-    said = [[{"role": "assistant", "content": text}] for text in ("Oui.", "Non.")]
-    assert pair.export("trl") == {"prompt": MESSAGES, "chosen": said[0], "rejected": said[1]}
+    chosen, rejected = ([{"role": "assistant", "content": text}] for text in ("Oui.", "Non."))
+    assert pair.export("trl") == {"prompt": MESSAGES, "chosen": chosen, "rejected": rejected}
     assert pair.export("trl-text") == {"prompt": prompt, "chosen": "Oui.<|im_end|>", "rejected": "Non.<|im_end|>"}
     assert pair.export_unpaired("trl") == (
-        {"prompt": MESSAGES, "completion": said[0], "label": True},
-        {"prompt": MESSAGES, "completion": said[1], "label": False},
+        {"prompt": MESSAGES, "completion": chosen, "label": True},
+        {"prompt": MESSAGES, "completion": rejected, "label": False},
     )
-    told = r"^unknown .* 'trl-txt' for pairs \(did you mean 'trl-text'\?\); expected one of trl, trl-text$"
-    with pytest.raises(FormatError, match=told):
+    message = r"^unknown .* 'trl-txt' for pairs \(did you mean 'trl-text'\?\); expected one of trl, trl-text$"
+    with pytest.raises(FormatError, match=message):
         pair.export("trl-txt")
 
 
-def test_an_answer_may_be_a_message_that_calls() -> None:
+def test_preference_response_may_be_a_message_with_tool_calls() -> None:
     pair = PROMPTER.preference_sample(VALUES, CALL, Msg("assistant", "No idea.", "assistant"), tools=[sky])
     exported = pair.export("trl")
     function = {"name": "sky", "arguments": {"city": "Köln"}}
@@ -57,25 +57,25 @@ def test_an_answer_may_be_a_message_that_calls() -> None:
     assert exported["tools"] == [*PROMPTER.generate_prompt(VALUES, tools=[sky], return_dict=True)["tools"]]
     text = pair.export("trl-text")["chosen"]
     assert text == 'Let me see.\n<tool_call>\n{"name": "sky", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>'
-    told = "^the response is a message with the role 'user'; expected an assistant message without"
-    with pytest.raises(HistoryError, match=told):
+    message = "^the response is a message with the role 'user'; expected an assistant message without"
+    with pytest.raises(HistoryError, match=message):
         PROMPTER.preference_sample(VALUES, MESSAGES[1], "a")
-    # As a label of a sample, too: the history needs no user's turn for it then.
+    # A training sample accepts the message as its label as well.
     assert PROMPTER.training_sample(VALUES, CALL, tools=[sky]) == pair.chosen
 
 
-def test_one_answer_twice_is_no_pair() -> None:
-    told = r": 'Oui\.<\|im_end\|>'; omit this pair$"
-    with pytest.raises(FormatError, match=f"^chosen and rejected have the same response{told}"):
+def test_pair_with_equal_responses_is_refused() -> None:
+    end = r": 'Oui\.<\|im_end\|>'; omit this pair$"
+    with pytest.raises(FormatError, match=f"^chosen and rejected have the same response{end}"):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
-    with pytest.raises(FormatError, match=f"same response except for masked text{told}"):
+    with pytest.raises(FormatError, match=f"same response except for masked text{end}"):
         PROMPTER.preference_sample(VALUES, "O[1]ui.", "O[2]ui.", mask=r"\[\d\]")
     with pytest.raises(FormatError, match=f"same response: '{'x' * 80}'; omit this pair$"):
         PROMPTER.preference_sample(VALUES, "x" * 81, "x" * 81)
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
 
-def test_two_prompts_are_no_pair() -> None:
+def test_pair_with_different_prompts_is_refused() -> None:
     bare = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
     with pytest.raises(FormatError, match="starting at character 1: '' and 'b'; use the same prompt"):
         PreferenceSample(bare.training_sample("a", "x"), bare.training_sample("ab", "y"))
@@ -89,12 +89,12 @@ def test_two_prompts_are_no_pair() -> None:
     )
 
 
-def test_a_mask_that_matches_in_neither_answer_is_reported() -> None:
+def test_mask_pattern_that_matches_neither_response_is_reported() -> None:
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", "Non.", mask=[EMPTY_THOUGHT, "x", "N"])
     assert pair.unmatched == ("x",)
 
 
-def test_a_masked_beginning_belongs_to_the_prompt() -> None:
+def test_masked_beginning_of_both_responses_belongs_to_the_prompt() -> None:
     answers = f"{SCAFFOLD}Oui.", f"{SCAFFOLD}Non."
     pair = PROMPTER.preference_sample(VALUES, *answers, mask=EMPTY_THOUGHT)
     prompt = PROMPTER.generate_prompt(VALUES) + SCAFFOLD
@@ -114,7 +114,7 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("begun", ["", "<think>\n</think>\n\n"])
-def test_masked_beginnings_that_differ_are_refused(begun: str) -> None:
+def test_different_masked_beginnings_are_refused(begun: str) -> None:
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", f"{begun}Non.", mask=EMPTY_THOUGHT)
     for made in (lambda: pair.export("trl-text"), lambda: pair.features(chatml())):
         with pytest.raises(FormatError) as refused:
@@ -129,7 +129,7 @@ def test_masked_beginnings_that_differ_are_refused(begun: str) -> None:
         pair.export("trl-text")
 
 
-def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> None:
+def test_masked_text_inside_a_response_is_refused_in_trl_features() -> None:
     pair = PROMPTER.preference_sample(VALUES, "a [1] b", "c", mask=r"\[1\]")
     for made in (pair.features, pair.unpaired_features):
         with pytest.raises(FormatError, match="text inside a response can't be masked"):
@@ -143,7 +143,7 @@ def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> N
 @pytest.mark.parametrize(
     ("rejected", "expected"), [("p me", ["Oh", " hello you", " help me"]), ("lo me", ["Oh hello", " you", " me"])]
 )
-def test_a_token_over_the_border_of_the_prompt_belongs_to_answers_that_differ(
+def test_token_across_the_prompt_border_belongs_to_the_responses_if_they_differ(
     rejected: str, expected: list[str]
 ) -> None:
     bare = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
@@ -160,7 +160,7 @@ def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
         texts = [words(draw, "<|im_end|>", "</think>") for _ in range(6)]
         values, start, history = {"a": texts[0], "input": texts[1]}, draw.choice(("", SCAFFOLD)), [texts[4:]]
         prompter = ChatPrompter("Be {a}.", system="").with_markers(("qwen3", "deepseek-v3")[at % 2])
-        # A line's end before an answer may be one token with the one that it begins with.
+        # A line break before a response may be one token with the line break at its beginning.
         answers = [f"{start}{side}{text.lstrip()}" for side, text in zip("+-", texts[2:4], strict=True)]
         pair = prompter.preference_sample(values, answers[0], answers[1], history, mask=EMPTY_THOUGHT)
         pairs.append((pair, prompter.generate_prompt(values, history) + start))
@@ -168,7 +168,7 @@ def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
 
 
 @pytest.mark.slow
-def test_pairs_share_the_ids_of_their_prompt() -> None:
+def test_pair_features_share_the_prompt_ids() -> None:
     for at, (pair, prompt) in enumerate(random_pairs(60)):
         tokenizer = deepseek_tokenizer() if at % 2 else chatml()
         ids = pair.features(tokenizer)
@@ -182,8 +182,8 @@ def test_pairs_share_the_ids_of_their_prompt() -> None:
 
 
 @pytest.mark.slow
-def test_trls_own_collators_mask_what_we_say() -> None:
-    """TRL wants torch, five gigabytes: the workflow has a machine for this test alone."""
+def test_trl_collators_train_the_labelled_tokens() -> None:
+    """TRL needs torch, five gigabytes: only one stage of the workflow runs this test."""
     pytest.importorskip("trl", reason="trl is not installed; the workflow does, in its stage trainers")
     dpo, kto, reward = (import_module(f"trl.trainer.{name}_trainer") for name in ("dpo", "kto", "reward"))
     for tokenizer, parity in ((chatml(), 0), (deepseek_tokenizer(), 1)):
@@ -203,7 +203,7 @@ def test_trls_own_collators_mask_what_we_say() -> None:
                 length = sum(attention)
                 assert ids[:length] == whole[:length]
                 assert [made if on else -100 for made, on in zip(ids, mask, strict=True)][:length] == labels[:length]
-                # All that is left out is what stands behind the end of the answer.
+                # Only the text after the end of the response is left out.
                 assert set(labels[length:]) <= {-100}
                 assert not any(mask[length:])
         assert unpaired["label"].tolist() == [True, False] * len(pairs)

@@ -38,7 +38,7 @@ TEMPLATE = pytest.param("template", marks=pytest.mark.slow)
 
 
 def texts_of(sample: TrainingSample, tokenizer: Any) -> dict[int, str]:
-    """The text of the tokens of each message, without what the model's layout wrote."""
+    """The text of the tokens of each message, without the markers."""
     texts: dict[int, str] = {}
     for token in sample.tokens(tokenizer):
         if token.message is not None and token.slot != "markers":
@@ -49,7 +49,7 @@ def texts_of(sample: TrainingSample, tokenizer: Any) -> dict[int, str]:
 @pytest.mark.parametrize("train", ["last", "all"])
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1", "mistral-v3", "gemma2", "chatglm3", "default", TEMPLATE])
 @pytest.mark.parametrize(("history", "last"), [(HISTORY, 7), (BLOCKS, 7), (PAIRS, 6), ([], 2)])
-def test_each_token_knows_its_message(family: str, history: Any, last: int, train: Any) -> None:
+def test_tokens_have_the_index_of_their_message(family: str, history: Any, last: int, train: Any) -> None:
     prompter = ChatPrompter("m0 Be {a}.", system="")
     if family == "template":
         prompter = prompter.with_chat_template(ChatTemplate.load(templates()["qwen3_training"]))
@@ -58,24 +58,24 @@ def test_each_token_knows_its_message(family: str, history: Any, last: int, trai
     given = {"a": "m0 kind", "input": f"m{last - 1} Und?"}
     sample = prompter.training_sample(given, f"m{last} Ja.", history, train=train)
     texts = texts_of(sample, chatml())
-    # Some families' system text stands in the last turn.
+    # Some families put the system text into the last turn.
     assert sorted(texts) == [*range(last + 1)]
     for at, text in texts.items():
-        # Of other messages there is nothing in it, and all of its own but the first letter: a marker may end in a
-        # space, which is one token with that.
+        # It contains no text of other messages, and all of its own except the first letter, which may be one token
+        # with the space at the end of a marker.
         words = {word for word in text.replace('"', " ").split() if word[0] == "m" and word[1:].isdigit()}
         assert words <= {f"m{at}"}
         content = sample.messages[at].get("content")
         assert str(content or "").strip()[1:] in text
 
 
-def test_origins_and_slots_are_those_of_the_segments() -> None:
+def test_tokens_have_the_origin_and_slot_of_their_segment() -> None:
     prompter = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
     sample = prompter.training_sample({"a": "kind", "input": "Yes"}, "No")
     tokens = sample.tokens(chatml())
     assert [token[1:] for token in tokens if token.text.strip() in ("Be", "kind", "Yes", "No", "<|im_end|>")] == [
         ("Be", 0, "instruction", True, False),
-        # It begins with the developer's space.
+        # The token begins with the space of the instruction.
         (" kind", 0, "instruction", True, False),
         ("<|im_end|>", None, "markers", True, False),
         ("Yes", 1, "input", False, False),
@@ -86,7 +86,7 @@ def test_origins_and_slots_are_those_of_the_segments() -> None:
     assert {token.message for token in replace(sample, part_messages=()).tokens(chatml())} == {None}
 
 
-def test_the_slots_of_the_users_part_are_of_the_users_message() -> None:
+def test_slots_of_the_user_template_belong_to_the_user_message() -> None:
     prompter = ChatPrompter({"system": "Be {a}.", "user": "So {a}: {b} "}, system="").with_markers("qwen3")
     sample = prompter.training_sample({"a": "m", "b": "n", "input": "o"}, "p")
     found = [(token.text, token.message) for token in sample.tokens(chatml()) if token.message in (0, 1)]
@@ -97,20 +97,20 @@ def test_the_slots_of_the_users_part_are_of_the_users_message() -> None:
 
 
 @pytest.mark.slow
-def test_a_template_tells_the_messages_of_its_chat() -> None:
+def test_chat_template_tokens_have_the_index_of_their_message() -> None:
     template = ChatTemplate.load(templates()["qwen3_training"])
     roles = ("system", "user", "assistant", "user", "assistant")
     chat = [{"role": role, "content": f"m{at}"} for at, role in enumerate(roles)]
     sample = template.training_sample(chat, train="all")
     assert [text.strip() for text in texts_of(sample, chatml()).values()] == ["m0", "m1", "m2", "m3", "m4"]
     ends = [(token.message, token.trained) for token in sample.tokens(chatml()) if token.text == "<|im_end|>"]
-    # Those of the assistant's turns are trained.
+    # The end markers of the assistant turns are trained.
     assert ends == [(None, False), (None, False), (2, True), (None, False), (4, True)]
 
 
 @pytest.mark.slow
 @each_family
-def test_the_table_of_200_conversations_tells_of_each_character_where_it_came_from(family: str, tokenizer: Any) -> None:
+def test_token_messages_of_200_random_conversations_are_correct(family: str, tokenizer: Any) -> None:
     draw = random.Random(29)  # noqa: S311 - the same conversations each time
     prompter = ChatPrompter("Be {a}.", system="").with_markers(family)
     end = Markers.for_model(family).eoa.rstrip()
@@ -122,7 +122,7 @@ def test_the_table_of_200_conversations_tells_of_each_character_where_it_came_fr
         tokens, labels = sample.tokens(tokenizer()), sample.labels(tokenizer())
         assert [token.id for token in tokens] == labels.input_ids
         assert [token.id if token.trained else -100 for token in tokens] == labels.labels
-        # The message of each character, told by prompts that grow by a turn.
+        # The message of each character, according to prompts that grow by a turn.
         state: list[int | None] = [None] * len(sample.text)
         for at, (question, _) in enumerate([*history, texts[1:3]]):
             rendered = prompter.render(values | {"input": question}, history[:at])
@@ -131,7 +131,7 @@ def test_the_table_of_200_conversations_tells_of_each_character_where_it_came_fr
                 if slot in ("input", "a", "instruction"):
                     state[begin : begin + len(text)] = [2 * at + 1 if slot == "input" else 0] * len(text)
                 begin += len(text)
-            # The end of an answer that is trained belongs to it.
+            # The end marker of a trained response belongs to it.
             length = sample.text.index(end, begin) - begin + (len(end) if at == len(history) else 0)
             state[begin : begin + length] = [2 * at + 2] * length
         done = 0

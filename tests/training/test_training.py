@@ -1,10 +1,10 @@
-"""Fine-tuning samples as text: what of it is trained, and that it begins as the prompt of inference does."""
+"""Fine-tuning samples as text: which part is trained, and that the text begins with the prompt of inference."""
 
 import copy
 import json
 import pickle
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,15 +35,12 @@ from support.chat_judges import render_by_transformers, templates
 from training.helpers import trained_texts
 from training.helpers import weather_call as call
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 FAMILIES = Markers.families()
 PAIRS = [["Q one?", "A one."], ["Q two?", "A two."]]
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Says it.", "parameters": {}}}]
 
 
-# The assistant says what begins with A; it calls with Köln and Rome.
+# The texts of the assistant begin with A; its calls contain Koln, Rome and Oslo.
 CALLS: list[dict[str, Any]] = [
     {"role": "user", "content": "Q one?"},
     {"role": "assistant", "content": "A one.", "tool_calls": [call(1, "Koln"), call(2, "Rome")]},
@@ -61,17 +58,17 @@ def untrained_text(sample: TrainingSample) -> str:
     return "|".join(sample.text[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True))
 
 
-def said_by(markers: Markers) -> tuple[str, str]:
-    """What the model says before and behind its text: the prompt stops short of some families' marker."""
+def generated_markers(markers: Markers) -> tuple[str, str]:
+    """The markers that the model generates before and after its text: some prompts end before the whole marker."""
     soa, prompt = markers.soa, markers.soa if markers.generation is None else markers.generation
     return soa[len(prompt) :] if soa.startswith(prompt) else "", markers.eoa.rstrip()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_trained_is_what_the_assistant_says_and_its_end_marker(family: str) -> None:
+def test_assistant_text_and_end_marker_are_trained(family: str) -> None:
     markers = Markers.for_model(family)
-    opening, end = said_by(markers)
+    opening, end = generated_markers(markers)
     prompter = ChatPrompter("Be {a}.", system="S").with_markers(markers)
     given = {"a": "kind", "input": "Q three?"}
     last = prompter.training_sample(given, "A three.", PAIRS, TOOLS)
@@ -79,7 +76,7 @@ def test_trained_is_what_the_assistant_says_and_its_end_marker(family: str) -> N
     assert trained_texts(last) == [f"{opening}A three.{end}"]
     every = prompter.training_sample(given, "A three.", PAIRS, TOOLS, train="all")
     assert every.text == last.text
-    assert trained_texts(every) == [f"{opening}{said}{end}" for said in ("A one.", "A two.", "A three.")]
+    assert trained_texts(every) == [f"{opening}{text}{end}" for text in ("A one.", "A two.", "A three.")]
     second = prompter.training_sample(given, "A three.", PAIRS, train=lambda _, m: m["content"] == "A two.")
     assert trained_texts(second) == [f"{opening}A two.{end}"]
     none = prompter.training_sample(given, "A three.", PAIRS, train=lambda *_: False)
@@ -89,9 +86,9 @@ def test_trained_is_what_the_assistant_says_and_its_end_marker(family: str) -> N
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_trained_are_the_calls_too_but_no_result(family: str) -> None:
+def test_tool_calls_are_trained_but_tool_results_are_not(family: str) -> None:
     markers = Markers.for_model(family)
-    opening, end = said_by(markers)
+    opening, end = generated_markers(markers)
     prompter = ChatPrompter(system="S").with_markers(markers)
     every = prompter.training_sample(None, None, CALLS, TOOLS, train="all")
     assert every.text == prompter.generate_prompt(None, CALLS[:-1], TOOLS) + opening + "A two." + markers.eoa
@@ -104,20 +101,19 @@ def test_trained_are_the_calls_too_but_no_result(family: str) -> None:
     assert second.startswith(opening if markers.tool_form.opens_turn else "")
     assert all(text.endswith(end) for text in (first, second))
     rest = untrained_text(every)
-    assert not any(said in rest for said in ("A one", "A two", "Koln", "Rome", "Oslo"))
-    assert all(said in rest for said in ("Q one?", "R rain", "R sun", "R snow", "Says it."))
+    assert not any(text in rest for text in ("A one", "A two", "Koln", "Rome", "Oslo"))
+    assert all(text in rest for text in ("Q one?", "R rain", "R sun", "R snow", "Says it."))
     last = prompter.training_sample(None, None, CALLS, TOOLS)
     assert (last.text, trained_texts(last)) == (every.text, [third])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_a_call_can_be_the_answer(family: str) -> None:
+def test_response_can_be_a_tool_call(family: str) -> None:
     prompter = ChatPrompter(system="S").with_markers(family)
     sample = prompter.training_sample(None, None, CALLS[:2], TOOLS)
     assert trained_texts(sample) == trained_texts(prompter.training_sample("Q", "A", CALLS, TOOLS, train="all"))[:1]
-    assert sample.messages[-1] == {**CALLS[1], "tool_calls": list(sample.messages[-1]["tool_calls"])}  # type: ignore[arg-type]
-    assert sample.messages[-1]["tool_calls"] == CALLS[1]["tool_calls"]
+    assert sample.messages[-1] == CALLS[1]
     label = [part for part, slot in zip(sample.parts[1::2], sample.slots[1::2], strict=True) if slot == "label"]
     assert label[0] == "A one."
     assert all(sum(word in part for part in label) == n for word, n in (("weather", 2), ("Koln", 1), ("Rome", 1)))
@@ -136,15 +132,15 @@ REAL = [
     ("command-r", "cohere", "<BOS_TOKEN>"),
     ("lfm2", "lfm2", "<|startoftext|>"),
 ]
-# The thought that its prompt begins is the model's own, and gone from the history: only the prompt has it.
+# Only the generation prompt of these families contains the opening reasoning tag; their history drops it.
 BEGINS_A_THOUGHT = ("deepseek-r1-distill",)
-# What TRL's masks have more: the end of the prompt, and of GLM the begin of the user's turn, where the model stops.
+# Text that only TRL's masks contain: the end of the prompt, and for GLM the beginning of the next user turn.
 TRL_HAS_MORE = {"qwen2.5": ("\n", ""), "deepseek-r1-distill": ("<｜Assistant｜>", ""), "glm-4.5": ("", "<|user|>")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "name", "bos"), REAL, ids=lambda value: str(value)[:20])
-def test_a_sample_is_the_chat_as_the_models_own_template_has_it(family: str, name: str, bos: str) -> None:
+def test_sample_text_equals_the_model_template(family: str, name: str, bos: str) -> None:
     sample = ChatPrompter(system="S").training_sample("Q three?", "A three.", PAIRS, train="all", model=family)
     tokens = {"bos_token": bos, "eos_token": ""}
     whole, _ = render_by_transformers(templates()[name], [*sample.messages], **tokens)
@@ -155,7 +151,7 @@ def test_a_sample_is_the_chat_as_the_models_own_template_has_it(family: str, nam
     texts, found = judge.render_jinja_template(
         chat, chat_template=masked, return_assistant_tokens_mask=True, continue_final_message=False, **tokens
     )
-    # Some of TRL's masks have the white space behind the marker as well.
+    # Some of TRL's masks also contain the white space after the marker.
     generated = [texts[0][start:end].rstrip() for start, end in found[0] if end > start]
     before, behind = TRL_HAS_MORE.get(family, ("", ""))
     assert [f"{before}{text}{behind}" for text in trained_texts(sample)] == generated
@@ -170,7 +166,7 @@ TEXT = st.lists(
     ),
     max_size=5,
 ).map("".join)
-# Thoughts and calls as text, which a turn of the history may not have where it is trained.
+# Reasoning and calls as text, which a trained turn of the history must not contain.
 LABEL = st.lists(TEXT | st.sampled_from(["<think>", "</think>", "<tool_call>"]), max_size=3).map("".join)
 SAID = st.builds(lambda text, calls: {"role": "assistant", "content": text, "tool_calls": calls}, TEXT, st.just([]))
 CALLED = st.builds(
@@ -208,7 +204,7 @@ def fill_slots(prompter: Prompter, text: str) -> dict[str, object]:
 @pytest.mark.parametrize("family", [None, *FAMILIES])
 @settings(max_examples=10)
 @given(data=st.data())
-def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObject) -> None:
+def test_sample_begins_with_the_prompt(family: str | None, data: st.DataObject) -> None:
     prompter = data.draw(st.sampled_from(PROMPTERS))
     given_, history = fill_slots(prompter, data.draw(TEXT)), data.draw(HISTORIES)
     label, tools, train = data.draw(LABEL), data.draw(st.sampled_from([None, TOOLS])), data.draw(TRAIN)
@@ -224,7 +220,7 @@ def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObje
     assert len(sample.parts) == len(sample.slots) == len(sample.trained)
     assert len(sample.parts) % 2 == 1
     assert "".join(segment.text for segment in sample.segments) == sample.text
-    # The same text with nothing trained: what is trained changes no sign.
+    # The value of train does not change the text.
     assert prompter.training_sample(given_, label, history, tools, model=family).text == sample.text
     rendered = prompter.render(given_, history, tools, model=family)
     slots = [(text, slot) for text, slot, trusted in sample.segments if slot not in ("label", "markers")]
@@ -232,7 +228,7 @@ def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObje
 
 
 @given(data=st.data(), text=TEXT, label=LABEL)
-def test_an_alpaca_prompt_is_how_its_sample_begins(data: st.DataObject, text: str, label: str) -> None:
+def test_alpaca_sample_begins_with_the_prompt(data: st.DataObject, text: str, label: str) -> None:
     prompter = data.draw(st.sampled_from([AlpacaPrompter("do {a}", extra_keys="k"), EmptyPrompter()]))
     given_: object = dict.fromkeys(prompter.slots, text) if prompter.slots else text
     sample = prompter.training_sample(given_, label)
@@ -240,7 +236,7 @@ def test_an_alpaca_prompt_is_how_its_sample_begins(data: st.DataObject, text: st
     assert sample.text.startswith(prompter.generate_prompt(given_))
 
 
-def test_markers_without_an_end_have_nothing_behind_the_label() -> None:
+def test_label_without_an_end_marker_ends_the_text() -> None:
     prompter = AlpacaPrompter("Sum up {a}.", system="")
     assert prompter.training_sample("x", "y").text.endswith("### Response:\ny")
     sample = prompter.with_markers(Markers(eoa="</s>")).training_sample("x", "y")
@@ -248,17 +244,17 @@ def test_markers_without_an_end_have_nothing_behind_the_label() -> None:
     assert trained_texts(sample) == ["y</s>"]
 
 
-def test_white_space_behind_the_end_marker_is_text_but_not_trained() -> None:
+def test_white_space_after_the_end_marker_is_not_trained() -> None:
     sample = ChatPrompter(system="").training_sample("q", "a", model="chatml")
     assert sample.text == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
     assert sample.spans == ((51, 62),)
     assert [segment.slot for segment in sample.segments] == ["markers", "input", "markers", "label", "markers"]
-    # An empty answer is its end.
+    # The trained text of an empty response is its end marker.
     assert trained_texts(ChatPrompter(system="").training_sample("q", "", model="chatml")) == ["<|im_end|>"]
 
 
 @pytest.mark.parametrize("history", [PAIRS, [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]])
-def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
+def test_last_turn_is_the_label_if_no_label_is_passed(history: Any) -> None:
     prompter = ChatPrompter("Be {a}.").with_markers("qwen2.5")
     kind = {"a": "kind"}
     messages = messages_from(history)
@@ -274,20 +270,20 @@ def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
     ("prompter", "given_", "history"),
     [
         (ChatPrompter("Be kind."), "q", None),
-        (ChatPrompter("Be kind."), "q", PAIRS),  # something is said after the history
+        (ChatPrompter("Be kind."), "q", PAIRS),  # text after the history
         (ChatPrompter("Be kind."), None, None),
         (ChatPrompter("Be kind."), None, [{"role": "user", "content": "q"}]),
         (ChatPrompter("Be kind."), None, CALLS[:3]),
         (ChatPrompter({"user": "Go on."}), None, PAIRS),
-        (ChatPrompter("Go on.", history=PAIRS), None, None),  # the examples of every conversation are no answers
+        (ChatPrompter("Go on.", history=PAIRS), None, None),  # few-shot examples are not responses
     ],
 )
-def test_a_sample_needs_an_answer(prompter: Prompter, given_: object, history: Any) -> None:
+def test_sample_without_a_response_is_refused(prompter: Prompter, given_: object, history: Any) -> None:
     with pytest.raises(SlotError, match="requires a response; pass label=, or pass a history that ends with"):
         prompter.training_sample(given_, None, history)
 
 
-def test_a_function_is_asked_for_each_message_of_the_assistant() -> None:
+def test_train_function_is_called_for_each_assistant_message() -> None:
     asked: list[tuple[int, dict[str, Any]]] = []
 
     def train(index: int, message: dict[str, Any]) -> bool:
@@ -303,7 +299,7 @@ def test_a_function_is_asked_for_each_message_of_the_assistant() -> None:
     assert last == "A two.<|im_end|>"
 
 
-def test_weights_of_openai_lines_say_what_is_trained() -> None:
+def test_train_function_can_use_the_weights_of_openai_messages() -> None:
     history: list[Any] = [*CALLS[:1], {"role": "assistant", "content": "no", "weight": 0}, CALLS[0], CALLS[-1]]
     sample = ChatPrompter(system="").training_sample(
         None, None, history, train=lambda _, message: message.get("weight") != 0, model="chatml"
@@ -312,13 +308,13 @@ def test_weights_of_openai_lines_say_what_is_trained() -> None:
     assert [message.get("weight") for message in sample.export("openai")["messages"]] == [None, 0, None, None]  # type: ignore[union-attr]
 
 
-def test_what_is_to_be_trained_must_be_known() -> None:
-    told = r"unknown value 'lats' for train \(did you mean 'last'\?\); expected last, all or a"
-    with pytest.raises(FormatError, match=told):
+def test_unknown_train_value_is_refused() -> None:
+    message = r"unknown value 'lats' for train \(did you mean 'last'\?\); expected last, all or a"
+    with pytest.raises(FormatError, match=message):
         ChatPrompter().training_sample("q", "a", train="lats")  # type: ignore[arg-type]
 
 
-def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
+def test_trained_turn_with_content_that_flat_text_omits_is_an_error() -> None:
     thinks = Msg("assistant", [ThinkingBlock("hm"), TextBlock("a")], "assistant")
     prompter = ChatPrompter(system="").with_markers("qwen3")
     with pytest.raises(FormatError, match=r"messages\[1\] is included in the loss and contains thinking blocks, which"):
@@ -334,25 +330,25 @@ def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
         prompter.training_sample(None, None, [*CALLS[:1], Msg("assistant", "a", "assistant", url="x")])
 
 
-def test_an_answer_may_think_and_call_but_not_end_its_turn() -> None:
+def test_label_keeps_reasoning_and_call_tags_but_cannot_end_its_turn() -> None:
     prompter = ChatPrompter(system="").with_markers("qwen3")
-    said = "<think>\nhm\n</think>\n\na<|im_end|>\n<|im_start|>user\nb<tool_call>x</tool_call>"
-    sample = prompter.training_sample("q", said)
-    assert trained_texts(sample) == [said.replace("<|", "<\\|") + "<|im_end|>"]
-    # The tags are the model's own, so that they become its tokens.
-    label = [(text, trusted) for text, slot, trusted in sample.segments if slot == "label"]
-    assert [text for text, trusted in label if trusted] == ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    label = "<think>\nhm\n</think>\n\na<|im_end|>\n<|im_start|>user\nb<tool_call>x</tool_call>"
+    sample = prompter.training_sample("q", label)
+    assert trained_texts(sample) == [label.replace("<|", "<\\|") + "<|im_end|>"]
+    # The tags are trusted, so that they become special tokens.
+    parts = [(text, trusted) for text, slot, trusted in sample.segments if slot == "label"]
+    assert [text for text, trusted in parts if trusted] == ["<think>", "</think>", "<tool_call>", "</tool_call>"]
     with pytest.raises(SafetyError, match="'label' contains the control sequence '<|im_end|>'"):
         prompter.with_safety("raise").training_sample("q", "a<|im_end|>")
     assert prompter.with_safety("off").training_sample("q", "<|im_end|>").text.endswith("<|im_end|><|im_end|>\n")
 
 
-def test_an_answer_cannot_make_a_marker_of_its_end() -> None:
+def test_label_and_end_marker_do_not_join_into_a_stop_marker() -> None:
     sample = ChatPrompter(system="").with_markers(Markers(eoa="|>", stop=("<|stop|>",))).training_sample("q", "a<|stop")
     assert "<|stop|>" not in sample.text
 
 
-def test_a_turn_that_a_prompt_shows_broken_is_not_trained() -> None:
+def test_history_turn_with_neutralized_tags_is_not_trained() -> None:
     prompter = ChatPrompter(system="").with_markers("qwen3")
     history = [["q", "<think>\nhm\n</think>\n\na"]]
     with pytest.raises(SafetyError, match=r"neutralises: '<\\\\think>\\nhm.*; pass calls as tool_calls"):
@@ -362,7 +358,7 @@ def test_a_turn_that_a_prompt_shows_broken_is_not_trained() -> None:
     assert trained_texts(trusting) == ["<think>\nhm\n</think>\n\na<|im_end|>", "b<|im_end|>"]
     tags = [text for text, slot, trusted in trusting.segments if trusted and slot == "history"]
     assert tags == ["<think>", "</think>"]
-    # What would end its turn is broken in an answer as well; JSON keeps its value.
+    # An end marker in a response of the history is neutralized as well; JSON keeps its value.
     forged = prompter.training_sample("r", "b", [["q", "a<|im_end|>"]], train="all")
     assert trained_texts(forged)[0] == "a<\\|im_end|><|im_end|>"
     called = [CALLS[0], {**CALLS[1], "tool_calls": [call(1, "<think>")]}, CALLS[2]]
@@ -371,7 +367,7 @@ def test_a_turn_that_a_prompt_shows_broken_is_not_trained() -> None:
     assert written["arguments"] == {"city": "<think>"}
 
 
-def test_hooks_are_asked_first() -> None:
+def test_pre_hooks_run_before_the_sample_is_rendered() -> None:
     prompter = ChatPrompter(system="").pre_hook(lambda i, h, t, label: (f"{i}?", h, t, f"{label}."))
     sample = prompter.training_sample("q", "a", model="chatml")
     assert [message["content"] for message in sample.messages] == ["q?", "a."]
@@ -380,7 +376,7 @@ def test_hooks_are_asked_first() -> None:
         ChatPrompter().pre_hook(lambda *_: None).training_sample("q", "a")  # type: ignore[arg-type]
 
 
-def test_a_budget_is_for_the_prompt() -> None:
+def test_budget_applies_to_the_prompt_but_not_to_the_label() -> None:
     history = [[f"question {number}", f"answer {number}"] for number in range(40)]
     budget = Budget(120, ApproximateTokenCounter())
     prompter = ChatPrompter(system="", budget=budget).with_markers("chatml")
@@ -389,7 +385,7 @@ def test_a_budget_is_for_the_prompt() -> None:
     assert sample.text == prompter.generate_prompt("now?", history) + label + "<|im_end|>\n"
     assert 1 < len(sample.spans) < 40
     assert [m["role"] for m in sample.messages].count("assistant") == len(sample.spans)
-    # The messages are those of the text.
+    # The sample contains only the messages of its text.
     assert all(str(message["content"]) in sample.text for message in sample.messages)
     limited = ChatPrompter("{a}", system="", budget={"a": 12})
     shortened = limited.training_sample({"a": "word " * 50}, "x", model="chatml")
@@ -397,14 +393,14 @@ def test_a_budget_is_for_the_prompt() -> None:
     assert len(shortened.text) < 150
 
 
-def test_a_model_is_named_as_for_a_prompt() -> None:
+def test_model_argument_selects_the_family_of_a_sample() -> None:
     prompter = ChatPrompter(system="")
     assert prompter.training_sample("q", "a", model="llama-3").text.endswith("<|eot_id|>")
     with pytest.raises(TemplateError, match="no model family is known"):
         prompter.training_sample("q", "a", model="nothing-known")
 
 
-def test_tools_and_messages_are_openais() -> None:
+def test_sample_messages_and_tools_have_the_openai_form() -> None:
     prompter = ChatPrompter("Be {a}.", tools=TOOLS, system="S")
     sample = prompter.training_sample({"a": "kind", "input": "q"}, "a", PAIRS)
     form = prompter.generate_prompt({"a": "kind", "input": "q"}, PAIRS, label="a", return_dict=True)
@@ -412,13 +408,13 @@ def test_tools_and_messages_are_openais() -> None:
     assert ChatPrompter().training_sample("q", "a").tools == ()
 
 
-def test_alpaca_takes_no_history() -> None:
-    for label in ("a", None):
-        with pytest.raises(HistoryError, match="does not support history"):
-            AlpacaPrompter("{a}").training_sample("x", label, PAIRS)
+@pytest.mark.parametrize("label", ["a", None])
+def test_alpaca_prompter_refuses_a_history(label: str | None) -> None:
+    with pytest.raises(HistoryError, match="does not support history"):
+        AlpacaPrompter("{a}").training_sample("x", label, PAIRS)
 
 
-def test_a_sample_is_a_value() -> None:
+def test_sample_is_picklable_hashable_and_immutable() -> None:
     prompter = ChatPrompter("Be {a}.", tools=TOOLS)
     history = copy.deepcopy(CALLS)
     sample = prompter.training_sample({"a": "kind"}, None, history, train="all")
@@ -431,7 +427,7 @@ def test_a_sample_is_a_value() -> None:
         sample.parts = ()  # type: ignore[misc]
 
 
-def test_a_label_of_another_class_is_text_all_the_same() -> None:
+def test_label_of_a_str_subclass_becomes_plain_text() -> None:
     class Shouted(str):
         __slots__ = ()
 
@@ -443,20 +439,21 @@ def test_a_label_of_another_class_is_text_all_the_same() -> None:
     assert type(sample.messages[-1]["content"]) is str
 
 
-def test_two_turns_of_the_assistant_in_a_row_are_two() -> None:
+def test_consecutive_assistant_turns_stay_separate() -> None:
     history = [CALLS[0], CALLS[-1], CALLS[-1], CALLS[0]]
     sample = ChatPrompter(system="").training_sample(None, "A", history, train=lambda at, _: at == 1, model="chatml")
     assert trained_texts(sample) == ["A two.<|im_end|>"]
     assert sample.text[: sample.spans[0][0]].count("assistant") == 1
 
 
+RESULT: Any = {"type": "tool_result", "id": "1", "name": "weather", "output": "R"}
+CALL: Any = {"type": "tool_use", "id": "1", "name": "weather", "input": {}}
+WITH_RESULT = [Msg("u", "q", "user"), Msg("a", [CALL, RESULT], "assistant")]
+
+
 @pytest.mark.parametrize("train", ["all", "last"])
-def test_results_within_a_message_of_the_assistant_are_no_turn_of_it(train: Any) -> None:
-    whole: Sequence[Msg] = [Msg("u", "q", "user"), Msg("a", [
-        {"type": "tool_use", "id": "1", "name": "weather", "input": {}},
-        {"type": "tool_result", "id": "1", "name": "weather", "output": "R"}], "assistant")]  # fmt: skip
-    alone = [*whole, Msg("a", [{"type": "tool_result", "id": "1", "name": "weather", "output": "R"}], "assistant")]
-    for history in (whole, alone):
-        sample = ChatPrompter(system="").training_sample(None, "A", history, train=train, model="qwen2.5")
-        assert len(sample.spans) == (2 if train == "all" else 1)
-        assert "<tool_response>" not in "".join(trained_texts(sample))
+@pytest.mark.parametrize("history", [WITH_RESULT, [*WITH_RESULT, Msg("a", [RESULT], "assistant")]])
+def test_tool_results_inside_an_assistant_message_are_not_trained(history: list[Msg], train: Any) -> None:
+    sample = ChatPrompter(system="").training_sample(None, "A", history, train=train, model="qwen2.5")
+    assert len(sample.spans) == (2 if train == "all" else 1)
+    assert "<tool_response>" not in "".join(trained_texts(sample))

@@ -1,4 +1,4 @@
-"""The forms in which trainers read a sample, each compared with a dict written by hand after its documentation."""
+"""The export formats of trainers, each compared with a dict written by hand after its documentation."""
 
 import json
 from typing import Any
@@ -32,13 +32,13 @@ CALLS: list[dict[str, Any]] = [
 ]
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 SYSTEM = {"role": "system", "content": "Be kind.\n\n"}
-TALK = [
+PROMPT = [
     SYSTEM,
     {"role": "user", "content": "Hi"},
     {"role": "assistant", "content": "Hello."},
     {"role": "user", "content": "And now?"},
 ]
-SAID = {"role": "assistant", "content": "Now it rains."}
+RESPONSE = {"role": "assistant", "content": "Now it rains."}
 
 
 def sample(train: Any = "all", **more: Any) -> TrainingSample:
@@ -52,8 +52,8 @@ def with_calls(train: Any = "all") -> TrainingSample:
 CALLED = {"name": "weather", "arguments": {"city": "Köln"}}
 TRL_CALL = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": CALLED}]}
 EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
-    "openai": (sample(), "openai", {"messages": [*TALK, SAID]}),
-    # What is not trained is left out by its weight.
+    "openai": (sample(), "openai", {"messages": [*PROMPT, RESPONSE]}),
+    # Untrained messages get the weight 0.
     "openai, calls": (
         with_calls("last"),
         "openai",
@@ -93,7 +93,7 @@ EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
             '"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]',
         },
     ),
-    "trl": (sample("last"), "trl", {"prompt": TALK, "completion": [SAID]}),
+    "trl": (sample("last"), "trl", {"prompt": PROMPT, "completion": [RESPONSE]}),
     "trl, calls": (
         with_calls("last"),
         "trl",
@@ -116,21 +116,21 @@ EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
 }
 
 
-def test_forms() -> None:
-    for name, (made, form, expected) in EXPORTS.items():
-        assert made.export(form) == expected, name
+@pytest.mark.parametrize(("made", "form", "expected"), EXPORTS.values(), ids=EXPORTS)
+def test_export_equals_the_documented_format(made: TrainingSample, form: str, expected: object) -> None:
+    assert made.export(form) == expected
 
 
-def test_trl_text_begins_as_the_prompt() -> None:
+def test_trl_text_prompt_equals_the_generated_prompt() -> None:
     assert sample("last").export("trl-text")["prompt"] == PROMPTER.generate_prompt(GIVEN, PAIRS)
 
 
-def test_alpaca_without_a_history() -> None:
+def test_alpaca_export_without_a_history() -> None:
     alone = PROMPTER.training_sample(GIVEN, "Now it rains.").export("alpaca")
     assert alone == sample().export("alpaca") | {"history": []}
 
 
-def test_alpaca_of_an_alpaca_prompter_tells_the_instruction() -> None:
+def test_alpaca_export_of_an_alpaca_prompter_contains_the_instruction() -> None:
     made = AlpacaPrompter("Sum up.", extra_keys="text", system="").training_sample("It rains.", "Rain.")
     assert made.messages[1] == {"role": "user", "content": ""}
     instruction = str(made.messages[0]["content"])
@@ -140,7 +140,7 @@ def test_alpaca_of_an_alpaca_prompter_tells_the_instruction() -> None:
     assert instruction.endswith(f"### Instruction:\nSum up.\n\n{extra}")
 
 
-def test_sharegpt_with_several_calls_at_once() -> None:
+def test_sharegpt_export_with_parallel_tool_calls() -> None:
     history = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2, "Rom")]}]
     exported: Any = PROMPTER.training_sample({"style": "kind"}, None, history, TOOLS).export("sharegpt")
     value = f'[{json.dumps(CALLED, ensure_ascii=False)}, {{"name": "weather", "arguments": {{"city": "Rom"}}}}]'
@@ -148,7 +148,7 @@ def test_sharegpt_with_several_calls_at_once() -> None:
 
 
 @pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl", "trl-text"])
-def test_each_form_is_a_line_of_jsonl(form: str) -> None:
+def test_export_is_one_line_of_jsonl(form: str) -> None:
     made = PROMPTER.training_sample({**GIVEN, "input": '你好\n\u2028"<|im_end|>\\'}, "line\nline", train="all")
     exported = made.export(form)
     line = json.dumps(exported, ensure_ascii=False)
@@ -157,7 +157,7 @@ def test_each_form_is_a_line_of_jsonl(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["openai", "sharegpt", "trl"])
-def test_an_export_shares_nothing_with_the_sample(form: str) -> None:
+def test_changing_an_export_does_not_change_the_sample(form: str) -> None:
     made = with_calls("last" if form == "trl" else "all")
     before = json.dumps([made.messages, made.tools])
     exported: Any = made.export(form)
@@ -171,9 +171,11 @@ def test_an_export_shares_nothing_with_the_sample(form: str) -> None:
     assert json.dumps([made.messages, made.tools]) == before
 
 
-def test_an_unknown_form_is_an_error() -> None:
-    told = r"unknown export format 'sharegtp' \(did you mean 'sharegpt'\?\); expected one of openai, alpaca, sharegpt, "
-    with pytest.raises(FormatError, match=f"^{told}trl, trl-text$"):
+def test_unknown_export_format_is_an_error() -> None:
+    message = (
+        r"unknown export format 'sharegtp' \(did you mean 'sharegpt'\?\); expected one of openai, alpaca, sharegpt, "
+    )
+    with pytest.raises(FormatError, match=f"^{message}trl, trl-text$"):
         sample().export("sharegtp")
 
 
@@ -219,22 +221,24 @@ NO_PLACE: list[tuple[str, Any, Any, Any, str]] = [
 ]  # fmt: skip
 
 
-def test_what_a_form_has_no_place_for_is_an_error() -> None:
-    for form, history, tools, train, what in NO_PLACE:
-        made = PROMPTER.training_sample({"style": "kind"}, None, history, tools, train=train)
-        with pytest.raises(FormatError) as refused:
-            made.export(form)
-        assert str(refused.value) == f"the {form} format can't express {what}"
+@pytest.mark.parametrize(("form", "history", "tools", "train", "content"), NO_PLACE)
+def test_content_that_an_export_format_cannot_express_is_an_error(
+    form: str, history: Any, tools: Any, train: Any, content: str
+) -> None:
+    made = PROMPTER.training_sample({"style": "kind"}, None, history, tools, train=train)
+    with pytest.raises(FormatError) as refused:
+        made.export(form)
+    assert str(refused.value) == f"the {form} format can't express {content}"
 
 
-def test_a_developers_text_is_the_system_text() -> None:
+def test_developer_message_is_exported_as_the_system_text() -> None:
     history: list[Any] = [Msg("developer", "Be brief.", "developer"), USER, ANSWER]
     made = ChatPrompter(system="").training_sample(None, None, history)
     assert made.export("sharegpt")["system"] == made.export("alpaca")["system"] == "Be brief."
 
 
 @pytest.mark.parametrize("form", ["alpaca", "sharegpt"])
-def test_an_instruction_without_a_user_turn_is_the_users_turn(form: Any) -> None:
+def test_instruction_without_a_user_turn_is_exported_as_the_user_turn(form: Any) -> None:
     sample = ChatPrompter("Add {input}.", system="").training_sample("1+1", "2")
     assert [message["role"] for message in sample.messages] == ["system", "assistant"]
     made: Any = sample.export(form)
