@@ -10,13 +10,13 @@ from support.batch_runs import wait_for_no_disk
 
 
 @pytest.fixture(autouse=True)
-def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_disk_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_no_disk(monkeypatch)
 
 
 @pytest.fixture
 def run(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run the command line in this process; without ``stdin`` it sits at a terminal."""
+    """Run the command line in this process; without ``stdin``, the standard input is a terminal."""
     monkeypatch.chdir(tmp_path)
 
     def run_main(*argv: str, stdin: bytes | None = None) -> Ran:

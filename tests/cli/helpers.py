@@ -32,7 +32,7 @@ class Terminal(io.TextIOWrapper):
 
 
 def fault(ran: Ran) -> str:
-    """The message of wrong use, after looking at all that wrong use promises."""
+    """Return the message of a usage error, after checking its status and its form."""
     assert ran.status == 2
     assert ran.out == b""
     assert ran.err.startswith(ERROR)
@@ -47,7 +47,7 @@ def write(path: Path, value: object) -> str:
 
 
 def run_without(modules: str, *argv: str) -> bytes:
-    """Run the command line in a process, which may import none of some modules, and return what it writes."""
+    """Run the command line in a process, check that it imports none of some modules, and return its output."""
     code = (
         f"import sys; from lazyprompt.cli.main import main; main({[*argv]!r}); "
         f"sys.exit(', '.join({{*{modules.split()!r}}} & sys.modules.keys()) or None)"

@@ -1,4 +1,4 @@
-"""The command line on a pseudo-terminal, as a person has it."""
+"""The command line on a pseudo-terminal, as for a person who types."""
 
 import os
 import select
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-SECONDS = 60.0  # longer than anything takes, for a busy machine
+SECONDS = 60.0  # a time limit that suffices on a busy machine
 CTRL_D = "\x04"
 _CTRL_C = "\x03"
-_AGAIN = 1.0  # seconds
+_RETRY_AFTER = 1.0  # seconds
 
-# The session's leader opens the terminal by its name, which makes it the one whose keys are signals to it.
+# The leader of the session opens the terminal by its name: from then on, Ctrl-C in it sends a signal to the program.
 _PROGRAM = (
     "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); "
     "from lazyprompt.cli.main import main; sys.exit(main())"
@@ -24,8 +24,8 @@ _UNSET = {"NO_COLOR", "FORCE_COLOR", "TERM", "INPUTRC"}
 
 
 def _open(columns: int = 0) -> tuple[int, int]:
-    """Open a terminal of some columns, 0 for what programs assume; return our end and the program's."""
-    import fcntl  # noqa: PLC0415 - Windows has none, and skips the tests that come here
+    """Open a terminal with a number of columns, or 0 for the default; return our end and the program's."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where the tests are skipped
     import pty  # noqa: PLC0415 - as above
     import termios  # noqa: PLC0415 - as above
 
@@ -36,7 +36,7 @@ def _open(columns: int = 0) -> tuple[int, int]:
 
 
 def written_to_terminal(command: Sequence[str], env: Mapping[str, str], columns: int = 0) -> bytes:
-    """Run Python with arguments on a terminal, and return what it writes."""
+    """Run Python with arguments on a terminal, and return its output."""
     end, theirs = _open(columns)
     clean = {name: value for name, value in os.environ.items() if name not in {*_UNSET, "COLUMNS"}}
     with subprocess.Popen(  # noqa: S603 - our own program
@@ -54,7 +54,7 @@ def written_to_terminal(command: Sequence[str], env: Mapping[str, str], columns:
 def _read(end: int) -> bytes:
     try:
         return os.read(end, 65536)
-    except OSError:  # Linux's way to say that the other end is closed
+    except OSError:  # on Linux: the other end is closed
         return b""
 
 
@@ -99,8 +99,8 @@ class OnTerminal:
     def interrupt(self, text: str) -> None:
         """Press Ctrl-C until a text is shown: Python misses a signal that comes just before it begins to wait.
 
-        What was typed before must be shown already: Ctrl-C makes the terminal forget what was not read, and readline
-        would wait for it.
+        Keys that were typed before must be shown already: Ctrl-C makes the terminal discard unread keys, and readline
+        would wait for them.
 
         Raises:
             TimeoutError: The text is not shown.
@@ -109,7 +109,7 @@ class OnTerminal:
         while True:
             self.type(_CTRL_C)
             try:
-                self.until(text, _AGAIN)
+                self.until(text, _RETRY_AFTER)
             except TimeoutError:
                 if time.monotonic() > patience:
                     raise
@@ -117,7 +117,7 @@ class OnTerminal:
                 return
 
     def until(self, text: str, seconds: float = SECONDS) -> str:
-        """What is shown from where one looked last until a text, which is part of it.
+        """Return the output since the last call, up to and including a text.
 
         Raises:
             TimeoutError: The text is not shown.
@@ -130,13 +130,13 @@ class OnTerminal:
         return self._shown[begin : self._looked_at]
 
     def ended(self) -> tuple[int, str]:
-        """The exit status, and what was shown last."""
+        """Wait for the end; return the exit status and the rest of the output."""
         while self._more(SECONDS):
             pass
         return self._running.wait(SECONDS), self._shown[self._looked_at :]
 
     def _more(self, seconds: float) -> bool:
-        """Whether something more is shown, after a while."""
+        """Wait for more output, and return whether there was any."""
         ready, _, _ = select.select([self._end], [], [], max(0.0, seconds))
         chunk = _read(self._end) if ready else b""
         self._shown += chunk.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""``lazyprompt batch --run``: the answers of a model to the rows of a file."""
+"""``lazyprompt batch --run``: the responses of a model to the rows of a file."""
 
 import signal
 import subprocess
@@ -29,22 +29,22 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]
         yield server
 
 
-def at(server: Clocked, source: str = "openai") -> list[str]:
+def target(server: Clocked, source: str = "openai") -> list[str]:
     return ["--run", "--source", source, "--base-url", server.url(source), "--model", "m"]
 
 
-def test_the_answers_are_written_and_what_they_took_is_said(run: Run, server: Clocked, tmp_path: Path) -> None:
-    ran = run(*COMMAND, *at(server), "--field", "max_completion_tokens=9", "--concurrency", "2")
+def test_batch_run_writes_responses_and_reports_their_tokens(run: Run, server: Clocked, tmp_path: Path) -> None:
+    ran = run(*COMMAND, *target(server), "--field", "max_completion_tokens=9", "--concurrency", "2")
     assert (ran.status, ran.out) == (0, b"")
     assert ran.err.startswith("lazyprompt: out.jsonl: 6 rows read, 6 written, 150 tokens, ")
     assert all_answered(tmp_path / "out.jsonl", 6)
     assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
-    again = fault(run(*COMMAND, *at(server)))
+    again = fault(run(*COMMAND, *target(server)))
     assert again == "--output: out.jsonl already exists; use another output, or add --restart to send all rows again"
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("options", "message"),
     [
         (["--source", "openai"], "--source: this option applies only to model calls; add --run"),
         (["--rpm", "5"], "--rpm: this option applies only to model calls; add --run"),
@@ -60,16 +60,16 @@ def test_the_answers_are_written_and_what_they_took_is_said(run: Run, server: Cl
     ],
 )
 @pytest.mark.usefixtures("server")
-def test_wrong_use_is_said(run: Run, tmp_path: Path, more: list[str], said: str) -> None:
-    assert fault(run(*COMMAND, *more)).startswith(said)
+def test_usage_error_names_the_option(run: Run, tmp_path: Path, options: list[str], message: str) -> None:
+    assert fault(run(*COMMAND, *options)).startswith(message)
     assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal to one process; CI runs it on Linux")
-def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: Clocked, tmp_path: Path) -> None:
-    server.misbehaves = lambda said: Slow(first=3 if int(said) > 2 else 0)
-    command = [sys.executable, "-m", "lazyprompt", *COMMAND, *at(server, "ollama"), "--concurrency", "2"]
+def test_ctrl_c_awaits_pending_calls_and_prints_the_resume_command(server: Clocked, tmp_path: Path) -> None:
+    server.misbehaves = lambda text: Slow(first=3 if int(text) > 2 else 0)
+    command = [sys.executable, "-m", "lazyprompt", *COMMAND, *target(server, "ollama"), "--concurrency", "2"]
     started = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)  # noqa: S603 - our own
     while len(server.came) < 4 and started.poll() is None:
         time.sleep(0.005)

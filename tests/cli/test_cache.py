@@ -9,18 +9,17 @@ import pytest
 from cli.helpers import Ran, Run, fault
 from lazyprompt.caching import RULES, Break
 from lazyprompt.caching.report import CachedCall, CacheReport
-from lazyprompt.cli.cache import _PROVIDERS, _report_lines  # importing the names of the rules would be slow
+from lazyprompt.cli.cache import _PROVIDERS, _report_lines  # _PROVIDERS copies the names: importing RULES is slow
 
 
 @pytest.fixture(autouse=True)
-def _log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two chats of two calls each; in the second one the time of the system text changes."""
-    monkeypatch.chdir(tmp_path)
+def _call_log(tmp_path: Path) -> None:
+    """Write a log of two chats with two calls each; in the second chat the time in the system text changes."""
 
-    def line(chat: str, clock: str, *said: str) -> str:
+    def line(chat: str, clock: str, *texts: str) -> str:
         system = {"role": "system", "content": f"It is {clock}.\n{'s' * 3000}"}
-        roles = ("user", "assistant") * len(said)
-        turns = [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
+        roles = ("user", "assistant") * len(texts)
+        turns = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
         return json.dumps({"payload": {"messages": [system, *turns]}, "conversation": chat})
 
     lines = [
@@ -29,10 +28,10 @@ def _log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         line("b", "10:05", "x" * 100),
         line("b", "10:06", "x" * 100, "y" * 100, "z" * 100),
     ]
-    Path("calls.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "calls.jsonl").write_text("\n".join(lines), encoding="utf-8")
 
 
-def test_the_table(run: Run) -> None:
+def test_table_shows_hit_rate_lost_tokens_and_the_cache_break(run: Run) -> None:
     rules = RULES["openai"]
     same = "s" * 37
     expected = f"""\
@@ -57,7 +56,7 @@ rules of {rules.date}, from {rules.source}
     ("number", "rest"),
     [(1, []), (10, []), (11, ["and 1 more (--json lists all)"]), (1011, ["and 1,001 more (--json lists all)"])],
 )
-def test_the_table_shows_the_ten_breaks_that_lost_most(number: int, rest: list[str]) -> None:
+def test_table_shows_the_ten_breaks_that_lost_the_most_tokens(number: int, rest: list[str]) -> None:
     breaks = tuple(Break(at, None, None, 2, "a", "b ", at + 1, "Fix it.", at) for at in range(number))
     lines = _report_lines(CacheReport(RULES["vllm"], (CachedCall(9000, 0),), breaks), "approximate")
     expected = [
@@ -76,11 +75,11 @@ def test_the_table_shows_the_ten_breaks_that_lost_most(number: int, rest: list[s
     assert lines[-2:] == ["", f"rules of {RULES['vllm'].date}, from {RULES['vllm'].source}"]
 
 
-def test_each_provider_with_rules_is_a_choice() -> None:
+def test_each_provider_with_cache_rules_is_a_choice_of_the_option() -> None:
     assert [*_PROVIDERS] == [*RULES]
 
 
-def test_the_exit_status_is_1_below_the_limit(run: Run) -> None:
+def test_exit_status_is_1_below_the_minimum_hit_rate(run: Run) -> None:
     options = ("cache", "calls.jsonl", "--provider", "openai", "--counter", "chars", "--min-hit-rate")
     assert run(*options, "0.2").status == 0
     assert run(*options, "0.3").status == 1
@@ -88,20 +87,20 @@ def test_the_exit_status_is_1_below_the_limit(run: Run) -> None:
     assert run("cache", "once.jsonl", "--provider", "openai", "--min-hit-rate", "0").status == 0
 
 
-def test_the_model_is_that_of_calls_that_name_none(run: Run) -> None:
+def test_model_option_applies_to_calls_without_a_model(run: Run) -> None:
     call = {"messages": [{"role": "user", "content": "Hi"}]}
     Path("models.jsonl").write_text(f"{json.dumps(call)}\n{json.dumps(call | {'model': 'named'})}\n", encoding="utf-8")
     ran = run("cache", "models.jsonl", "--provider", "anthropic", "--model", "given", "--json")
     assert re.findall(r"cached tokens of (\S+) are unknown", str(ran.json["notes"])) == ["given", "named"]
 
 
-def test_the_standard_input(run: Run) -> None:
+def test_calls_are_read_from_standard_input(run: Run) -> None:
     ran = run("cache", "-", "--provider", "vllm", stdin=Path("calls.jsonl").read_bytes())
     assert ran.out.decode().startswith("vllm: 4 calls, about ")
     assert fault(run("cache", "-", "--provider", "vllm", stdin=b"\xff")).startswith("FILE: ")
 
 
-def test_json(run: Run) -> None:
+def test_json_has_lost_tokens_by_slot_and_cached_tokens_by_call(run: Run) -> None:
     ran = run("cache", "calls.jsonl", "--provider", "llama.cpp", "--counter", "chars", "--json")
     report = json.loads(ran.out)
     assert report["slots"] == {"system": 3103}
@@ -117,7 +116,7 @@ def test_json(run: Run) -> None:
         (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 must be an object, not str"),
     ],
 )
-def test_wrong_use_names_the_option(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_usage_error_names_the_option(run: Run, arguments: tuple[str, ...], message: str) -> None:
     Path("empty.jsonl").write_text("\n", encoding="utf-8")
     Path("strings.jsonl").write_text('{"messages": ["Hi"]}\n', encoding="utf-8")
     ran = run("cache", *arguments)

@@ -1,4 +1,4 @@
-"""``lazyprompt run --chat``: line by line through pipes, and on a terminal with a person at it."""
+"""``lazyprompt run --chat``: with piped lines, and interactively on a terminal."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from support.engines import eventually, find_processes, tiny_model
 from support.model_server.server import Answer, Cut, ModelServer, Seen, Slow, Status
 from support.paths import PROMPTS
 
-# Ollama tells its tokens and thoughts in streams, and asks for no key.
+# Ollama reports token counts and reasoning in streams, and requires no key.
 SOURCE = "ollama"
 
 
@@ -28,77 +28,77 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def talk(run: Run, server: ModelServer) -> Run:
-    """Talk to the server through pipes."""
+def chat(run: Run, server: ModelServer) -> Run:
+    """Run a chat with the server on piped text."""
 
     def piped(text: str | bytes, *argv: str) -> Ran:
-        return run("run", "--chat", *at(server), *argv, stdin=text.encode() if isinstance(text, str) else text)
+        return run("run", "--chat", *target(server), *argv, stdin=text.encode() if isinstance(text, str) else text)
 
     return piped
 
 
-def at(server: ModelServer) -> list[str]:
+def target(server: ModelServer) -> list[str]:
     return ["--source", SOURCE, "--base-url", server.url(SOURCE), "--model", "m"]
 
 
 def echo(seen: Seen) -> Answer:
-    """What was said last, said back."""
+    """Respond with the content of the last message."""
     messages = seen.payload["messages"]
     return Answer(f"<{messages[-1]['content']}>", prompt_tokens=10 * len(messages), completion_tokens=2)
 
 
 def sent_messages(server: ModelServer, number: int = -1) -> list[tuple[str, Any]]:
-    """What was sent: roles and contents."""
+    """Return the roles and contents of the messages of a request."""
     return [(message["role"], message.get("content")) for message in server.seen[number].payload["messages"]]
 
 
-def test_each_line_is_a_turn(talk: Run, server: ModelServer) -> None:
+def test_each_input_line_is_a_user_turn(chat: Run, server: ModelServer) -> None:
     server.answer = echo
-    assert talk("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
+    assert chat("\ufeff你好\r\n\n  \nand?") == Ran(0, "<你好>\n<and?>\n".encode(), "")
     assert sent_messages(server) == [("user", "你好"), ("assistant", "<你好>"), ("user", "and?")]
     assert all(seen.streamed for seen in server.seen)
 
 
 @pytest.mark.parametrize(
-    ("typed", "turns"), [("one\\\n\\\ntwo\nlast\\", ["one\n\ntwo", "last"]), ("//usr/bin", ["/usr/bin"]), ("", [])]
+    ("text", "turns"), [("one\\\n\\\ntwo\nlast\\", ["one\n\ntwo", "last"]), ("//usr/bin", ["/usr/bin"]), ("", [])]
 )
-def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_one(
-    talk: Run, server: ModelServer, typed: str, turns: list[str]
+def test_backslash_continues_a_line_and_two_slashes_start_text_with_a_slash(
+    chat: Run, server: ModelServer, text: str, turns: list[str]
 ) -> None:
-    assert talk(typed) == Ran(0, b"pong\n" * len(turns), "")
+    assert chat(text) == Ran(0, b"pong\n" * len(turns), "")
     assert [sent_messages(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
 
 
-def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Run, server: ModelServer) -> None:
+def test_responses_are_written_unchanged_and_without_reasoning(chat: Run, server: ModelServer) -> None:
     server.answer = Answer("\x1b[2J一\n", thinking="hm", finish="length")
     cut = "lazyprompt: the response was truncated at the token limit; use a larger --max-tokens\n"
-    assert talk("hi\nhi\n") == Ran(0, "\x1b[2J一\n\x1b[2J一\n".encode(), cut * 2)
+    assert chat("hi\nhi\n") == Ran(0, "\x1b[2J一\n\x1b[2J一\n".encode(), cut * 2)
 
 
-def test_prompt_file_with_slots(talk: Run, server: ModelServer) -> None:
-    talk("谁？\n何时？\n", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
+def test_each_chat_turn_fills_a_slot_of_the_prompt_file(chat: Run, server: ModelServer) -> None:
+    chat("谁？\n何时？\n", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
     assert [content for role, content in sent_messages(server) if role == "user"] == [
         "文档：\n文\n\n问题：谁？",
         "文档：\n文\n\n问题：何时？",
     ]
 
 
-def test_an_instruction_and_a_history_of_options(talk: Run, server: ModelServer, tmp_path: Path) -> None:
+def test_chat_uses_the_instruction_and_history_options(chat: Run, server: ModelServer, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [["one", "1"]])
-    talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
+    chat("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
     assert [content.strip() for _, content in sent_messages(server)] == ["Answer as Ada.", "one", "1", "two"]
 
 
-def test_system_of_an_option_and_of_a_command(talk: Run, server: ModelServer) -> None:
-    assert talk("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
+def test_system_command_replaces_the_system_option(chat: Run, server: ModelServer) -> None:
+    assert chat("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
     assert sent_messages(server, 0)[0] == ("system", "Be brief.")
     assert sent_messages(server, 1)[0] == ("system", "Be {kind}.\nReally.")
     assert len(sent_messages(server, 1)) == 4
 
 
-def test_tokens_as_told_and_about(talk: Run, server: ModelServer) -> None:
+def test_tokens_command_shows_reported_and_estimated_counts(chat: Run, server: ModelServer) -> None:
     server.answer = echo
-    lines = talk("/tokens\none\ntwo\n/tokens\n").out.decode().splitlines()
+    lines = chat("/tokens\none\ntwo\n/tokens\n").out.decode().splitlines()
     assert lines == [
         "history: about 0 tokens in 0 messages",
         "<one>",
@@ -109,26 +109,26 @@ def test_tokens_as_told_and_about(talk: Run, server: ModelServer) -> None:
     ]
 
 
-def test_saved_conversations_go_on(talk: Run, server: ModelServer, tmp_path: Path) -> None:
-    assert talk("one\n/save my chat.json\n").out == b"pong\n"
+def test_saved_conversation_can_be_loaded_and_continued(chat: Run, server: ModelServer, tmp_path: Path) -> None:
+    assert chat("one\n/save my chat.json\n").out == b"pong\n"
     assert json.loads((tmp_path / "my chat.json").read_text(encoding="utf-8"))["messages"]
-    assert talk("/load my chat.json\ntwo\n/reset\nthree\n").out == b"pong\npong\n"
+    assert chat("/load my chat.json\ntwo\n/reset\nthree\n").out == b"pong\npong\n"
     assert sent_messages(server, 1) == [("user", "one"), ("assistant", "pong"), ("user", "two")]
     assert sent_messages(server, 2) == [("user", "three")]
 
 
-def test_help_and_quit(talk: Run, server: ModelServer) -> None:
-    *lines, _, last = talk("/help\n/tools\n/quit\nnever").out.decode().splitlines()
+def test_help_lists_the_commands_and_quit_ends_the_chat(chat: Run, server: ModelServer) -> None:
+    *lines, _, last = chat("/help\n/tools\n/quit\nnever").out.decode().splitlines()
     names = ["/tokens", "/save", "/load", "/system", "/tools", "/reset", "/help", "/quit"]
     assert ([line.split()[0] for line in lines], last) == (names, "no tools are defined")
     assert not server.seen
 
 
-def test_results_of_calls_are_asked_for(talk: Run, server: ModelServer, tmp_path: Path) -> None:
+def test_chat_reads_tool_results_from_the_next_lines(chat: Run, server: ModelServer, tmp_path: Path) -> None:
     answers = iter([Answer("so", calls=(("c1", "add", {"a": "中"}), ("c2", "add", {}))), Answer("it is 3"), Answer()])
     server.answer = lambda _: next(answers)
     tools = write(tmp_path / "t.json", TOOLS)
-    ran = talk("/tools\nwhat is it?\n3\n/tokens\n\nthanks\n", "--tools", tools)
+    ran = chat("/tools\nwhat is it?\n3\n/tokens\n\nthanks\n", "--tools", tools)
     lines = ran.out.decode().splitlines()
     assert lines[:4] == ["add", "so", 'add({"a": "中"})', "add({})"]
     assert lines[-2:] == ["it is 3", "pong"]
@@ -137,18 +137,18 @@ def test_results_of_calls_are_asked_for(talk: Run, server: ModelServer, tmp_path
     assert server.seen[2].payload["tools"]
 
 
-def test_a_call_of_a_given_history_is_answered(talk: Run, server: ModelServer, tmp_path: Path) -> None:
-    called = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
-    history = write(tmp_path / "h.json", [{"role": "user", "content": "go"}, called])
-    talk("3\n", "--system", "", "--instruction", "For {who}.", "--set", "who=Ada", "--history", history)
+def test_first_line_is_the_result_of_a_pending_tool_call(chat: Run, server: ModelServer, tmp_path: Path) -> None:
+    tool_call = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
+    history = write(tmp_path / "h.json", [{"role": "user", "content": "go"}, tool_call])
+    chat("3\n", "--system", "", "--instruction", "For {who}.", "--set", "who=Ada", "--history", history)
     assert [(content or "").strip() for _, content in sent_messages(server)] == ["For Ada.", "go", "", "3"]
 
 
-@pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
-def test_the_first_turn_without_an_answer_ends_it(talk: Run, server: ModelServer, trouble: Status | Cut) -> None:
+@pytest.mark.parametrize("failure", [Status(404), Cut(2)])
+def test_first_failed_turn_ends_a_piped_chat(chat: Run, server: ModelServer, failure: Status | Cut) -> None:
     server.answer = Answer("one two three")
-    server.faults = [None, trouble]
-    ran = talk("a\nb\nc\n")
+    server.faults = [None, failure]
+    ran = chat("a\nb\nc\n")
     assert ran.status == 1
     assert ran.err.startswith(f"{ERROR}--source: ollama: ")
     assert ran.err.count("\n") == 1
@@ -168,7 +168,7 @@ def test_the_first_turn_without_an_answer_ends_it(talk: Run, server: ModelServer
         (False, Terminal(io.BytesIO()), {}, False, "?\x07"),
     ],
 )
-def test_a_person_is_there_if_input_and_output_are_terminals(
+def test_screen_is_interactive_if_input_and_output_are_terminals(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -190,12 +190,12 @@ def test_a_person_is_there_if_input_and_output_are_terminals(
     assert capsys.readouterr().out == f"{written}\na\nb\nc\n"
 
 
-def test_an_interrupt_ends_it(talk: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_a_piped_chat(chat: Run, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lazyprompt.modules.chat.Chat.stream", interrupt)
-    ran = talk("hi\n/tokens\n")
+    ran = chat("hi\n/tokens\n")
     assert (ran.status, ran.out, server.seen) == (130, b"", [])
 
 
@@ -213,30 +213,15 @@ def test_an_interrupt_ends_it(talk: Run, server: ModelServer, monkeypatch: pytes
         (b"a\xff", "stdin: line contains byte 0xff"),
     ],
 )
-def test_wrong_lines(talk: Run, tmp_path: Path, line: bytes, message: str) -> None:
+def test_wrong_line_of_a_piped_chat_is_a_usage_error(chat: Run, tmp_path: Path, line: bytes, message: str) -> None:
     write(tmp_path / "wrong.json", "[]")
-    assert fault(talk(line + b"\nhi\n")).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "argv", "message"),
-    [
-        ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
-        ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
-    ],
-)
-def test_wrong_prompts(
-    talk: Run, server: ModelServer, tmp_path: Path, prompt: str, argv: list[str], message: str
-) -> None:
-    write(tmp_path / "p.yaml", prompt)
-    assert fault(talk("hi", "p.yaml", *argv)).startswith(message)
-    assert not server.seen
+    assert fault(chat(line + b"\nhi\n")).startswith(message)
 
 
 @pytest.mark.slow
-def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
+def test_chat_on_a_terminal_shows_reasoning_and_escapes_control_characters(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("\x1b[2Jpo\x07ng", thinking="\x1b[31mhm")
-    with OnTerminal("run", "--chat", *at(server), folder=tmp_path) as shown:
+    with OnTerminal("run", "--chat", *target(server), folder=tmp_path) as shown:
         assert shown.until("> ") == "\x1b[2mm at ollama; /help lists the commands, Ctrl-D ends the chat\x1b[0m\n> "
         shown.type("hi\n")
         assert shown.until("> ").replace("\x1b[0m\x1b[2;3m", "") == (
@@ -258,23 +243,23 @@ def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict[str, str]) -> None:
+def test_chat_without_colour_writes_no_escapes(server: ModelServer, tmp_path: Path, plain: dict[str, str]) -> None:
     server.answer = Answer("\x1b[2Jpong", thinking="hm", calls=(("c", "\x1b[1madd", {"a": "\x9b"}),))
-    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, **plain) as shown:
+    with OnTerminal("run", "--chat", *target(server), folder=tmp_path, **plain) as shown:
         shown.until("> ")
         shown.type("hi\n")
-        said = shown.until("result of \\u001b[1madd> ")
-        assert 'hm\n\\u001b[2Jpong\n\\u001b[1madd({"a": "\\u009b"})\n' in said
-        assert "\x1b" not in said
+        text = shown.until("result of \\u001b[1madd> ")
+        assert 'hm\n\\u001b[2Jpong\n\\u001b[1madd({"a": "\\u009b"})\n' in text
+        assert "\x1b" not in text
         shown.type("/quit\n")
         assert shown.ended()[0] == 0
 
 
 @pytest.mark.slow
-def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_path: Path) -> None:
+def test_interrupt_stops_the_response_and_not_the_chat(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("word " * 1000)
     server.faults = [Slow(first=0.0, between=0.1)]
-    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+    with OnTerminal("run", "--chat", *target(server), folder=tmp_path, NO_COLOR="1") as shown:
         shown.until("> ")
         shown.type("go on\n")
         shown.until("word word")
@@ -296,9 +281,9 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
 
 
 @pytest.mark.slow
-def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) -> None:
+def test_interrupt_before_the_first_delta_stops_the_response(server: ModelServer, tmp_path: Path) -> None:
     server.faults = [Slow(first=SECONDS)]
-    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+    with OnTerminal("run", "--chat", *target(server), folder=tmp_path, NO_COLOR="1") as shown:
         shown.until("> ")
         shown.type("hi\n")
         assert eventually(lambda: server.seen)
@@ -308,19 +293,19 @@ def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
+def test_errors_do_not_end_an_interactive_chat(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("one two three")
     server.faults = [Status(404, "\x1b[31mgone"), Cut(2), None]
-    with OnTerminal("run", "--chat", *at(server), folder=tmp_path) as shown:
+    with OnTerminal("run", "--chat", *target(server), folder=tmp_path) as shown:
         shown.until("> ")
-        for keys, said in (
+        for keys, expected in (
             ("hi\n", "\x1b[31mollama: \\u001b[31mgone (HTTP 404); "),
             ("hi\n", "\x1b[31mollama: "),
             ("/sav\n", "\x1b[31m/sav: unknown command"),
             ("hi\n", "one two three\n"),
         ):
             shown.type(keys)
-            shown.until(said)
+            shown.until(expected)
             shown.until("> ")
         shown.type("/quit\n")
         assert shown.ended()[0] == 0
@@ -328,7 +313,7 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
+def test_engine_of_a_local_model_runs_until_the_chat_ends(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     argv = ("run", "--chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
     with OnTerminal(*argv, folder=tmp_path, NO_COLOR="1") as shown:
@@ -349,7 +334,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_local_model_of_a_terminal_that_is_gone(tmp_path: Path) -> None:
+def test_engine_of_a_local_model_ends_when_the_chat_is_killed(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     with OnTerminal("run", "--chat", "--model", str(model), folder=tmp_path) as shown:
         shown.until("> ")

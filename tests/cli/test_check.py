@@ -1,4 +1,4 @@
-"""The command ``lazyprompt check``: what it writes, how it ends, and the definition of its hook."""
+"""The command ``lazyprompt check``: its output, its exit status, and the definition of its hook."""
 
 import json
 import re
@@ -20,12 +20,9 @@ RIGHT = "system:\nBe kind.\nuser:\nHi.\n"
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("wrong.prompty").write_text(WRONG, encoding="utf-8")
-    Path("doubtful.prompty").write_text(DOUBTFUL, encoding="utf-8")
-    Path("right.prompty").write_text(RIGHT, encoding="utf-8")
-    Path("informed.prompty").write_text(RIGHT, encoding="utf-8-sig")
+def _prompt_files(tmp_path: Path) -> None:
+    for name, text in (("wrong", WRONG), ("doubtful", DOUBTFUL), ("right", RIGHT), ("marked", f"\ufeff{RIGHT}")):
+        (tmp_path / f"{name}.prompty").write_text(text, encoding="utf-8")
 
 
 def find_issues(ran: Ran) -> list[dict[str, Any]]:
@@ -33,7 +30,7 @@ def find_issues(ran: Ran) -> list[dict[str, Any]]:
     return findings
 
 
-def test_plain(run: Run) -> None:
+def test_plain_output_shows_place_excerpt_and_caret_of_each_finding(run: Run) -> None:
     assert run("check", "right.prompty") == Ran(0, b"nothing found in 1 file\n", "")
     ran = run("check", "wrong.prompty", "doubtful.prompty")
     assert ran == Ran(
@@ -48,7 +45,7 @@ def test_plain(run: Run) -> None:
     )
 
 
-def test_json(run: Run) -> None:
+def test_json_output_lists_all_fields_of_a_finding(run: Run) -> None:
     about = {"code": "LP052", "severity": "error", "message": "there is no filter 'lowr' (did you mean 'lower'?)"}
     place = {"file": "wrong.prompty", "line": 4, "column": 8}
     finding = about | place | {"advice": "use one of Jinja's", "excerpt": "{{ a | lowr }}"}
@@ -64,20 +61,20 @@ def test_json(run: Run) -> None:
         (("doubtful.prompty", "--strict"), 1),
         (("doubtful.prompty", "--strict", "--ignore", "LP03"), 0),
         (("right.prompty", "--strict"), 0),
-        (("informed.prompty", "--strict"), 0),
+        (("marked.prompty", "--strict"), 0),
         (("wrong.prompty", "right.prompty"), 1),
         (("wrong.prompty", "--select", "LP030,lp031"), 0),
         (("wrong.prompty", "--select", "LP05"), 1),
         (("wrong.prompty", "--select", "LP05", "--ignore", "LP052"), 0),
     ],
 )
-def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
+def test_exit_status_depends_on_severity_and_selected_rules(run: Run, argv: tuple[str, ...], status: int) -> None:
     ran = run("check", *argv)
     assert (ran.status, ran.err) == (status, "")
 
 
 @pytest.mark.parametrize(
-    ("argv", "blamed"),
+    ("argv", "message"),
     [
         (("no.prompty",), "FILE: no.prompty: no such file or directory"),
         ((), "FILE...: Missing argument 'FILE...'"),
@@ -85,27 +82,27 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
         (("wrong.prompty", "--ignore", ""), "--ignore: unknown rule ''"),
         (("wrong.prompty", "--ignore", "LP052,"), "--ignore: unknown rule ''"),
         (("wrong.prompty", "--dialect", "v3"), "--dialect: unknown value 'v3' (did you mean 'v"),
-        # A run that checked nothing was a success.
+        # A run that checked nothing exited with status 0.
         (("empty", "./empty"), "FILE: nothing was checked: no prompt file in empty, ./empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
         (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
         (("notes.txt",), "FILE: notes.txt: not a prompt file; expected a name ending in .prompty, .yaml, .yml"),
     ],
 )
-def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], blamed: str) -> None:
+def test_usage_error_is_one_line_with_status_2(run: Run, argv: tuple[str, ...], message: str) -> None:
     Path("notes.txt").write_text("x", encoding="utf-8")
     Path("empty").mkdir()
-    assert fault(run("check", *argv)).startswith(blamed)
+    assert fault(run("check", *argv)).startswith(message)
 
 
-def test_directories_are_gone_through(run: Run) -> None:
+def test_directories_are_searched_for_prompt_files(run: Run) -> None:
     Path("a/.git").mkdir(parents=True)
     for name in ("a/x.prompty", "a/.git/y.prompty", "a/z.txt", "a/Y.PROMPTY"):
         Path(name).write_text(DOUBTFUL, encoding="utf-8")
     Path("a/compose.yaml").write_text("type: x\nname: chat\nservices: {web: {image: x}}\n", encoding="utf-8")
     Path("a/broken.yaml").write_text("a: [", encoding="utf-8")
     Path("a/qa.yaml").write_text("instruction: 7\n", encoding="utf-8")
-    # These two were passed over: they are meant as prompts, and one is no YAML.
+    # These two were skipped, although they are meant as prompts: one with a misspelt key, and one that is not YAML.
     Path("a/slip.yaml").write_text("instuction: Hi.\n", encoding="utf-8")
     Path("a/torn.yml").write_text("type: chat\nsystem: [\n", encoding="utf-8")
     ran = run("check", "a", "--format", "json")
@@ -116,20 +113,20 @@ def test_directories_are_gone_through(run: Run) -> None:
         ("torn.yml", "LP001"),
         ("x.prompty", "LP030"),
     ]
-    # Whoever names a file has it checked.
+    # A file that is named on the command line is always checked.
     assert [each["code"] for each in find_issues(run("check", "a/broken.yaml", "--format", "json"))] == ["LP001"]
 
 
-def test_a_file_that_is_named_twice_is_checked_once(run: Run) -> None:
+def test_file_that_is_named_twice_is_checked_once(run: Run) -> None:
     assert run("check", "wrong.prompty", ".", "wrong.prompty").out.count(b"LP052") == 1
 
 
-def test_control_characters_are_shown_and_not_obeyed(run: Run) -> None:
+def test_control_characters_in_the_excerpt_are_escaped(run: Run) -> None:
     Path("e.prompty").write_text("user:\n{{ a | lowr }} \x1b[2J\n", encoding="utf-8")
-    assert b"\x1b" not in run("check", "e.prompty").out
+    assert run("check", "e.prompty").out.splitlines()[1].endswith(b"{{ a | lowr }} \\u001b[2J")
 
 
-def test_the_caret_of_a_long_line_with_wide_letters(run: Run) -> None:
+def test_caret_of_a_long_line_with_wide_characters_is_aligned(run: Run) -> None:
     Path("w.prompty").write_text(f"user:\n{'字' * 200}{{{{ a | lowr }}}}\n", encoding="utf-8")
     _, line, caret, _ = run("check", "w.prompty").out.decode().splitlines()
     assert line[: (caret.index("^") - 4 - 6) // 2 + 4 + 6].endswith("{{ a |")
@@ -145,7 +142,7 @@ BOMB = "\n".join(
     for name, of in zip("abcdefg", ("x", "*a", "*b", "*c", "*d", "*e", "*f"), strict=True)
 )
 
-# What is broken, where that is said to be, how the message begins, and what the caret points at.
+# For each fault: the file, the place of the finding, the beginning of its message, and the text at the caret.
 BROKEN = {
     "bad YAML": (front("name: a: b"), "2:8", "invalid frontmatter: mapping values are not allowed", ": b"),
     "a tab": (front("model:\n\tid: x"), "3:1", "invalid frontmatter: ", " id: x"),
@@ -156,14 +153,14 @@ BROKEN = {
         "inputs[0] has an unknown kind 'strng' (did you",
         "strng}",
     ),
-    "references leave the roots": (
+    "references outside the roots": (
         front("name: ${file:../a.txt}"),
         "2:7",
         "'../a.txt' is outside allowed roots",
         "${f",
     ),
     "absolute references": (front("name: ${file:/etc/hostname}"), "2:7", "'/etc/hostname' is outside allowed", "${f"),
-    "a reference to nothing": (front("name: ${file:no.txt}"), "2:7", "", "${f"),
+    "a reference to a missing file": (front("name: ${file:no.txt}"), "2:7", "", "${f"),
     "loops of references": (front("name: ${file:loop.json}"), "2:7", "loop.json:1:1: circular file references", "${f"),
     "loops of includes": ("user:\n{% include 'loop.md' %}\n", "2:1", "loop.md: circular includes", "{% "),
     "a YAML bomb": (front(BOMB), "7:8", "invalid frontmatter: the file contains more than 100000 values", "*"),
@@ -171,16 +168,16 @@ BROKEN = {
     "NUL in the front matter": (front("name: a\0"), "2:8", "the file contains the character U+0000", "\\u0000"),
     "undefined variables": (front("inputs: [name: a]", "{{ a }} {{ b }}\n"), "4:12", "the template uses 'b'", "b }}"),
     "Jinja": ("user:\nSay {{ a }} and {{ b + }}.\n", "2:17", "Jinja: unexpected 'end of print statement'", "{{ b"),
-    "a block that does not end": ("user:\n{% if a %}\n", "2:1", "Jinja: Unexpected end of template", "{% if"),
-    "a filter that there is not": ("user:\n{{ a | lowr }}\n", "2:8", "there is no filter 'lowr'", "lowr"),
+    "a block without an end": ("user:\n{% if a %}\n", "2:1", "Jinja: Unexpected end of template", "{% if"),
+    "an unknown filter": ("user:\n{{ a | lowr }}\n", "2:8", "there is no filter 'lowr'", "lowr"),
     "Mustache": (front("template: {format: mustache}", "Hi {{#a}}\n"), "4:4", "Mustache: ", "{{#a"),
-    "no end of the front matter": ("---\nname: a\nuser:\n", "1:1", "invalid frontmatter: it begins here", "---"),
+    "front matter without an end": ("---\nname: a\nuser:\n", "1:1", "invalid frontmatter: it begins here", "---"),
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_file_is_pointed_at(run: Run, what: str) -> None:
-    text, place, message, pointed = BROKEN[what]
+@pytest.mark.parametrize("broken", BROKEN)
+def test_finding_of_a_broken_file_points_at_the_error(run: Run, broken: str) -> None:
+    text, place, message, pointed = BROKEN[broken]
     Path("loop.json").write_text('"${file:loop.json}"', encoding="utf-8")
     Path("loop.md").write_text("{% include 'loop.md' %}", encoding="utf-8")
     Path("b.prompty").write_text(text, encoding="utf-8")
@@ -199,19 +196,19 @@ FIELDS = {
 }
 
 
-def test_the_hook() -> None:
+def test_pre_commit_hooks_are_valid_and_match_prompty_files() -> None:
     hook, tested = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
     assert set(hook) <= FIELDS
     assert (hook["id"], hook["entry"], hook["language"]) == ("lazyprompt-check", "lazyprompt check", "python")
     assert set(tested) <= FIELDS
     assert (tested["id"], tested["entry"], tested["pass_filenames"]) == ("lazyprompt-test", "lazyprompt test", False)
-    # Its names are given behind the entry, as pre-commit does where pass_filenames is not said.
+    # pre-commit appends the names of files to the entry, unless pass_filenames is false.
     assert hook.get("pass_filenames", True) is True
     names = {"a.prompty": True, "b/c.prompt": False, "a.promptyx": False, "prompt.txt": False, "prompt": False}
     assert {name: re.search(hook["files"], name) is not None for name in names} == names
 
 
-def test_workflow_commands_of_github(run: Run) -> None:
+def test_github_output_is_one_workflow_command_for_each_finding(run: Run) -> None:
     Path("a, 100%:b.prompty").write_text("system:\n<|im_start|>\n{{ a | lowr }}\n", encoding="utf-8")
     ran = run("check", "a, 100%:b.prompty", "--format", "github")
     assert ran.status == 1
@@ -223,7 +220,7 @@ def test_workflow_commands_of_github(run: Run) -> None:
     assert last == "1 error, 1 warning in 1 file"
 
 
-def test_a_message_for_github_stays_one_command(run: Run) -> None:
+def test_line_breaks_and_percent_signs_are_escaped_in_github_output(run: Run) -> None:
     """A line break or a percent sign in a name would end the command, or be read as an escape."""
     Path("n.prompty").write_text('---\n"tempe%0Are\\n::error::x": 1\n---\nuser:\nHi.\n', encoding="utf-8")
     lines = run("check", "n.prompty", "--format", "github").out.decode().splitlines()
@@ -231,7 +228,7 @@ def test_a_message_for_github_stays_one_command(run: Run) -> None:
     assert "tempe%250Are" in lines[0]
 
 
-def test_sarif(run: Run) -> None:
+def test_sarif_output_lists_rules_results_and_places(run: Run) -> None:
     Path("a b").mkdir()
     Path("a b/é#1.prompty").write_text(WRONG + "human:\nHi.\n", encoding="utf-8")
     ran = run("check", str(Path("a b").resolve()), "right.prompty", "--format", "sarif")
@@ -250,7 +247,7 @@ def test_sarif(run: Run) -> None:
     }
 
     def result(code: str, level: str, message: str, line: int, column: int) -> dict[str, Any]:
-        # The path is relative to the working directory, and an address.
+        # The path is relative to the working directory, and percent-encoded.
         uri = {"uri": "a%20b/%C3%A9%231.prompty"}
         place = {"artifactLocation": uri, "region": {"startLine": line, "startColumn": column}}
         about = {"ruleId": code, "ruleIndex": [*RULES].index(code), "level": level, "message": {"text": message}}

@@ -31,13 +31,13 @@ ADDS_BOS = {
 }
 
 
-def answers(ran: Ran) -> dict[str, dict[str, Any]]:
+def findings(ran: Ran) -> dict[str, dict[str, Any]]:
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.count(b"\n") == 1
-    return {answer["name"]: answer for answer in json.loads(ran.out)}
+    return {finding["name"]: finding for finding in json.loads(ran.out)}
 
 
-def test_a_template_is_asked_for_what_it_can_do(run: Run, tmp_path: Path) -> None:
+def test_report_lists_the_findings_of_the_template_check(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "chat.jinja", PLAIN)
     ran = run("check-template", path)
     assert (ran.status, ran.err) == (0, "")
@@ -47,43 +47,46 @@ def test_a_template_is_asked_for_what_it_can_do(run: Run, tmp_path: Path) -> Non
     assert b"\nstop token trained            yes  '</>'\n" in ran.out
 
 
-def test_the_answers_as_json(run: Run, tmp_path: Path) -> None:
+def test_json_lists_each_finding_with_its_detail(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "chat.jinja", PLAIN)
-    found = answers(run("check-template", path, "--json"))
+    found = findings(run("check-template", path, "--json"))
     assert [*found] == [finding.name for finding in ChatTemplate.load(path).check().findings]
     assert found["system text supported"] == {"name": "system text supported", "holds": True, "detail": ""}
     assert found["tools supported"] == {"name": "tools supported", "holds": False, "detail": "they are dropped"}
     assert found["double beginning of text"]["holds"] is None
 
 
-def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["", "tokenizer_config.json"])
+def test_double_beginning_of_text_is_found_with_the_tokenizer(run: Run, tmp_path: Path, file: str) -> None:
     needs("tokenizers")
     write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": PLAIN})
-    for path in (tmp_path, tmp_path / "tokenizer_config.json"):
-        assert answers(run("check-template", str(path), "--json"))["double beginning of text"]["holds"] is None
+    argv = ("check-template", str(tmp_path / file), "--json")
+    assert findings(run(*argv))["double beginning of text"]["holds"] is None
     write(tmp_path / "tokenizer.json", ADDS_BOS)
-    for path in (tmp_path, tmp_path / "tokenizer_config.json"):
-        assert answers(run("check-template", str(path), "--json"))["double beginning of text"] == {
-            "name": "double beginning of text",
-            "holds": True,
-            "detail": "the tokenizer adds another: encode without adding special tokens",
-        }
+    assert findings(run(*argv))["double beginning of text"] == {
+        "name": "double beginning of text",
+        "holds": True,
+        "detail": "the tokenizer adds another: encode without adding special tokens",
+    }
     write(tmp_path / "tokenizer.json", ADDS_BOS | {"post_processor": None})
-    assert answers(run("check-template", str(tmp_path), "--json"))["double beginning of text"]["holds"] is False
+    assert findings(run(*argv))["double beginning of text"]["holds"] is False
 
 
-def test_of_several_templates_one_is_asked_by_its_name(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("argv", "holds"), [((), False), (("--name=default",), False), (("--name=tool_use",), True)])
+def test_name_option_selects_a_template(run: Run, tmp_path: Path, argv: tuple[str, ...], *, holds: bool) -> None:
     write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": SEVERAL})
-    for name, holds in (((), False), (("--name", "default"), False), (("--name", "tool_use"), True)):
-        found = answers(run("check-template", str(tmp_path), "--json", *name))
-        assert found["tools supported"]["holds"] is holds
+    assert findings(run("check-template", str(tmp_path), "--json", *argv))["tools supported"]["holds"] is holds
 
 
+@pytest.mark.parametrize("value", ["", "[T]"])
 @pytest.mark.parametrize(("name", "default"), CONFIG.items())
-def test_a_special_token_has_a_default_and_can_be_given(run: Run, tmp_path: Path, name: str, default: str) -> None:
+def test_special_token_has_a_default_and_an_option(
+    run: Run, tmp_path: Path, name: str, default: str, value: str
+) -> None:
     path = write(tmp_path / "chat.jinja", PLAIN.replace("</>", f"{{{{ {name} }}}}"))
-    for argv, text in (((), default), ((f"--{name.replace('_', '-')}", "[T]"), "[T]")):
-        assert answers(run("check-template", path, "--json", *argv))["stop token trained"]["detail"] == repr(text)
+    argv = [f"--{name.replace('_', '-')}", value] if value else []
+    found = findings(run("check-template", path, "--json", *argv))
+    assert found["stop token trained"]["detail"] == repr(value or default)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_a_special_token_has_a_default_and_can_be_given(run: Run, tmp_path: Path
         ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is not a valid GGUF file"),
     ],
 )
-def test_a_path_without_a_template_is_wrong_use(
+def test_path_without_a_valid_template_is_a_usage_error(
     run: Run, tmp_path: Path, files: dict[str, object], argv: tuple[str, ...], message: str
 ) -> None:
     needs("gguf", "tokenizers")
@@ -111,6 +114,6 @@ def test_a_path_without_a_template_is_wrong_use(
     assert message in found
 
 
-@pytest.mark.parametrize("argv", [(), ("a", "b"), ("a", "--nope")])
-def test_wrong_arguments_are_wrong_use(run: Run, argv: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("argv", [("a", "b"), ("a", "--nope")])
+def test_wrong_arguments_are_usage_errors(run: Run, argv: tuple[str, ...]) -> None:
     assert fault(run("check-template", *argv))

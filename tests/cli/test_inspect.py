@@ -16,11 +16,12 @@ from support.chat_judges import deepseek
 from support.paths import PROMPTS
 
 PROGRAM = "import sys; from lazyprompt.cli.main import main; sys.exit(main())"
-# A title, a cleared screen, a moved cursor, other colours, a bell, C1's way to say so; then what is turned or not seen.
+# A title, a cleared screen, a moved cursor, colour, a bell, and the same with C1; then bidi and invisible characters.
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[31mred\x07\x9b2J\x9d0;owned\x9c\x85\r\x08\x0e\x1bc"
 UNSEEN = "a\u202eb\u2066c\u200bd\xade\U000e0041f\ufe0fg\u2028h"
 WRITTEN = r"a\u202eb\u2066c\u200bd\u00ade\udb40\udc41f\ufe0fg\u2028h"
 PLAIN = ("--instruction", "Say {x} now", "--set", "x=Who?", "--input", "Hi", "--model", "qwen2.5")
+TRANSLATE = str(PROMPTS / "translate.yaml")
 PYTHON = """
 from lazyprompt import ChatPrompter
 from lazyprompt.files.prompty import Prompty
@@ -39,12 +40,12 @@ number = 3
 
 
 def on_terminal(*argv: str, columns: int = 100) -> bytes:
-    """What the program writes to a terminal of so many columns."""
+    """Return the output of the program on a terminal with some columns."""
     return written_to_terminal(["-c", PROGRAM, "inspect", *argv], {"TERM": "xterm-256color"}, columns)
 
 
 def terminal_screen(data: bytes, columns: int = 100) -> pyte.Screen:
-    """What a terminal shows of it."""
+    """Return the screen of a terminal after some output."""
     screen = pyte.Screen(columns, 200)
     screen.set_mode(pyte.modes.LNM)
     pyte.ByteStream(screen).feed(data)
@@ -56,7 +57,7 @@ def lines(screen: pyte.Screen) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
+def test_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
     screen = terminal_screen(on_terminal(*PLAIN, "--window", "1000"))
     shown = lines(screen)
     assert shown[0] == "flat · qwen2.5 · 48 of 1,000 tokens (about), 5%"
@@ -72,7 +73,7 @@ def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["flat", "openai"])
-def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) -> None:
+def test_escapes_and_invisible_characters_are_shown_escaped_on_a_terminal(form: str) -> None:
     hostile = f"{ESCAPES}{UNSEEN}<script>alert(1)</script>"
     data = on_terminal("--instruction", "{x}", "--set", f"x={hostile}", "--format", form, columns=400)
     screen = terminal_screen(data, 400)
@@ -83,7 +84,7 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
     assert r"\u001b]0;owned\u0007\u001b[2J\u001b[1;1H\u001b[31mred\u0007\u009b2J\u009d0;owned\u009c\u0085" in text
     assert "U+001B" in text
     assert lines(screen)[0].startswith(form)
-    # Nothing but colours, and the terminal's own ends of lines.
+    # The only control characters are those of colours and of line ends.
     left = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", data).decode()
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\xad\U000e0000-\U000e0fff]", left)
 
@@ -91,7 +92,7 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
 # In a pipe.
 
 
-def test_a_pipe_gets_plain_lines(run: Run) -> None:
+def test_piped_output_is_coloured_only_on_request(run: Run) -> None:
     ran = run("inspect", *PLAIN)
     assert (ran.status, ran.err) == (0, "")
     text = ran.out.decode()
@@ -100,7 +101,7 @@ def test_a_pipe_gets_plain_lines(run: Run) -> None:
     assert "\x1b[" in run("inspect", *PLAIN, "--color", "always").out.decode()
 
 
-def test_json_is_the_whole_look(run: Run) -> None:
+def test_json_has_text_model_token_count_and_budget_report(run: Run) -> None:
     found: Any = run("inspect", *PLAIN, "--json", "--max-tokens", "500", "--counter", "chars").json
     assert found["text"] == run("render", *PLAIN).out.decode()
     assert (found["form"], found["model"], found["unit"], found["window"]) == ("flat", "qwen2.5", "characters", None)
@@ -109,7 +110,7 @@ def test_json_is_the_whole_look(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_each_token_of_a_training_sample(run: Run) -> None:
+def test_tokens_option_lists_each_token_of_a_training_sample(run: Run) -> None:
     tokenizer = f"huggingface:{deepseek()}"
     argv = ("--instruction", "Say {x}", "--set", "x=ab", "--system", "", "--input", "Hi", "--model", "deepseek-v3")
     label = ("--label", "<think>\n\n</think>Ja.\u202e")
@@ -126,42 +127,38 @@ def test_each_token_of_a_training_sample(run: Run) -> None:
     ends = {"id": 1, "text": "<｜end▁of▁sentence｜>", "message": 2, "slot": "markers", "trusted": True, "trained": True}
     assert found["tokens"][-1] == ends
     assert "tokens" not in run("inspect", *argv, "--json").json
-    for wrong, message in (
-        (("--input", "a", "--tokens"), "--tokens: a training sample requires a response; pass it with --label"),
-        (
-            ("--input", "a", "--label", "b", "--tokens"),
-            "--tokens: a tokenizer is required; use --counter huggingface:PATH",
-        ),
-        (
-            ("--input", "a", "--label", "b", "--tokens", "--format", "openai"),
-            "--tokens: this option requires flat text",
-        ),
-        (("--input", "a", "--label", "b", "--mask", "(", "--counter", tokenizer), "--mask: the mask's pattern '('"),
-        (("-", "--tokens"), "--tokens: this option does not apply to a saved payload"),
-    ):
-        assert fault(run("inspect", *wrong)).startswith(message)
+    assert fault(run("inspect", *argv, *sample, "--mask", "(")).startswith("--mask: the mask's pattern '('")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--input", "a"], "a training sample requires a response; pass it with --label"),
+        (["--input", "a", "--label", "b"], "a tokenizer is required; use --counter huggingface:PATH"),
+        (["--input", "a", "--label", "b", "--format", "openai"], "this option requires flat text"),
+        (["-"], "this option does not apply to a saved payload"),
+    ],
+)
+def test_usage_error_of_the_tokens_option(run: Run, argv: list[str], message: str) -> None:
+    assert fault(run("inspect", *argv, "--tokens")).startswith(f"--tokens: {message}")
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_each_form_is_what_render_gives(run: Run, form: str) -> None:
-    argv = (*QA, "--set", "question=Who?", "--set", "context=us", "--format", form)
+@pytest.mark.parametrize("prompt", [(*QA, "--set=question=Who?", "--set=context=us"), (TRANSLATE, "--input", "Save?")])
+def test_inspected_prompt_equals_the_output_of_render(run: Run, prompt: tuple[str, ...], form: str) -> None:
+    argv = (*prompt, "--format", form)
     found: Any = run("inspect", *argv, "--json").json
+    assert found["title"] == (TRANSLATE if TRANSLATE in prompt else "")
     rendered = run("render", *argv).out.decode()
     assert (found["text"] if form == "flat" else found["payload"]) == (
         rendered if form == "flat" else json.loads(rendered)
     )
 
 
-def test_prompt_files_are_looked_at_as_render_takes_them(run: Run) -> None:
-    found: Any = run("inspect", str(PROMPTS / "translate.yaml"), "--input", "Save?", "--json").json
-    assert found["title"].endswith("translate.yaml")
-    assert found["text"] == run("render", str(PROMPTS / "translate.yaml"), "--input", "Save?").out.decode()
-
-
-def test_the_same_is_wrong_as_for_render(run: Run) -> None:
-    for argv in ((), QA, (*QA, "--set", "quetsion=1"), ("no.prompty",)):
-        said = fault(run("inspect", *argv))
-        assert said == fault(run("render", *argv)).replace("nothing to render", "nothing to inspect")
+@pytest.mark.parametrize("argv", [(), QA, (*QA, "--set", "quetsion=1"), ("no.prompty",)])
+def test_usage_errors_are_those_of_render(run: Run, argv: tuple[str, ...]) -> None:
+    expected = fault(run("render", *argv)).replace("nothing to render", "nothing to inspect")
+    assert fault(run("inspect", *argv)) == expected
 
 
 # Prompters in Python.
@@ -180,7 +177,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "name", ["pkg.app_of_a_test:answer", "pkg/app_of_a_test.py:answer", "pkg.app_of_a_test:Prompts.answer"]
 )
-def test_a_prompter_in_python(run: Run, app: Path, name: str) -> None:  # noqa: ARG001 - a fixture
+def test_prompter_in_a_python_module_or_file_is_inspected(run: Run, app: Path, name: str) -> None:  # noqa: ARG001 - a fixture
     ran = run("inspect", name, "--set", "question=Who?", "--json")
     found: Any = json.loads(ran.out)
     assert (ran.status, ran.err) == (0, "imported\n")
@@ -188,7 +185,7 @@ def test_a_prompter_in_python(run: Run, app: Path, name: str) -> None:  # noqa: 
     assert "Answer Who?." in found["text"]
 
 
-def test_a_file_imports_those_beside_it_before_others(run: Run, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_file_imports_the_modules_beside_it_first(run: Run, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(app / "named_twice_of_a_test.py", "TEXT = 'of the working directory'")
     write(app / "pkg" / "named_twice_of_a_test.py", "TEXT = 'of the directory of the file'")
     # The file has the name of a module that it imports.
@@ -201,7 +198,7 @@ def test_a_file_imports_those_beside_it_before_others(run: Run, app: Path, monke
     assert "of the directory of the file" in found["text"]
 
 
-def test_a_function_that_gives_a_prompt_file(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
+def test_function_that_returns_a_prompty_is_called(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
     found: Any = json.loads(run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=3", "--json").out)
     assert "3 apples" in found["text"]
     ran = run("inspect", "pkg/app_of_a_test.py:made", "--set", "n=three")
@@ -213,7 +210,7 @@ NOT_A_PROMPTER = "must be a prompter, a Prompty or a function without arguments 
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         (
             "pkg.app_of_a_test:anser",
@@ -230,17 +227,17 @@ NOT_A_PROMPTER = "must be a prompter, a Prompty or a function without arguments 
         ("others.py:x", f"others.py:x {NOT_A_PROMPTER}, not a Prompty"),
     ],
 )
-def test_what_is_wrong_in_python_is_one_line(run: Run, app: Path, name: str, said: str) -> None:
+def test_error_in_python_code_is_one_line_without_a_traceback(run: Run, app: Path, name: str, message: str) -> None:
     write(app / "bad.py", "x = (")
     write(app / "exits.py", "import sys\nsys.exit(3)")
     write(app / "others.py", "class Prompty:\n    pass\nx = Prompty()")
     ran = run("inspect", name)
     assert (ran.status, ran.out) == (2, b"")
-    assert ran.err.splitlines()[-1].replace(str(app), "").endswith(said)
+    assert ran.err.splitlines()[-1].replace(str(app), "").endswith(message)
     assert "Traceback" not in ran.err
 
 
-def test_only_inspect_runs_python(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
+def test_render_does_not_import_python_modules(run: Run, app: Path) -> None:  # noqa: ARG001 - a fixture
     ran = run("render", "pkg.app_of_a_test:answer", "--set", "question=Who?")
     assert ran.status == 2
     assert "imported" not in ran.err
@@ -251,7 +248,7 @@ def test_only_inspect_runs_python(run: Run, app: Path) -> None:  # noqa: ARG001 
 SAVED = {"model": "gpt-4o", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi\u202e"}]}
 
 
-def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
+def test_saved_payload_is_inspected_from_a_file_a_pipe_or_json_lines(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", SAVED)
     text = run("inspect", path).out.decode()
     assert text.startswith(f"{path} · openai · gpt-4o · 15 of 128,000 tokens (about), 0%\n\n{{\n")
@@ -264,7 +261,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (("a.json", "--set", "a=b"), "--set: this option does not apply to a saved payload; remove it"),
         (("a.json", "--max-tokens", "9"), "--max-tokens: this option does not apply to a saved payload; remove it"),
@@ -285,21 +282,21 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
         (("a.json", "--json", "--color", "always"), "--color: JSON output has no colour; remove --json"),
     ],
 )
-def test_what_is_wrong_of_saved_payloads(run: Run, tmp_path: Path, argv: tuple[str, ...], said: str) -> None:
+def test_usage_error_for_a_saved_payload(run: Run, tmp_path: Path, argv: tuple[str, ...], message: str) -> None:
     write(tmp_path / "a.json", SAVED)
     write(tmp_path / "b.json", "")
-    assert fault(run("inspect", *argv)) == said
+    assert fault(run("inspect", *argv)) == message
 
 
 # Two prompts.
 
 
-def test_the_first_change_of_two_saved_payloads(run: Run, tmp_path: Path) -> None:
-    """Two requests of a chat: where the later one does not continue the earlier, and how many thoughts are void."""
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes."}]}
-    asked = [{"role": "user", "content": "Is it open?"}]
-    for name, system, messages in (("a", "Be kind.", asked), ("b", "Be brief.", [*asked, answer, *asked])):
+def test_diff_shows_the_first_change_between_two_saved_payloads(run: Run, tmp_path: Path) -> None:
+    """The later of two requests does not continue the earlier one, which makes its signed reasoning invalid."""
+    reasoning = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    response = {"role": "assistant", "content": [reasoning, {"type": "text", "text": "Yes."}]}
+    question = [{"role": "user", "content": "Is it open?"}]
+    for name, system, messages in (("a", "Be kind.", question), ("b", "Be brief.", [*question, response, *question])):
         write(tmp_path / f"{name}.json", json.dumps({"system": system, "messages": messages}))
     found: Any = run("inspect", "a.json", "--diff", "b.json", "--json").json
     assert found["prefix"] == {
@@ -315,10 +312,10 @@ def test_the_first_change_of_two_saved_payloads(run: Run, tmp_path: Path) -> Non
     assert "first change" not in run("inspect", "a.json", "--diff", "a.json").out.decode()
 
 
-def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
+def test_diff_compares_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
     for name, instruction in (("a.yaml", "Answer {q}."), ("b.yaml", "Answer {q} from {text}.")):
         write(tmp_path / name, f"type: chat\ninstruction: '{instruction}'\n")
-    # Each takes the values that it has slots for.
+    # Each prompt uses only the values of its own slots.
     argv = ("--set", "q=Who?", "--set", "text=us")
     found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--json").json
     states = {change["name"]: change["state"] for change in found["slots"]}
@@ -336,20 +333,20 @@ def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_both_prompts_read_what_is_piped_in(run: Run, tmp_path: Path) -> None:
+def test_diff_uses_piped_input_for_both_prompts(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / f"{name}.yaml", f"type: chat\ninstruction: 'Answer {{input}} {name}'\n")
     found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", "--json", stdin=b"Who?").json
     assert [change["state"] for change in found["slots"] if change["name"] == "input"] == ["same"]
 
 
-def test_one_prompt_for_two_models(run: Run) -> None:
+def test_diff_model_option_compares_one_prompt_for_two_models(run: Run) -> None:
     found: Any = run("inspect", *PLAIN, "--diff-model", "llama3.1", "--json").json
     assert (found["before"]["model"], found["after"]["model"]) == ("qwen2.5", "llama3.1")
     assert fault(run("inspect", *PLAIN, "--diff-model", "nobody")).startswith("--diff-model: ")
 
 
-def test_a_prompt_and_what_was_sent(run: Run, tmp_path: Path) -> None:
+def test_diff_compares_a_prompt_with_a_saved_payload(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "sent.json", SAVED)
     found: Any = run("inspect", "--input", "Hi", "--format", "openai", "--diff", path, "--json").json
     assert (found["before"]["title"], found["after"]["title"]) == ("", path)
@@ -362,7 +359,7 @@ def test_a_prompt_and_what_was_sent(run: Run, tmp_path: Path) -> None:
         *(("--diff", "b.json"), ("--json",), ("--color", "never")),
     ],
 )
-def test_these_options_apply_to_a_saved_payload(run: Run, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_option_applies_to_a_saved_payload(run: Run, tmp_path: Path, more: tuple[str, ...]) -> None:
     for name in ("a.json", "b.json"):
         write(tmp_path / name, {"messages": [{"role": "user", "content": name}]})
     ran = run("inspect", "a.json", *more)

@@ -21,7 +21,7 @@ user:
 
 
 def lib_output(*argv: str) -> str:
-    # A command that is run without its group knows no -h from then on: click keeps the option of its first run.
+    # The group is run too: click keeps the help option of a command's first run, which without the group has no -h.
     return CliRunner().invoke(commands, ["lib", *argv], catch_exceptions=False, standalone_mode=False).stdout
 
 
@@ -37,7 +37,7 @@ def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_list(prompts: Path) -> None:
+def test_list_shows_keys_with_languages_and_versions(prompts: Path) -> None:
     table = "KEY       LANGUAGES  VERSIONS\nask       -          -\ns/refund  - zh-CN    - 1.0.0 2.0.0\n"
     assert lib_output("list") == lib_output("list", str(prompts)) == table
     found: list[dict[str, Any]] = json.loads(lib_output("list", "--json"))
@@ -55,7 +55,7 @@ def test_list(prompts: Path) -> None:
     }
 
 
-def test_show(prompts: Path) -> None:
+def test_show_prints_metadata_and_the_resolved_template(prompts: Path) -> None:
     text = lib_output("show", "s/refund", "--version", "1.x", "--dir", str(prompts))
     found = json.loads(lib_output("show", "s/refund", "--version", "1.0.0", "--json"))
     facts = {
@@ -79,8 +79,8 @@ def test_show(prompts: Path) -> None:
     assert (yaml["inputs"], yaml["template"]) == (["question"], "instruction: Answer {question}.\n")
 
 
-def test_diff(prompts: Path) -> None:
-    assert prompts.is_dir()
+@pytest.mark.usefixtures("prompts")
+def test_diff_shows_the_changed_sections_of_two_versions() -> None:
     lines = lib_output("diff", "s/refund", "1.0.0", "^2").splitlines()
     assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
     assert lines[-1] == "      +Be brief."
@@ -88,7 +88,7 @@ def test_diff(prompts: Path) -> None:
     assert lib_output("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 are equal\n"
 
 
-def test_layers_and_params(prompts: Path) -> None:
+def test_layer_and_param_options_are_applied(prompts: Path) -> None:
     team = prompts / "team"
     team.mkdir()
     (team / "tone.md").write_text("Be stern.")
@@ -97,7 +97,7 @@ def test_layers_and_params(prompts: Path) -> None:
     assert '"id":"m1"' in lib_output("show", "p", "--layer", "team", "--param", "model=m1")
 
 
-def test_references_may_lead_to_further_roots(prompts: Path) -> None:
+def test_root_option_allows_references_outside_the_library(prompts: Path) -> None:
     (prompts / "s" / "p.prompty").write_text("---\ndescription: ${file:../tone.md}\n---\nHi")
     assert "Be kind." in lib_output("show", "p", "--dir", "s", "--root", ".")
 
@@ -113,7 +113,7 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show", "s/refund", "--param", "model"), "--param: expected NAME=VALUE, not 'model'"),
         (("diff", "s/refund", "1", "2", "--dir", "no"), "--dir: no: no such directory, and no such package"),
         (("diff", "s/refund", "1.0.0", "9"), "KEY: no version '9' of the prompt 's/refund'; available"),
-        (("show",), "KEY: Missing argument 'KEY'."),  # it was "key: ", and no more
+        (("show",), "KEY: Missing argument 'KEY'."),  # the message was only "key: "
         (("diff", "s/refund", "1.0.0"), "B: Missing argument 'B'."),
         (("shwo",), "lib: unknown command 'shwo' (did you mean 'show'?); expected one of diff, list, show"),
         (("show", "s/refund.zh-CN.prompty"), "KEY: no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
@@ -122,12 +122,12 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show", "s/refund", "--lang", "french!"), "KEY: invalid language 'french!'; "),
     ],
 )
-def test_wrong_use_is_one_line(run: Run, prompts: Path, argv: tuple[str, ...], message: str) -> None:
+def test_usage_error_is_one_line(run: Run, prompts: Path, argv: tuple[str, ...], message: str) -> None:
     (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
     assert fault(run("lib", *argv)).startswith(message)
 
 
-def test_a_broken_file_hides_no_other(run: Run, prompts: Path) -> None:
+def test_broken_file_does_not_hide_other_prompts(run: Run, prompts: Path) -> None:
     (prompts / "broken.prompty").write_text("---\nname: {\n---\nHi")
     assert b"broken    " in run("lib", "list").out
     assert run("lib", "show", "ask").status == 0

@@ -7,7 +7,7 @@ from lazyprompt import Markers
 from lazyprompt.formatters.providers import PROVIDERS
 
 
-def test_families(run: Run) -> None:
+def test_table_of_families_shows_system_support_and_stop_strings(run: Run) -> None:
     header, *rows = run("list", "families").out.decode().splitlines()
     assert header.split() == ["NAME", "SYSTEM", "STOP"]
     assert [row.split()[0] for row in rows] == list(Markers.families())
@@ -16,7 +16,7 @@ def test_families(run: Run) -> None:
     assert {row.index(row.split()[1], len(row.split()[0])) for row in rows} == {header.index("SYSTEM")}
 
 
-def test_families_as_json(run: Run) -> None:
+def test_json_of_families_has_all_marker_fields(run: Run) -> None:
     ran = run("list", "families", "--json")
     listed = json.loads(ran.out)
     assert ran.out.count(b"\n") == 1
@@ -27,7 +27,7 @@ def test_families_as_json(run: Run) -> None:
     assert set(row) == {"name", *Markers.__dataclass_fields__}
 
 
-def test_providers(run: Run) -> None:
+def test_table_and_json_of_providers_list_every_provider(run: Run) -> None:
     header, *rows = run("list", "providers").out.decode().splitlines()
     assert header.split()[:2] == ["provider", "text"]
     assert [row.split()[0] for row in rows] == list(PROVIDERS)

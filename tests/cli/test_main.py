@@ -25,28 +25,28 @@ Commands:
 """
 
 
-def test_version(run: Run) -> None:
+def test_version_option_prints_the_version(run: Run) -> None:
     assert run("--version") == Ran(0, f"lazyprompt {__version__}\n".encode(), "")
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
+    ("error", "status", "message"),
     [
         (BrokenPipeError(EPIPE, "Broken pipe"), 141, ""),
         (OSError(ENOSPC, "No space left"), 2, f"{ERROR}stdout: No space left\n"),
     ],
 )
-def test_stdout_that_cannot_be_written_is_dropped(
-    run: Run, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int, said: str
+def test_stdout_is_dropped_after_a_write_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int, message: str
 ) -> None:
     dropped: list[bool] = []
     monkeypatch.setattr(commands, "main", Mock(side_effect=error))
     monkeypatch.setattr("lazyprompt.cli.main.drop_stdout", lambda: dropped.append(True))
-    assert (run("--version"), dropped) == (Ran(status, b"", said), [True])
+    assert (run("--version"), dropped) == (Ran(status, b"", message), [True])
 
 
 @pytest.mark.parametrize("argv", [(), ("--help",), ("-h",)])
-def test_help(run: Run, argv: tuple[str, ...]) -> None:
+def test_help_lists_all_commands(run: Run, argv: tuple[str, ...]) -> None:
     ran = run(*argv)
     assert (ran.status, ran.err) == (0, "")
     usage, _, text = ran.out.decode().partition("\n\n")
@@ -56,7 +56,7 @@ def test_help(run: Run, argv: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "lib list", "lib show", "lib diff", "list families", "list providers"])
-def test_the_help_of_a_command_has_examples_as_they_are_typed(run: Run, name: str) -> None:
+def test_help_of_a_command_has_examples_on_unwrapped_lines(run: Run, name: str) -> None:
     lines = run(*name.split(), "--help").out.decode().splitlines()
     examples = [line for line in lines if f"lazyprompt {name}" in line and line.startswith("    ")]
     assert examples or name == "lib" or name.startswith("list")
@@ -64,7 +64,7 @@ def test_the_help_of_a_command_has_examples_as_they_are_typed(run: Run, name: st
     assert max(len(line) for line in lines if line not in examples) <= 80
 
 
-def test_the_list_of_commands_has_the_first_sentence_of_each_and_imports_none() -> None:
+def test_command_list_shows_each_summary_without_importing_the_commands() -> None:
     for name, summary in COMMANDS.items():
         command = commands.get_command(click.Context(commands), name)
         assert command is not None
@@ -74,14 +74,14 @@ def test_the_list_of_commands_has_the_first_sentence_of_each_and_imports_none() 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_reads_no_files_package(name: str) -> None:
-    """The classes of files and the studio cost half a second."""
+def test_help_of_a_command_imports_no_heavy_packages(name: str) -> None:
+    """Importing the classes of prompt files and the studio takes half a second."""
     run_without("yaml jinja2 lazyprompt.files.prompty starlette", name, "--help")
 
 
 @pytest.mark.parametrize(("name", "option", "table"), [("check", "dialect", DIALECTS), ("convert", "to", TARGETS)])
-def test_a_choice_lists_the_table_of_the_library(name: str, option: str, table: Mapping[str, object]) -> None:
-    """The options have the names themselves, because the tables cost time."""
+def test_option_choices_match_the_table_of_the_library(name: str, option: str, table: Mapping[str, object]) -> None:
+    """The options repeat the names, because importing the tables takes time."""
     command = commands.get_command(click.Context(commands), name)
     assert command is not None
     (found,) = [each for each in command.params if each.name == option]
@@ -123,12 +123,12 @@ def parameters(command: click.Command | None) -> Iterator[str]:
         yield f"{name}{shown}{flags}{f'({values})' if values else ''}{f':{each.metavar}' if each.metavar else ''}"
 
 
-def test_the_options_have_their_defaults_and_values() -> None:
+def test_options_have_the_expected_defaults_and_choices() -> None:
     found = {each for name in COMMANDS for each in parameters(commands.get_command(click.Context(commands), name))}
     assert sorted(found) == PARAMETERS.split()
 
 
 @pytest.mark.parametrize("argv", [["lib"], ["lib", "list"], ["render"]])
-def test_a_page_made_of_the_commands_leaves_h_to_them(run: Run, argv: list[str]) -> None:
+def test_h_option_still_works_after_the_command_reference_is_generated(run: Run, argv: list[str]) -> None:
     runpy.run_path(str(DOCS / "make_commands.py"))["page"]()
     assert run(*argv, "-h").out == run(*argv, "--help").out != b""

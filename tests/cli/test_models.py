@@ -40,7 +40,7 @@ def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> 
                 *(("gemini", "gemini"), ("zhipu", "zhipu")),
             )
         ),
-        # The file's model is that of its provider alone.
+        # The model of a file is used only with the provider of the file.
         ({"id": "m"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
         ({"id": "m", "provider": "openai"}, {"source": "gemini"}, FileModel("gemini", None, {})),
         ({"id": "m", "provider": "googleai"}, {"source": "gemini"}, FileModel("gemini", "m", {})),
@@ -56,7 +56,7 @@ def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> 
         ({"id": "m"}, {"engine": "vllm"}, FileModel(None, "m", {})),
         ({"id": "m"}, {"url": "http://x"}, FileModel(None, "m", {})),
         ({"id": "m", "provider": "openai"}, {"url": "http://x"}, FileModel(None, None, {})),
-        # The options that all clients have, and those of one.
+        # Options that all clients have, and options of one client.
         ({"options": COMMON}, {"engine": "vllm"}, FileModel(None, None, PARAMS)),
         ({"id": "m", "options": COMMON}, {}, FileModel("openai", "m", PARAMS)),
         (
@@ -86,26 +86,21 @@ def select_model(model: Mapping[str, object], options: Mapping[str, object]) -> 
         ),
     ],
 )
-def test_the_model_of_options_and_a_file(
-    model: Mapping[str, object], options: Mapping[str, object], expected: FileModel, in_folder: Path
+@pytest.mark.usefixtures("run")
+def test_options_and_prompt_file_select_source_model_and_parameters(
+    model: Mapping[str, object], options: Mapping[str, object], expected: FileModel
 ) -> None:
     # Which options a client accepts is read from the client.
     if expected.source == "anthropic":
         pytest.importorskip("anthropic", reason="the anthropic client is not installed with the lowest versions")
-    (in_folder / "here").mkdir()
+    Path("here").mkdir()
     assert select_model(model, options) == expected
 
 
-def test_a_client_that_is_not_installed_may_take_all_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_options_are_kept_for_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     found = select_model({"id": "m", "provider": "anthropic", "options": {"topK": 3}}, {})
     assert found == FileModel("anthropic", "m", {"top_k": 3})
-
-
-@pytest.fixture
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -119,13 +114,13 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_a_file_without_a_chat_model_is_refused(model: Mapping[str, object], message: str) -> None:
+def test_prompt_file_without_a_known_chat_model_is_a_usage_error(model: Mapping[str, object], message: str) -> None:
     with pytest.raises(WrongUseError) as caught:
         select_model(model, {})
     assert str(caught.value) == message
 
 
-def test_the_help_has_a_row_for_each_source(run: Run) -> None:
+def test_help_of_run_has_a_row_for_each_source(run: Run) -> None:
     head, *rows = run("run", "--help").out.decode().rpartition("\n\n  ")[2].splitlines()
     assert re.split(" {2,}", head) == ["SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT"]
     assert [row.split()[0] for row in rows] == [*SOURCES]

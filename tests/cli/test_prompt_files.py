@@ -1,4 +1,4 @@
-"""``.prompty`` files on the command line: what they are given, and what models are told of them."""
+"""``.prompty`` files on the command line: their inputs, their errors, and the requests made from them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -75,23 +75,23 @@ def kinds(tmp_path: Path) -> str:
 
 
 def user_text(ran: Ran) -> str:
-    """What the user says, where that is text."""
+    """Return the text of the last message."""
     content = ran.json["messages"][-1]["content"]
     assert isinstance(content, str)
     return content
 
 
 @pytest.mark.parametrize("form", ["flat", "openai", "anthropic", "gemini"])
-def test_a_file_is_rendered_as_from_python(run: Run, order: str, tmp_path: Path, form: str) -> None:
+def test_rendered_file_equals_generate_prompt_in_python(run: Run, order: str, tmp_path: Path, form: str) -> None:
     history = write(tmp_path / "h.json", HISTORY)
-    given = {"language": "Dutch", "question": "user:\nWhere?"}
+    values = {"language": "Dutch", "question": "user:\nWhere?"}
     argv = ("--set", "language=Dutch", "--set", "question=user:\nWhere?", "--history", history, "--format", form)
-    made: Any = Prompty.load(order).generate_prompt(given, HISTORY, format=form)
+    expected: Any = Prompty.load(order).generate_prompt(values, HISTORY, format=form)
     ran = run("render", order, *argv)
-    assert ran.out.decode() == made if form == "flat" else ran.json == made
+    assert ran.out.decode() == expected if form == "flat" else ran.json == expected
 
 
-def test_a_model_of_flat_text(run: Run, tmp_path: Path) -> None:
+def test_model_and_system_options_are_applied_to_flat_text(run: Run, tmp_path: Path) -> None:
     file = write(tmp_path / "greet.PROMPTY", GREET)
     ran = run("render", file, "--set", "name=Ada", "--set", "age=30", "--model", "qwen2.5", "--system", "Be kind.")
     assert ran.out.decode() == (
@@ -99,13 +99,13 @@ def test_a_model_of_flat_text(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_segments_name_inputs(run: Run, order: str) -> None:
+def test_json_segments_name_the_inputs(run: Run, order: str) -> None:
     made = run("render", order, "--set", "language=Dutch", "--input", "Where?", "--json").json
     assert {"text": "Dutch", "slot": "language", "trusted": False} in made["segments"]
 
 
-def test_what_a_budget_takes_is_shown_where_it_went(run: Run, tmp_path: Path) -> None:
-    # The file's own turns are history too: what went was shown as many rows below as there are of them.
+def test_tokens_command_shows_dropped_messages_in_their_own_rows(run: Run, tmp_path: Path) -> None:
+    # Dropped messages were shown too far down, by the number of turns in the file.
     head = "---\ninputs: {q: {kind: string, required: true}}\n---\n"
     turns = "user:\nfirst question\nassistant:\nfirst answer\nuser:\n{{ q }}"
     file = write(tmp_path / "f.prompty", head + turns)
@@ -113,22 +113,25 @@ def test_what_a_budget_takes_is_shown_where_it_went(run: Run, tmp_path: Path) ->
     argv = ("--input", "hi", "--history", history, "--counter", "chars", "--max-tokens", "100", "--json")
     counted: Any = run("tokens", file, *argv).json
     shown = [row["after"] for row in counted["messages"]]
-    # Behind them, the report has the values of the inputs.
+    # After the messages, the report lists the values of the inputs.
     assert shown == [each["after"] for each in counted["report"]["messages"] if each["role"] != "slot"]
     assert shown[0] == 0
 
 
-def test_values_are_read_as_the_kinds_that_are_declared(run: Run, kinds: str, tmp_path: Path) -> None:
+def test_values_are_parsed_as_the_declared_kinds(run: Run, kinds: str, tmp_path: Path) -> None:
     (tmp_path / "place.json").write_text('{"city": "Ulm"}\n')
     values = ("count=2", "ratio=1", "urgent=true", 'tags=["a","b"]', "place=@place.json", "either=7", "code=007")
     argv = [each for value in values for each in ("--set", value)]
     assert user_text(run("render", kinds, *argv, "--format", "openai")) == '3|1|true|["a", "b"]|Ulm|false|007'
-    for text in ('"7"', "[7]"):
-        ran = run("render", kinds, "--set", "count=2", "--set", f"either={text}", "--format", "openai")
-        assert user_text(ran) == "3|0.5|false|||true|"
 
 
-def test_a_picture_is_an_address_or_a_file(run: Run, kinds: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['"7"', "[7]"])
+def test_union_value_that_is_not_of_another_kind_is_a_string(run: Run, kinds: str, text: str) -> None:
+    ran = run("render", kinds, "--set", "count=2", "--set", f"either={text}", "--format", "openai")
+    assert user_text(ran) == "3|0.5|false|||true|"
+
+
+def test_image_value_is_a_url_or_a_file(run: Run, kinds: str, tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
 
     def picture(value: str) -> object:
@@ -139,33 +142,35 @@ def test_a_picture_is_an_address_or_a_file(run: Run, kinds: str, tmp_path: Path)
     assert picture("@p.png") == picture("data:image/png;base64,iVBORw==") == "data:image/png;base64,iVBORw=="
 
 
-def test_text_alone_is_for_the_input_that_must_be_given(run: Run, kinds: str, order: str) -> None:
-    for stdin, argv in ((None, ("--input", "30")), (b"30\n", ()), (b'{"count": 30}', ())):
-        assert user_text(run("render", kinds, *argv, "--format", "openai", stdin=stdin)).startswith("31|")
+@pytest.mark.parametrize(("stdin", "argv"), [(None, ["--input", "30"]), (b"30\n", []), (b'{"count": 30}', [])])
+def test_required_input_is_set_by_option_or_pipe(run: Run, kinds: str, stdin: bytes | None, argv: list[str]) -> None:
+    assert user_text(run("render", kinds, *argv, "--format", "openai", stdin=stdin)).startswith("31|")
+
+
+def test_unnamed_text_is_the_value_of_the_missing_required_input(run: Run, order: str) -> None:
     made = run("render", order, "--set", "language=Dutch", "--input", "@@x", "--format", "openai")
     assert user_text(made) == "@x"
     piped = run("render", order, "--format", "openai", stdin=b'{"language": "Dutch", "question": "@x"}')
     assert user_text(piped) == "@x"
 
 
-def test_text_alone_is_for_the_slot_that_has_no_value(run: Run) -> None:
-    # As in a chat: a YAML prompt file refused it.
+def test_unnamed_text_is_the_value_of_the_only_unset_slot(run: Run) -> None:
+    # The text was refused with a YAML prompt file, except in a chat.
     argv = ("--set", "document=D", "--input", "Q?", "--format", "openai")
     assert user_text(run("render", str(PROMPTS / "document_qa.yaml"), *argv)).endswith("Q?")
 
 
-def test_a_thread_is_a_history(run: Run, order: str, tmp_path: Path) -> None:
+def test_thread_input_is_set_by_history_or_by_value(run: Run, order: str, tmp_path: Path) -> None:
     file = write(tmp_path / "needs.prompty", ORDER.replace("kind: thread", "kind: thread, required: true"))
     history = write(tmp_path / "h.json", HISTORY)
     argv = ("--set", "language=Dutch", "--input", "x", "--format", "openai")
     made = [run("render", file, *argv, *more).json for more in (("--history", history), ("--set", f"chat=@{history}"))]
     assert made[0] == made[1] == run("render", order, *argv, "--history", history).json
-    for missing, more in (("chat", argv), ("question", (*argv[:2], "--history", history))):
-        told = fault(run("render", file, *more, "--set", "x=1"))
-        assert told.startswith(f"--set: Missing required input: {missing}; no input named 'x'; available inputs: ")
+    message = fault(run("render", file, *argv, "--set", "x=1"))
+    assert message.startswith("--set: Missing required input: chat; no input named 'x'; available inputs: ")
 
 
-def test_all_that_is_wrong_is_in_one_line(run: Run, kinds: str) -> None:
+def test_all_wrong_values_are_reported_in_one_line(run: Run, kinds: str) -> None:
     values = ("count=4", "ratio=much", "urgent=yes", "tags=x", "place={}", "picture=p.png", "chat=[5]", "cuont=1")
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
@@ -186,6 +191,10 @@ def test_all_that_is_wrong_is_in_one_line(run: Run, kinds: str) -> None:
     ("argv", "message"),
     [
         (["--set", "langauge=nl", "--set", "question=x"], "--set: Missing required input: language; no input named"),
+        (
+            ["--set", "language=nl", "--history", "h.json", "--set", "x=1"],
+            "--set: Missing required input: question; no input named 'x'; available inputs: ",
+        ),
         (["--input", "x"], "--input: text without an input name could be the value of 'language', 'question' in "),
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
@@ -196,19 +205,22 @@ def test_all_that_is_wrong_is_in_one_line(run: Run, kinds: str) -> None:
         ),
     ],
 )
-def test_wrong_input(run: Run, order: str, argv: list[str], message: str) -> None:
+def test_wrong_inputs_are_usage_errors(run: Run, order: str, argv: list[str], message: str) -> None:
+    write(Path("h.json"), HISTORY)
     assert fault(run("render", order, *argv)).startswith(message)
 
 
-def test_wrong_pictures_and_pipes(run: Run, kinds: str, tmp_path: Path) -> None:
-    write(tmp_path / "picture", "x")
-    for name, message in (
-        ("no.png", "cannot read 'no.png': No such"),
-        ("picture", "no known MIME type for the suffix of 'picture'"),
-    ):
-        told = fault(run("render", kinds, "--set", "count=1", "--set", f"picture=@{name}"))
-        assert told.startswith(f"--set: picture: {message}")
-    assert fault(run("render", kinds, stdin=b'{"count": 1, "x": 2}')).startswith("stdin: no input named 'x'; ")
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--set", "count=1", "--set", "picture=@no.png"], "--set: picture: cannot read 'no.png': No such"),
+        (["--set", "count=1", "--set", "picture=@x"], "--set: picture: no known MIME type for the suffix of 'x'"),
+        ([], "stdin: no input named 'x'; "),
+    ],
+)
+def test_wrong_images_and_piped_names_are_usage_errors(run: Run, kinds: str, argv: list[str], message: str) -> None:
+    Path("x").touch()
+    assert fault(run("render", kinds, *argv, stdin=b'{"count": 1, "x": 2}')).startswith(message)
 
 
 @pytest.mark.parametrize("command", [("render",), ("tokens",), ("run",), ("run", "--chat")])
@@ -223,7 +235,7 @@ def test_wrong_pictures_and_pipes(run: Run, kinds: str, tmp_path: Path) -> None:
         ("---\nmodel: ${file:../m.txt}\n---\nHi", "x.prompty:2:8: "),
     ],
 )
-def test_a_broken_file_is_one_line_with_its_place(
+def test_broken_file_is_reported_in_one_line_with_its_place(
     run: Run, tmp_path: Path, command: tuple[str, ...], content: str | None, message: str
 ) -> None:
     if content is not None:
@@ -231,28 +243,30 @@ def test_a_broken_file_is_one_line_with_its_place(
     assert fault(run(*command, "x.prompty")).startswith(f"PROMPT_FILE: {message}")
 
 
-def test_a_name_without_a_value_may_be_empty(run: Run, tmp_path: Path) -> None:
-    argv = ("render", write(tmp_path / "u.prompty", "user:\n{{ b }}."), "--format", "openai")
-    assert user_text(run(*argv, "--undefined", "empty")) == "."
-    for more in ((), ("--undefined", "error")):
-        assert fault(run(*argv, *more)).startswith("--set: Jinja: no value for 'b'; ")
-    told = fault(run("render", "--input", "x", "--undefined", "error"))
-    assert told == "--undefined: this option requires a .prompty file"
+def test_undefined_option_renders_a_variable_without_a_value_as_empty(run: Run, tmp_path: Path) -> None:
+    file = write(tmp_path / "u.prompty", "user:\n{{ b }}.")
+    assert user_text(run("render", file, "--undefined", "empty", "--format", "openai")) == "."
 
 
-def test_params_and_roots(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("argv", [(), ("--undefined", "error")])
+def test_variable_without_a_value_is_a_usage_error(run: Run, tmp_path: Path, argv: tuple[str, ...]) -> None:
+    file = write(tmp_path / "u.prompty", "user:\n{{ b }}.")
+    assert fault(run("render", file, *argv)).startswith("--set: Jinja: no value for 'b'; ")
+
+
+def test_param_and_root_options_are_applied(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "d.txt", "out")
     file = write(
         tmp_path / "in" / "p.prompty", "---\nmodel: ${params:m}\ndescription: ${file:../d.txt}\n---\nuser:\nHi"
     )
     assert run("render", file, "--param", "m=x", "--root", ".").status == 0
-    assert fault(run("render", "--input", "x", "--param", "m=x")).startswith(
-        "--param: this option requires a .prompty file"
-    )
-    assert fault(run("render", str(PROMPTS / "translate.yaml"), "--root", ".")).startswith(
-        "--root: this option requires"
-    )
+
+
+@pytest.mark.parametrize("prompt", [("--input", "x"), (str(PROMPTS / "translate.yaml"),)])
+@pytest.mark.parametrize(("option", "value"), [("--param", "m=x"), ("--root", "."), ("--undefined", "error")])
+def test_option_requires_a_prompty_file(run: Run, prompt: tuple[str, ...], option: str, value: str) -> None:
+    assert fault(run("render", *prompt, option, value)) == f"{option}: this option requires a .prompty file"
 
 
 ASKED = """---
@@ -287,13 +301,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         yield made
 
 
-def at(server: ModelServer, source: str = "openai") -> list[str]:
+def target(server: ModelServer, source: str = "openai") -> list[str]:
     return ["--base-url", server.url(source)]
 
 
-def test_model_provider_options_and_outputs_of_a_file_hold(run: Run, server: ModelServer, tmp_path: Path) -> None:
+def test_model_provider_options_and_outputs_of_a_file_are_sent(run: Run, server: ModelServer, tmp_path: Path) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
-    ran = run("run", file, *at(server), "--input", "Where?")
+    ran = run("run", file, *target(server), "--input", "Where?")
     assert ran == Ran(0, b'{"city": "Ulm"}', f"{LEFT}model.options.topK\n")
     body: Any = server.seen[0].body
     assert (body["model"], body["temperature"], body["stop"], body["user"]) == ("file-model", 0.25, ["END"], "u1")
@@ -302,19 +316,19 @@ def test_model_provider_options_and_outputs_of_a_file_hold(run: Run, server: Mod
     assert "city" in json.dumps(body)
 
 
-def test_options_go_before_the_file(run: Run, server: ModelServer, tmp_path: Path) -> None:
+def test_command_line_options_override_the_file(run: Run, server: ModelServer, tmp_path: Path) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
     argv = ("--model", "other", "--temperature", "1", "--max-tokens", "9")
-    assert run("run", file, *at(server), "--input", "Where?", *argv).status == 0
+    assert run("run", file, *target(server), "--input", "Where?", *argv).status == 0
     body = server.seen[0].body
     assert (body["model"], body["temperature"], 9 in body.values(), 50 in body.values()) == ("other", 1, True, False)
 
 
-def test_another_source_is_not_told_the_model_and_what_it_does_not_know(
+def test_model_and_unsupported_options_of_a_file_are_not_sent_to_another_source(
     run: Run, server: ModelServer, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.prompty", ASKED)
-    ran = run("run", file, "--source", "gemini", *at(server, "gemini"), "--input", "Where?")
+    ran = run("run", file, "--source", "gemini", *target(server, "gemini"), "--input", "Where?")
     assert (ran.status, ran.err) == (0, f"{LEFT}model.options.additionalProperties\n")
     assert SOURCES["gemini"].model in server.seen[0].path
     config: Any = server.seen[0].body["generationConfig"]
@@ -324,10 +338,10 @@ def test_another_source_is_not_told_the_model_and_what_it_does_not_know(
     assert (server.seen[1].body["model"], server.seen[1].body["temperature"]) == ("qwen2.5:1b", 0.25)
 
 
-def test_a_client_that_knows_an_option_no_more_is_not_told_it(
+def test_option_that_a_client_no_longer_accepts_is_not_sent(
     run: Run, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # From its version 2 on, Anthropic's client takes no temperature, and refused the whole call.
+    # Anthropic's client accepts no temperature since its version 2, and the whole call failed.
     def without_temperature(_: object, common: Mapping[str, object]) -> dict[str, object]:
         if "temperature" in common:
             raise ModuleError("no temperature")
@@ -335,23 +349,23 @@ def test_a_client_that_knows_an_option_no_more_is_not_told_it(
 
     monkeypatch.setattr("lazyprompt.modules.clients.openai.OpenAIClient.params", without_temperature)
     file = write(tmp_path / "a.prompty", "---\nmodel: {id: m, options: {temperature: 0, seed: 7}}\n---\nuser:\nHi")
-    assert run("run", file, *at(server)).err == f"{LEFT}model.options.temperature\n"
+    assert run("run", file, *target(server)).err == f"{LEFT}model.options.temperature\n"
     assert ("temperature" in server.seen[0].body, server.seen[0].body["seed"]) == (False, 7)
 
 
-def test_options_that_openais_client_does_not_know_are_unused() -> None:
+def test_options_unknown_to_the_openai_client_are_reported_as_unused() -> None:
     options: Options = dict.fromkeys(Options.__annotations__)  # type: ignore[assignment]
     found = file_model({**options, "source": "zhipu"}, Prompty.loads(ASKED))
     assert found.params == {"temperature": 0.25, "max_tokens": 50, "frequency_penalty": 0.5, "stop": ["END"]}
     assert found.unused == ("options.topK", "options.additionalProperties")
 
 
-def test_a_file_sends_keys_nowhere(run: Run, server: ModelServer, tmp_path: Path) -> None:
-    # An address out of a file, or fields that a client takes for one, would be where keys go.
+def test_file_cannot_set_the_address_that_keys_are_sent_to(run: Run, server: ModelServer, tmp_path: Path) -> None:
+    # With an address from a file, or from fields that a client uses as one, the file's author would get the keys.
     head = "---\nmodel: {id: m, provider: gemini, connection: {endpoint: https://x.example, apiKey: k}, options: "
     fields = "{additionalProperties: {http_options: {base_url: https://x.example}}}}\n---\nuser:\nHi"
     file = write(tmp_path / "a.prompty", head + fields)
-    ran = run("run", file, *at(server, "gemini"))
+    ran = run("run", file, *target(server, "gemini"))
     assert (ran.status, ran.err) == (0, f"{LEFT}model.options.additionalProperties, model.connection\n")
     assert len(server.seen) == 1
 
@@ -371,16 +385,16 @@ def test_a_file_sends_keys_nowhere(run: Run, server: ModelServer, tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("command", [("run",), ("run", "--chat")])
-def test_models_that_cannot_be_asked(
+def test_model_that_cannot_be_called_is_a_usage_error(
     run: Run, tmp_path: Path, command: tuple[str, ...], model: str, argv: list[str], message: str
 ) -> None:
     file = write(tmp_path / "a.prompty", f"---\nmodel: {model}\ninputs: {{q: hm}}\n---\nuser:\n{{{{ q }}}}")
     assert fault(run(*command, file, *argv)).startswith(message)
 
 
-def test_a_chat_with_a_file(run: Run, server: ModelServer, order: str) -> None:
+def test_chat_sends_each_line_as_the_open_input_of_a_file(run: Run, server: ModelServer, order: str) -> None:
     server.answer = Answer("pong")
-    argv = (order, "--set", "language=Dutch", "--source", "ollama", *at(server, "ollama"), "--model", "m")
+    argv = (order, "--set", "language=Dutch", "--source", "ollama", *target(server, "ollama"), "--model", "m")
     assert run("run", "--chat", *argv, stdin=b"one\n@two\n").out == b"pong\npong\n"
     assert [(each["role"], each["content"]) for each in server.seen[1].payload["messages"]] == [
         ("system", "Answer in Dutch."),
@@ -388,6 +402,6 @@ def test_a_chat_with_a_file(run: Run, server: ModelServer, order: str) -> None:
         ("assistant", "pong"),
         ("user", "@two"),
     ]
-    told = fault(run("run", "--chat", order, *argv[3:], stdin=b"x"))
-    assert told.startswith("--set: text without an input name could be the value of")
+    message = fault(run("run", "--chat", order, *argv[3:], stdin=b"x"))
+    assert message.startswith("--set: text without an input name could be the value of")
     assert fault(run("run", "--chat", *argv, "--set", "x=1", stdin=b"x")).startswith("--set: no input named 'x'")

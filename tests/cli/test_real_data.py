@@ -1,4 +1,4 @@
-"""Files of data as people keep them, through ``lazyprompt batch`` and ``check-template``; the words are our own."""
+"""Common formats of data sets and chat templates, with ``lazyprompt batch`` and ``check-template``."""
 
 import io
 import json
@@ -24,11 +24,11 @@ def lines(folder: Path) -> list[Any]:
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
-ANSWER = {"role": "assistant", "content": "Hello"}
+RESPONSE = {"role": "assistant", "content": "Hello"}
 TRAINED = ("--format", "train-trl", "--column", "history=messages")
 
 
-def test_a_rating_of_kto_is_no_answer(run: Run, tmp_path: Path) -> None:
+def test_kto_rating_is_not_used_as_the_response(run: Run, tmp_path: Path) -> None:
     """A row of KTO trained the text "False", and masked the real answer."""
     assert batch(run, tmp_path, "kto.jsonl", json.dumps(KTO), *TRAINED).status == 0
     assert lines(tmp_path) == [
@@ -40,23 +40,23 @@ def test_a_rating_of_kto_is_no_answer(run: Run, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("label", [ANSWER, [ANSWER]])
-def test_a_label_that_is_a_message(run: Run, tmp_path: Path, label: object) -> None:
+@pytest.mark.parametrize("label", [RESPONSE, [RESPONSE]])
+def test_label_may_be_a_message_or_a_list_of_one_message(run: Run, tmp_path: Path, label: object) -> None:
     """A label as TRL's ``completion``, a list of one message, was refused."""
-    asked = [{"role": "user", "content": "Hi"}]
-    row = {"messages": asked, "label": label}
+    user_messages = [{"role": "user", "content": "Hi"}]
+    row = {"messages": user_messages, "label": label}
     assert batch(run, tmp_path, "rows.jsonl", json.dumps(row), *TRAINED).status == 0
-    assert lines(tmp_path) == [{"prompt": asked, "completion": [ANSWER]}]
+    assert lines(tmp_path) == [{"prompt": user_messages, "completion": [RESPONSE]}]
 
 
-def test_an_array_of_rows(run: Run, tmp_path: Path) -> None:
-    """An array was refused, with a hint that led nowhere."""
-    row = {"messages": [{"role": "user", "content": "Hi"}, ANSWER]}
+def test_json_array_of_rows_is_read(run: Run, tmp_path: Path) -> None:
+    """A JSON array of rows was refused, with advice that did not help."""
+    row = {"messages": [{"role": "user", "content": "Hi"}, RESPONSE]}
     assert batch(run, tmp_path, "rows.json", json.dumps([row, row]), *TRAINED).status == 0
     assert lines(tmp_path) == [{"prompt": row["messages"][:1], "completion": row["messages"][1:]}] * 2
 
 
-def test_conversations_of_sharegpt(run: Run, tmp_path: Path) -> None:
+def test_sharegpt_conversations_are_read_as_messages(run: Run, tmp_path: Path) -> None:
     row = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], "images": ["a.png"]}
     options = ("--format", "train-trl", "--column", "history=conversations")
     batch(run, tmp_path, "rows.jsonl", json.dumps(row), *options)
@@ -65,7 +65,7 @@ def test_conversations_of_sharegpt(run: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_the_error_names_the_column_of_the_messages(run: Run, tmp_path: Path) -> None:
+def test_error_suggests_the_column_that_contains_messages(run: Run, tmp_path: Path) -> None:
     ran = batch(run, tmp_path, "rows.jsonl", json.dumps(KTO), "--format", "train-trl")
     assert (
         "the rows have 'messages' and 'label'; if 'messages' contains messages, use --column history=messages"
@@ -73,7 +73,7 @@ def test_the_error_names_the_column_of_the_messages(run: Run, tmp_path: Path) ->
     )
 
 
-def test_a_column_without_a_name_is_passed_over(run: Run, tmp_path: Path) -> None:
+def test_column_without_a_name_is_ignored(run: Run, tmp_path: Path) -> None:
     """The first column of pandas, which has no name, made the file unreadable."""
     prompt = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
     ran = batch(run, tmp_path, "rows.csv", ",x\n0,a\n1,b\n", "--format", "openai", prompt=prompt)
@@ -85,8 +85,8 @@ BARE = "{{ bos_token + '' }}{% for m in messages %}[{{ m['role'] }}]{{ m['conten
 
 
 @pytest.mark.parametrize("options", [(), ("--bos-token", "<b>", "--eos-token", "<e>")])
-def test_a_bare_template_has_its_tokens(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """A template that adds its tokens to text failed, and was said to take no system text."""
+def test_template_that_concatenates_its_tokens_is_checked(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A template that adds its tokens to text failed, and was reported to support no system text."""
     ran = run("check-template", write(tmp_path / "bare.jinja", BARE), "--json", *options)
     found = {each["name"]: each for each in json.loads(ran.out)}
     end = "<e>" if options else "</s>"
@@ -94,7 +94,7 @@ def test_a_bare_template_has_its_tokens(run: Run, tmp_path: Path, options: tuple
     assert found["stop token trained"] == {"name": "stop token trained", "holds": True, "detail": f"{end!r}"}
 
 
-def test_the_output_may_be_a_stream_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_may_be_a_text_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``main()`` in a program whose standard output has no ``buffer`` ended in a traceback."""
     out = io.StringIO()
     monkeypatch.setattr("sys.stdout", out)

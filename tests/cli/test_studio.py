@@ -69,87 +69,86 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_studio_from_its_address_to_its_end(root: Path) -> None:
-    with run_studio(str(root), "--no-browser", "--port", "0") as made:
-        ours = {"X-Studio-Token": made.token}
-        assert made.ask(f"/?token={made.token}")[0] == 200
+def test_studio_serves_only_requests_with_its_token_until_interrupted(root: Path) -> None:
+    with run_studio(str(root), "--no-browser", "--port", "0") as server:
+        headers = {"X-Studio-Token": server.token}
+        assert server.ask(f"/?token={server.token}")[0] == 200
         for path in ("/", "/?token=guessed", "/api/workspace"):
-            assert made.ask(path)[0] == 403
-        assert made.ask("/api/workspace", **ours)[0] == 200
-        assert made.ask("/api/workspace", **ours, Host="evil.example")[0] == 403
-        assert made.ask("/api/workspace", **ours, Origin="http://evil.example")[0] == 403
+            assert server.ask(path)[0] == 403
+        assert server.ask("/api/workspace", **headers)[0] == 200
+        assert server.ask("/api/workspace", **headers, Host="evil.example")[0] == 403
+        assert server.ask("/api/workspace", **headers, Origin="http://evil.example")[0] == 403
         look = {"path": "x.prompty", "text": TEXT, "inputs": {"who": "Ann"}}
-        status, body = made.ask("/api/look", look, **ours)
+        status, body = server.ask("/api/look", look, **headers)
         assert (status, "Greet Ann." in json.loads(body)["look"]["text"]) == (200, True)
-        with urlopen(f"{made.base}/static/index.html", timeout=20) as answer:  # noqa: S310 - our own server
+        with urlopen(f"{server.base}/static/index.html", timeout=20) as answer:  # noqa: S310 - our own server
             assert not {"server", "date"} & {name.lower() for name in answer.headers}
-        made.process.send_signal(signal.SIGINT)
-        out, err = made.process.communicate(timeout=20)
-        assert made.process.returncode == 0
+        server.process.send_signal(signal.SIGINT)
+        out, err = server.process.communicate(timeout=20)
+        assert server.process.returncode == 0
         assert out == ""
-        # Nothing of what was asked is written: it would hold the token.
+        # No request is logged: its address would contain the token.
         assert err == f"{root}; press Ctrl-C to stop\n"
 
 
 @pytest.mark.slow
-def test_it_ends_while_a_request_is_still_coming(root: Path) -> None:
-    # The server would wait for the rest of it.
-    with run_studio(str(root / "x.prompty"), "--no-browser", "--port", "0") as made:
-        host, _, port = made.base.removeprefix("http://").partition(":")
-        lines = (f"Host: {host}:{port}", f"X-Studio-Token: {made.token}", "Content-Length: 9", "", "")
+def test_interrupt_ends_the_studio_during_an_incomplete_request(root: Path) -> None:
+    # By default, the server waits for the rest of the request.
+    with run_studio(str(root / "x.prompty"), "--no-browser", "--port", "0") as server:
+        host, _, port = server.base.removeprefix("http://").partition(":")
+        lines = (f"Host: {host}:{port}", f"X-Studio-Token: {server.token}", "Content-Length: 9", "", "")
         head = "\r\n".join(("POST /api/look HTTP/1.1", *lines))
         with socket.create_connection((host, int(port))) as held:
             held.sendall(head.encode())
-            assert made.ask("/api/workspace", **{"X-Studio-Token": made.token})[0] == 200
-            made.process.send_signal(signal.SIGINT)
-            made.process.communicate(timeout=20)
-            assert made.process.returncode == 0
+            assert server.ask("/api/workspace", **{"X-Studio-Token": server.token})[0] == 200
+            server.process.send_signal(signal.SIGINT)
+            server.process.communicate(timeout=20)
+            assert server.process.returncode == 0
 
 
 @pytest.mark.slow
-def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
-    # Other users of a machine see with what a browser is started.
+def test_browser_is_opened_with_a_ticket_instead_of_the_token(root: Path, tmp_path: Path) -> None:
+    # Other users of a machine can see the arguments of a browser's process.
     seen = tmp_path / "seen"
     browser = tmp_path / "browser.sh"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.part && mv {seen}.part {seen}\n')
     browser.chmod(0o755)
-    with run_studio(str(root), "--port", "0", BROWSER=f"{browser} %s") as made:
+    with run_studio(str(root), "--port", "0", BROWSER=f"{browser} %s") as server:
         while not seen.exists():
-            assert made.process.poll() is None
+            assert server.process.poll() is None
         address = seen.read_text().strip()
-        assert made.token not in address
-        assert address.startswith(f"{made.base}/?ticket=")
-        assert made.ask(address.removeprefix(made.base))[0] == 200  # by way of the token
-        assert made.ask(address.removeprefix(made.base))[0] == 403
+        assert server.token not in address
+        assert address.startswith(f"{server.base}/?ticket=")
+        assert server.ask(address.removeprefix(server.base))[0] == 200  # by way of the token
+        assert server.ask(address.removeprefix(server.base))[0] == 403
 
 
-def test_wrong_use(run: Run, tmp_path: Path) -> None:
+def test_wrong_directory_or_port_is_a_usage_error(run: Run, tmp_path: Path) -> None:
     assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: no such directory or file")
     (tmp_path / "a.txt").touch()
     assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: not a prompt file")
     assert fault(run("studio", "--port", "70000")).startswith("--port: ")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = fault(run("studio", "--no-browser", "--port", str(port)))
-        assert said == f"--port: {port}: Address already in use; omit this option to use a free port"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        message = fault(run("studio", "--no-browser", "--port", str(port)))
+        assert message == f"--port: {port}: Address already in use; omit this option to use a free port"
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
-def test_without_the_extra_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_missing_package_error_names_install_command(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     def spec(name: str) -> object:
         return None if name == package else object()
 
     monkeypatch.setattr(studio, "find_spec", spec)
-    said = fault(run("studio"))
-    advice = install_command("studio")
-    assert said == f"studio: the {package} package is not installed; install it with: {advice}"
+    expected = f"the {package} package is not installed; install it with: {install_command('studio')}"
+    assert fault(run("studio")) == f"studio: {expected}"
 
 
 class Started(NamedTuple):
     ran: Ran
     hosts: list[str]
     opened: Queue[tuple[str, bool]]
-    """The opened addresses, each with whether its thread lets the program end."""
+    """The opened addresses, each with whether a daemon thread opened it."""
 
 
 @pytest.fixture
@@ -161,39 +160,39 @@ def start(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Started]:
     return lambda *argv: Started(run("studio", *argv), hosts, opened)
 
 
-def test_the_address_is_told_and_opened_before_the_server_starts(start: Callable[..., Started], root: Path) -> None:
+def test_address_is_printed_and_opened_before_the_server_starts(start: Callable[..., Started], root: Path) -> None:
     ran, hosts, opened = start(str(root), "--port", "0")
-    told = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=[\w-]{43}\n", ran.out.decode())
-    assert told
+    printed = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=[\w-]{43}\n", ran.out.decode())
+    assert printed
     assert (ran.status, ran.err, hosts) == (0, f"{root}; press Ctrl-C to stop\n", ["127.0.0.1"])
     address, is_daemon = opened.get(timeout=5)
-    assert re.fullmatch(re.escape(told[1]) + r"/\?ticket=[\w-]{43}", address)
+    assert re.fullmatch(re.escape(printed[1]) + r"/\?ticket=[\w-]{43}", address)
     assert is_daemon
     start(str(root), "--port", "0", "--no-browser")
     assert opened.empty()
 
 
-@pytest.mark.parametrize("is_taken", [False, True])
-def test_the_usual_port_is_taken_or_not(
-    start: Callable[..., Started], root: Path, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+@pytest.mark.parametrize("is_used", [False, True])
+def test_another_port_is_chosen_if_the_default_port_is_in_use(
+    start: Callable[..., Started], root: Path, monkeypatch: pytest.MonkeyPatch, *, is_used: bool
 ) -> None:
-    asked: list[int] = []
+    ports: list[int] = []
 
     def create_server(address: tuple[str, int]) -> Any:
-        asked.append(address[1])
-        if is_taken and address[1]:
+        ports.append(address[1])
+        if is_used and address[1]:
             raise OSError(errno.EADDRINUSE, "in use")
         return nullcontext(SimpleNamespace(getsockname=lambda: (address[0], address[1] or 5000)))
 
     monkeypatch.setattr(studio, "socket", SimpleNamespace(create_server=create_server))
     ran = start(str(root), "--no-browser").ran
-    assert asked == ([7317, 0] if is_taken else [7317])
-    assert ran.out.decode().startswith(f"http://127.0.0.1:{5000 if is_taken else 7317}/?token=")
-    taken = "port 7317 is in use, so another port was chosen; " if is_taken else ""
-    assert ran.err == f"{taken}{root}; press Ctrl-C to stop\n"
+    assert ports == ([7317, 0] if is_used else [7317])
+    assert ran.out.decode().startswith(f"http://127.0.0.1:{5000 if is_used else 7317}/?token=")
+    note = "port 7317 is in use, so another port was chosen; " if is_used else ""
+    assert ran.err == f"{note}{root}; press Ctrl-C to stop\n"
 
 
-def test_the_server_tells_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_sends_no_identifying_headers_and_logs_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     import uvicorn  # noqa: PLC0415 - it may be missing
 
     ran: list[tuple[Any, Any]] = []

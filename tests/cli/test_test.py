@@ -1,4 +1,4 @@
-"""The command ``lazyprompt test``: checks, formats, snapshots, changes since another version, answers."""
+"""The command ``lazyprompt test``: checks, formats, snapshots, changes since another version, responses."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def write(name: str, text: str) -> None:
     Path(name).write_text(text, encoding="utf-8")
 
 
-def cases(*checks: str, inputs: str = "{name: Ann}", answer: str = "[]") -> None:
+def write_cases(*checks: str, inputs: str = "{name: Ann}", answer: str = "[]") -> None:
     write(
         "greet.test.yaml",
         f"cases:\n  - name: Ann\n    inputs: {inputs}\n    prompt: [{', '.join(checks)}]\n    answer: {answer}\n",
@@ -64,7 +64,7 @@ def failures(ran: Ran) -> list[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def _no_vocabulary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens are counted approximately: a vocabulary that another test has loaded would be found."""
+    """Count tokens approximately, even if another test has loaded a vocabulary."""
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path_factory.mktemp("vocabularies")))
 
@@ -87,22 +87,22 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("valid: [openai, anthropic, gemini]", None),
     ],
 )
-def test_a_check_holds_or_names_the_slot_to_blame(run: Run, check: str, slot: str | None) -> None:
-    cases(check if check.startswith("{") else f"{{{check}}}")
+def test_failed_check_names_its_slot(run: Run, check: str, slot: str | None) -> None:
+    write_cases(check if check.startswith("{") else f"{{{check}}}")
     ran = run("test", "--format", "json")
     assert (ran.status, failures(ran)) == ((0, []) if slot is None else (1, [(re.findall(r"\w+", check)[0], slot)]))
 
 
-def test_a_wrong_file_is_one_line_with_its_place(run: Run) -> None:
+def test_wrong_test_file_is_reported_in_one_line_with_its_place(run: Run) -> None:
     write("greet.test.yaml", text := "cases: [{prompt: [{max_tokens: many}]}]")
-    said = "PATH: greet.test.yaml:1:32: max_tokens must be a non-negative number of tokens"
-    assert fault(run("test")) == f"{said}; {text}"
+    message = "PATH: greet.test.yaml:1:32: max_tokens must be a non-negative number of tokens"
+    assert fault(run("test")) == f"{message}; {text}"
 
 
-def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
+def test_table_has_a_line_for_each_file_and_lists_the_failures(run: Run) -> None:
     write("more/other.yaml", "instruction: Answer in {language}.\n")
     write("more/other.test.yaml", "cases: [{inputs: {language: Thai, input: Hi}, prompt: [{contains: in Thai}]}]")
-    cases("{not_contains: Ann}", "{max_tokens: 3}")
+    write_cases("{not_contains: Ann}", "{max_tokens: 3}")
     ran = run("test", ".")
     assert ran.out.decode().splitlines() == [
         "FILE                  PASSED  FAILED",
@@ -119,8 +119,8 @@ def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
     ]
 
 
-def test_junit_and_github(run: Run) -> None:
-    cases("{contains: Bob}")
+def test_junit_and_github_outputs_list_the_failures(run: Run) -> None:
+    write_cases("{contains: Bob}")
     with Path("greet.test.yaml").open("a", encoding="utf-8") as file:
         file.write("  - {name: Tom, inputs: {name: Ann}, prompt: [{contains: Tom}]}\n")
     suites = ET.fromstring(run("test", "--format", "junit").out)  # noqa: S314 - our own output
@@ -135,7 +135,7 @@ def test_junit_and_github(run: Run) -> None:
     ]
 
 
-def test_rows_of_json_lines_and_csv_are_cases(run: Run) -> None:
+def test_rows_of_json_lines_and_csv_are_test_cases(run: Run) -> None:
     write("greet.test.jsonl", '{"name": "Ann"}\n\n{"name": "Bob", "question": "Why?"}\n{"nam": 1}\nnot json\n')
     found = report(run("test", "greet.prompty", "--format", "json"))
     assert (found["passed"], found["failed"]) == (2, 2)
@@ -146,29 +146,29 @@ def test_rows_of_json_lines_and_csv_are_cases(run: Run) -> None:
     assert (found["passed"], [(each["file"], each["line"]) for each in found["failures"]]) == (1, [("rows.csv", 4)])
 
 
-def test_a_check_chooses_the_counter_of_tokens(run: Run) -> None:
-    cases("{max_tokens: 40, counter: chars}", "{max_tokens: 500, counter: approximate}")
+def test_check_selects_its_token_counter(run: Run) -> None:
+    write_cases("{max_tokens: 40, counter: chars}", "{max_tokens: 500, counter: approximate}")
     found = report(run("test", "--format", "json"))
     assert found["failures"][0]["failures"][0]["message"].endswith(" tokens by the counter chars, 159 more than 40")
     assert found["counters"] == {"chars": 1, "approximate": 1}
 
 
-def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    named: list[str] = []
+def test_model_of_a_prompt_selects_the_token_counter(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: list[str] = []
 
     class Counter(CharTokenCounter):
         def __init__(self, name: str, bpe_file: None = None) -> None:
             assert bpe_file is None
-            named.append(name)
+            models.append(name)
 
     monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
-    cases("{max_tokens: 500}")
+    write_cases("{max_tokens: 500}")
     assert run("test").out.endswith(b"\n1 passed, 0 failed; tokens counted by tiktoken:gpt-4o\n")
-    assert named == ["gpt-4o"]
+    assert models == ["gpt-4o"]
 
 
-def test_a_snapshot_is_written_and_compared(run: Run) -> None:
-    cases("{snapshot: true}")
+def test_snapshot_is_written_with_update_and_compared(run: Run) -> None:
+    write_cases("{snapshot: true}")
     assert [run("test", *options).status for options in ([], ["--update"], [])] == [1, 0, 0]
     assert "You greet Ann kindly." in Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
 
@@ -191,7 +191,7 @@ def git(*arguments: str) -> None:
         ("{{ name }}", "{{name}}", None),
     ],
 )
-def test_what_changed_since_a_revision(run: Run, old: str, new: str, kinds: list[str] | None) -> None:
+def test_changes_since_a_revision_are_grouped_by_kind(run: Run, old: str, new: str, kinds: list[str] | None) -> None:
     write("prompts/greet.prompty", PROMPT)
     write("prompts/greet.test.yaml", "cases: [{name: Ann, inputs: {name: Ann}}, {name: Bob, inputs: {name: Bob}}]")
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "First")):
@@ -205,8 +205,8 @@ def test_what_changed_since_a_revision(run: Run, old: str, new: str, kinds: list
     assert status.stdout in (b"", b" M prompts/greet.prompty\n")
 
 
-def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases()
+def test_changes_since_a_directory_are_shown_as_a_diff(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cases()
     write("old/greet.prompty", PROMPT.replace("kindly", "warmly"))
     lines = run("test", "greet.test.yaml", "--against", "old").out.decode().splitlines()
     assert lines == [
@@ -225,7 +225,7 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run, monkey
         "1 passed, 0 failed, 1 changed",
     ]
     monkeypatch.setattr(streams, "goes_to_terminal", lambda: True)
-    cases("{not_contains: Ann}")
+    write_cases("{not_contains: Ann}")
     colored = run("test", "greet.test.yaml", "--against", "old", stdin=b"").out.decode().splitlines()
     assert colored[2:] == [
         *("", "greet.test.yaml:2: Ann", "  not_contains: the text contains 'Ann'\x1b[1;31m [name]\x1b[0m"),
@@ -235,8 +235,8 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run, monkey
     ]
 
 
-def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> None:
-    cases()
+def test_unreadable_earlier_version_is_shown_as_an_error_with_its_place(run: Run) -> None:
+    write_cases()
     write("old/greet.prompty", "---\nname: [\n---\nsystem:\n")
     out = run("test", "greet.prompty", "--against", "old").out
     assert b"1 changed: error (" in out
@@ -244,7 +244,7 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--against", ""), "--against: '' is neither a directory nor a git revision: "),
         (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a git revision: "),
@@ -258,14 +258,14 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
         (("--update", "--against", "old"), "--update: this option accepts all changes, so there is nothing"),
     ],
 )
-def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
-    cases()
+def test_usage_error_names_the_option(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    write_cases()
     write("old.prompty", PROMPT)
     Path("old").mkdir()
     Path("greet.test.csv").touch()
     Path("greet.test.jsonl").touch()
     git("init", "-q")
-    assert fault(run("test", *arguments)).startswith(said)
+    assert fault(run("test", *arguments)).startswith(message)
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def run_options(server: Clocked) -> list[str]:
         ("python: 'own_checks:is_rude'", False),
     ],
 )
-def test_answers_are_checked(
+def test_checks_are_applied_to_the_response(
     run: Run, model: Clocked, monkeypatch: pytest.MonkeyPatch, check: str, *, holds: bool
 ) -> None:
     write(
@@ -299,7 +299,7 @@ def test_answers_are_checked(
     )
     monkeypatch.delitem(sys.modules, "own_checks", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    cases(answer=f"[{{{check}}}]")
+    write_cases(answer=f"[{{{check}}}]")
     ran = run("test", "--format", "json", "--allow-code", *run_options(model))
     assert (ran.status, [each for each, _ in failures(ran)]) == (
         (0, []) if holds else (1, [re.findall(r"\w+", check)[0]])
@@ -308,7 +308,7 @@ def test_answers_are_checked(
     assert ran.err == "lazyprompt: 1 model calls\n"
 
 
-def test_the_progress_shows_cases_in_a_second(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_cases_and_failures_with_the_rate_per_second(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[str, Progress]] = []
 
     @contextmanager
@@ -323,7 +323,7 @@ def test_the_progress_shows_cases_in_a_second(run: Run, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("given", "source", "name"),
+    ("option", "source", "name"),
     [
         ("openai:gpt-5-mini", "openai", "gpt-5-mini"),
         ("ollama:qwen2.5:7b", "ollama", "qwen2.5:7b"),
@@ -332,30 +332,30 @@ def test_the_progress_shows_cases_in_a_second(run: Run, monkeypatch: pytest.Monk
         ("openai", None, "openai"),
     ],
 )
-def test_a_model_is_named_with_its_source_or_is_a_local_one(
-    run: Run, monkeypatch: pytest.MonkeyPatch, given: str, source: str | None, name: str | None
+def test_run_option_is_split_into_source_and_model(
+    run: Run, monkeypatch: pytest.MonkeyPatch, option: str, source: str | None, name: str | None
 ) -> None:
-    asked: list[dict[str, Any]] = []
+    opened: list[dict[str, Any]] = []
 
-    def opened(options: dict[str, Any]) -> None:
-        asked.append(options)
+    def open_model(options: dict[str, Any]) -> None:
+        opened.append(options)
         raise streams.WrongUseError("--run", "no model is needed here")
 
-    monkeypatch.setattr("lazyprompt.cli.models.open_model", opened)
-    cases("{contains: Ann}")
-    assert run("test", "--run", given, "--base-url", "http://a", "--url", "http://b").status == 2
+    monkeypatch.setattr("lazyprompt.cli.models.open_model", open_model)
+    write_cases("{contains: Ann}")
+    assert run("test", "--run", option, "--base-url", "http://a", "--url", "http://b").status == 2
     urls = {"base_url": "http://a", "url": "http://b", "engine": None}
-    assert asked == [{"source": source, "model": name, **urls}]
+    assert opened == [{"source": source, "model": name, **urls}]
 
 
-def rows(count: int) -> None:
+def write_rows(count: int) -> None:
     lines = [json.dumps({"name": f"N{number}", "question": f"{number}?"}) for number in range(count)]
     write("greet.test.jsonl", "\n".join(lines))
 
 
 @pytest.mark.slow
-def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
-    rows(20)
+def test_only_changed_rows_are_sent_again(run: Run, model: Clocked) -> None:
+    write_rows(20)
     old = PROMPT.replace("You greet", "{% if name == 'N7' or name == 'N9' %}Hello.{% endif %}You greet")
     write("old/greet.prompty", old)
     assert run("test", "greet.prompty", *run_options(model)).status == 0
@@ -369,29 +369,29 @@ def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
     assert (len(model.seen), again.err) == (22, "lazyprompt: 0 model calls\n")
 
 
-def test_rows_without_a_recorded_answer_that_did_not_change_are_not_asked(run: Run, model: Clocked) -> None:
-    rows(5)
+def test_unchanged_rows_without_a_recorded_response_are_not_sent(run: Run, model: Clocked) -> None:
+    write_rows(5)
     write("old/greet.prompty", PROMPT)
     ran = run("test", "greet.prompty", "--against", "old", *run_options(model))
     assert (ran.err, model.seen) == ("lazyprompt: 0 model calls, 5 have no recorded response\n", [])
 
 
-def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocked) -> None:
-    rows(6)
-    model.misbehaves = lambda said: Status(400, "Too rude") if said == "3?" else None
+def test_row_with_a_failed_request_fails_and_the_others_are_reported(run: Run, model: Clocked) -> None:
+    write_rows(6)
+    model.misbehaves = lambda text: Status(400, "Too rude") if text == "3?" else None
     ran = run("test", "greet.prompty", "--format", "json", *run_options(model))
     assert (ran.status, report(ran)["passed"], failures(ran)) == (1, 5, [("answer", "")])
     assert "Too rude" in report(ran)["failures"][0]["failures"][0]["message"]
     model.misbehaves = lambda _: None
     assert run("test", "greet.prompty", *run_options(model)).status == 0
     assert sorted(set(model.said)) == [f"{number}?" for number in range(6)]
-    answered = [said for said in model.said if said != "3?"]
-    assert len(answered) == len(set(answered))
+    sent = [text for text in model.said if text != "3?"]
+    assert len(sent) == len(set(sent))
 
 
-def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run, model: Clocked) -> None:
-    rows(8)
-    model.misbehaves = lambda said: Status(401, "Wrong key") if said == "3?" else None
+def test_wrong_key_stops_the_requests_and_earlier_responses_are_reported(run: Run, model: Clocked) -> None:
+    write_rows(8)
+    model.misbehaves = lambda text: Status(401, "Wrong key") if text == "3?" else None
     ran = run("test", "greet.prompty", "--format", "json", "--concurrency", "1", *run_options(model))
     found = report(ran)
     assert (ran.status, found["passed"], found["failed"]) == (1, 3, 5)
@@ -402,8 +402,8 @@ def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run,
 
 
 @pytest.mark.slow
-def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked, tmp_path: Path) -> None:
-    rows(40)
+def test_rows_with_a_response_are_not_sent_again_after_a_killed_run(model: Clocked, tmp_path: Path) -> None:
+    write_rows(40)
     model.misbehaves = lambda _: Slow(0.05)
     command = [sys.executable, "-m", "lazyprompt", "test", "greet.prompty", "--concurrency", "2", *run_options(model)]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
@@ -416,5 +416,5 @@ def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked,
     model.misbehaves = lambda _: None
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603 - as above
     assert {*model.said} == {f"{number}?" for number in range(40)}
-    # Of those under way when it was killed nobody knows the answer: at most as many as were asked at once.
+    # Requests that were pending at the kill are sent again: at most as many as the concurrency.
     assert len(model.said) <= 42

@@ -7,20 +7,10 @@ import click
 import pytest
 
 from cli.helpers import ERROR, QA, TOOLS, Run, fault, write
-from lazyprompt import ChatPrompter
+from lazyprompt import ChatPrompter, errors
 from lazyprompt.cli.main import main
 from lazyprompt.cli.prompts import PromptRequest
 from lazyprompt.cli.streams import WrongUseError, file_text
-from lazyprompt.errors import (
-    BudgetError,
-    FormatError,
-    HistoryError,
-    SafetyError,
-    SlotError,
-    TokenizerError,
-    ToolsError,
-    missing_extra,
-)
 from support.paths import PROMPTS
 
 ALPACA = ("--type", "alpaca", "--instruction", "x")
@@ -90,7 +80,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not valid UTF-8"),
         (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca format has no turns"),
         (["render", *ASSISTANT, "--tools", "t.json"], "--tools: this prompter was created with the tools get_weather"),
-        # Errors of several lines are joined to one, and cannot speak to the terminal.
+        # Messages of several lines are joined to one, and their control characters are escaped.
         (
             ["render", "p.yaml"],
             (
@@ -102,7 +92,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
-def test_wrong_use_is_one_line(run: Run, tmp_path: Path, argv: list[str], message: str) -> None:
+def test_usage_error_is_one_line(run: Run, tmp_path: Path, argv: list[str], message: str) -> None:
     write(tmp_path / "h.json", [["a", "b"]])
     write(tmp_path / "t.json", TOOLS)
     write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
@@ -125,34 +115,34 @@ def test_wrong_use_is_one_line(run: Run, tmp_path: Path, argv: list[str], messag
         ("--tools", '[{"type": "function"}]', "tools[0]"),
     ],
 )
-def test_wrong_json(run: Run, tmp_path: Path, option: str, content: str, message: str) -> None:
+def test_wrong_json_file_is_a_usage_error(run: Run, tmp_path: Path, option: str, content: str, message: str) -> None:
     write(tmp_path / "x.json", content)
     assert fault(run("render", "--input", "x", option, "x.json")).startswith(f"{option}: {message}")
 
 
-def test_wrong_bytes_in_files(run: Run, tmp_path: Path) -> None:
+def test_invalid_utf8_in_files_and_pipes_is_a_usage_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"ab\xff")
     assert fault(run("render", "--input", "@x")) == "--input: x: byte 0xff at offset 2 is not UTF-8"
     assert fault(run("render", "--input", "x", "--tools", "x")) == "--tools: x: byte 0xff at offset 2 is not UTF-8"
     assert fault(run("render", stdin=b"ab\xff")) == "stdin: standard input: byte 0xff at offset 2 is not UTF-8"
 
 
-def test_standard_input_read_twice(run: Run) -> None:
+def test_reading_standard_input_twice_is_a_usage_error(run: Run) -> None:
     message = fault(run("render", *QA, "--set", "question=@-", "--set", "context=@-", stdin=b"x"))
     assert message == "--set: standard input was already read for --set"
 
 
-def test_piped_object_with_wrong_names(run: Run) -> None:
+def test_piped_object_with_unknown_slot_names_is_a_usage_error(run: Run) -> None:
     message = fault(run("render", *QA, stdin=b'{"question": 1, "contxt": 2}'))
     assert message.startswith("stdin: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); ")
     assert message.endswith("; use --set name=value to set one slot")
 
 
-def test_long_wrong_setting_is_shortened(run: Run) -> None:
+def test_long_wrong_value_is_shortened_in_the_message(run: Run) -> None:
     assert len(fault(run("render", "--set", "x" * 10_000))) < 100
 
 
-def test_interrupt_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_with_status_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -160,13 +150,13 @@ def test_interrupt_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("render", "--input", "x").status == 130
 
 
-def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_closed_stdout_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["render", "--input", "x"]) == 2
     assert capsys.readouterr().err == f"{ERROR}stdout: {os.strerror(errno.EBADF)}\n"
 
 
-def test_faults_of_the_program_are_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exceptions_are_not_caught(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -183,21 +173,28 @@ def test_click_errors_without_an_option_name_the_command(run: Run, monkeypatch: 
     assert fault(run("render", "--input", "x")) == "COMMAND: no"
 
 
-def test_an_error_of_the_library_is_told_with_its_option() -> None:
-    kinds = (HistoryError, ToolsError, SafetyError, FormatError, BudgetError, TokenizerError, SlotError)
-    told = {}
-    for error in (*(kind("no") for kind in kinds), missing_extra("a", "b")):
-        with pytest.raises(WrongUseError) as caught, PromptRequest(ChatPrompter("")).blaming():
-            raise error
-        told[type(error).__name__] = caught.value.where
-    names = "HistoryError ToolsError SafetyError FormatError BudgetError TokenizerError SlotError MissingExtraError"
-    options = "--history --tools --safety --format --max-tokens --counter --set --counter"
-    assert told == dict(zip(names.split(), options.split(), strict=True))
+@pytest.mark.parametrize(
+    ("error", "option"),
+    [
+        (errors.HistoryError("no"), "--history"),
+        (errors.ToolsError("no"), "--tools"),
+        (errors.SafetyError("no"), "--safety"),
+        (errors.FormatError("no"), "--format"),
+        (errors.BudgetError("no"), "--max-tokens"),
+        (errors.TokenizerError("no"), "--counter"),
+        (errors.SlotError("no"), "--set"),
+        (errors.missing_extra("a", "b"), "--counter"),
+    ],
+)
+def test_error_of_the_library_names_the_option(error: Exception, option: str) -> None:
+    with pytest.raises(WrongUseError) as caught, PromptRequest(ChatPrompter("")).blaming():
+        raise error
+    assert caught.value.where == option
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has both names")
 @pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
-def test_a_file_may_be_a_stream_of_the_process(folder: str) -> None:
+def test_file_descriptor_path_is_read_as_a_file(folder: str) -> None:
     source, sink = os.pipe()
     os.write(sink, b"[1]")
     os.close(sink)

@@ -1,4 +1,4 @@
-"""AgentScope's names: each is there, and its programs print what the documents print."""
+"""AgentScope's names: each exists, and the programs of its documentation print the documented output."""
 
 import ast
 import asyncio
@@ -61,7 +61,7 @@ FORMATTERS = {
     for kind in ("Chat", "MultiAgent")
 }
 SYSTEM = Msg("system", "You're a helpful assistant", role="system")
-TALK = [Msg("Bob", "Hi!", "assistant"), Msg("Alice", "Nice to meet you!", "assistant")]
+CHAT = [Msg("Bob", "Hi!", "assistant"), Msg("Alice", "Nice to meet you!", "assistant")]
 TEXT = "\nBob: Hi!\nAlice: Nice to meet you!"
 CALL = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
 RESULT = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
@@ -76,7 +76,7 @@ def run(formatter: agentscope.FormatterBase, messages: Any) -> MessageList:
 
 @pytest.mark.parametrize("module", [agentscope, agentscope_0_0])
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_every_wrapper_is_there(module: ModuleType, name: str) -> None:
+def test_wrapper_has_its_provider_model_and_history_style(module: ModuleType, name: str) -> None:
     kind = getattr(module, name)
     wrapper = kind("config", model_name="m", api_key="secret", stream=True, client_args={})
     assert isinstance(wrapper, Wrapper)
@@ -88,7 +88,7 @@ def test_every_wrapper_is_there(module: ModuleType, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATTERS)
-def test_every_formatter_is_there(name: str) -> None:
+def test_formatter_has_its_provider_and_kind(name: str) -> None:
     provider, kind = FORMATTERS[name]
     made = getattr(agentscope, name)
     formatter = made()
@@ -97,20 +97,23 @@ def test_every_formatter_is_there(name: str) -> None:
     assert formatter.formatter.provider == formatter.provider == provider
 
 
-def test_all_is_what_is_there() -> None:
-    for module in (agentscope, agentscope_0_0):
-        assert module.__all__ == sorted(module.__all__)
-        assert all(hasattr(module, name) for name in module.__all__)
+@pytest.mark.parametrize("module", [agentscope, agentscope_0_0])
+def test_public_names_are_sorted_and_exist(module: ModuleType) -> None:
+    assert module.__all__ == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_public_names_are_complete() -> None:
     assert set(agentscope.__all__) >= {*WRAPPERS, *FORMATTERS, "OpenAIFormatter", "PromptEngine", "Msg", "TextBlock"}
     assert OpenAIFormatter is OpenAIChatFormatter
     assert agentscope.OpenAIResponseFormatter is agentscope.OpenAIResponseChatFormatter
 
 
-def test_a_key_is_not_kept() -> None:
+def test_wrapper_does_not_store_the_api_key() -> None:
     assert b"secret" not in pickle.dumps(vars(OpenAIChatWrapper("c", "m", "secret")) | {"formatter": None})
 
 
-def test_a_subclass_keeps_its_own_docstring() -> None:
+def test_subclass_keeps_its_own_docstring() -> None:
     class Mine(DashScopeChatWrapper):
         """My own."""
 
@@ -127,28 +130,28 @@ def test_a_subclass_keeps_its_own_docstring() -> None:
 # 0.x
 
 
-def test_a_wrapper_takes_messages_and_lists() -> None:
+def test_wrapper_accepts_messages_and_lists_of_messages() -> None:
     expected = [{"role": "user", "content": f"You're a helpful assistant\n## Conversation History{TEXT}"}]
     wrapper = DashScopeChatWrapper(config_name="", model_name="qwen-max")
-    assert wrapper.format(SYSTEM, TALK) == wrapper.format([SYSTEM, *TALK]) == expected
-    assert wrapper.format(None, SYSTEM, None, *TALK) == expected
+    assert wrapper.format(SYSTEM, CHAT) == wrapper.format([SYSTEM, *CHAT]) == expected
+    assert wrapper.format(None, SYSTEM, None, *CHAT) == expected
 
 
-def test_a_generating_wrapper_gives_a_string() -> None:
-    made = OllamaGenerationWrapper().format(SYSTEM, TALK)
+def test_ollama_generation_wrapper_returns_a_string() -> None:
+    made = OllamaGenerationWrapper().format(SYSTEM, CHAT)
     assert made == f"You're a helpful assistant\n\n## Conversation History{TEXT}"
-    old = agentscope_0_0.OllamaGenerationWrapper().format(SYSTEM, TALK)
+    old = agentscope_0_0.OllamaGenerationWrapper().format(SYSTEM, CHAT)
     assert old == f"You're a helpful assistant\n\n## Dialogue History{TEXT}"
 
 
-def test_system_text_that_stands_apart_is_not_lost() -> None:
+def test_system_text_is_kept_for_providers_with_a_separate_system_field() -> None:
     made = GeminiChatWrapper().format(SYSTEM, CALL, RESULT)
     assert made[0] == {"role": "user", "parts": [{"text": "You're a helpful assistant"}]}
     assert "You're a helpful assistant" in OllamaGenerationWrapper().format(SYSTEM, Msg("user", "Hi.", "user"))
     assert OllamaGenerationWrapper().format(SYSTEM)
 
 
-def test_a_local_picture_needs_the_leave_to_read_it(tmp_path: Path) -> None:
+def test_local_image_requires_a_media_resolver_with_its_root(tmp_path: Path) -> None:
     (tmp_path / "a.gif").write_bytes(b"GIF89a")
     message = Msg("user", "Look", "user", url=str(tmp_path / "a.gif"))
     made = OpenAIChatWrapper(model_name="gpt-4o", media=MediaResolver(roots=[tmp_path])).format(message)
@@ -157,7 +160,7 @@ def test_a_local_picture_needs_the_leave_to_read_it(tmp_path: Path) -> None:
         OpenAIChatWrapper(model_name="gpt-4o").format(message)
 
 
-def test_a_wrapper_tells_the_prompt_engine_its_form() -> None:
+def test_wrapper_determines_the_prompt_type_of_a_prompt_engine() -> None:
     parts = ("You're a helpful assistant.", [{"name": "user", "content": "Hi."}])
     assert PromptEngine(OllamaGenerationWrapper()).join(*parts) == "You're a helpful assistant.\nuser: Hi."
     assert isinstance(agentscope_0_0.PromptEngine(agentscope_0_0.OpenAIChatWrapper()).join(*parts), list)
@@ -166,15 +169,15 @@ def test_a_wrapper_tells_the_prompt_engine_its_form() -> None:
 # 1.x
 
 
-def test_a_formatter_is_awaited() -> None:
-    assert run(OpenAIFormatter(), [SYSTEM, *TALK]) == [
+def test_formatter_is_awaited_and_returns_a_list_of_messages() -> None:
+    assert run(OpenAIFormatter(), [SYSTEM, *CHAT]) == [
         {"role": "system", "name": "system", "content": "You're a helpful assistant"},
         {"role": "assistant", "name": "Bob", "content": "Hi!"},
         {"role": "assistant", "name": "Alice", "content": "Nice to meet you!"},
     ]
 
 
-def test_a_system_message_apart_comes_first() -> None:
+def test_separate_system_text_becomes_the_first_message() -> None:
     messages = [SYSTEM, Msg("user", "Hi.", "user")]
     assert run(AnthropicChatFormatter(), messages) == [
         {"role": "system", "content": "You're a helpful assistant"},
@@ -186,9 +189,9 @@ def test_a_system_message_apart_comes_first() -> None:
     ]
 
 
-def test_the_report_is_at_hand() -> None:
-    picture = Msg("user", [TextBlock("Look"), ImageBlock(URLSource("https://x.org/a.png"))], "user")
-    report = agentscope.DeepSeekChatFormatter().formatter.format(picture.to_message()).report
+def test_inner_formatter_returns_the_report() -> None:
+    message = Msg("user", [TextBlock("Look"), ImageBlock(URLSource("https://x.org/a.png"))], "user")
+    report = agentscope.DeepSeekChatFormatter().formatter.format(message.to_message()).report
     assert [(entry.kind, entry.action) for entry in report] == [("image", "left out")]
 
 
@@ -213,7 +216,7 @@ class Whole(Async):
 
 
 @pytest.mark.parametrize("counter", [Sync(), Async(), CharTokenCounter()], ids=["sync", "async", "chars"])
-def test_counters_may_be_awaited_or_not(counter: Any) -> None:
+def test_token_counter_may_be_sync_or_async(counter: Any) -> None:
     messages = [SYSTEM, *(Msg("user", f"text {at}", "user") for at in range(9))]
     most = len("You're a helpful assistant") + len("text 7\ntext 8")
     made = run(DashScopeChatFormatter(counter, most), messages)
@@ -223,16 +226,18 @@ def test_counters_may_be_awaited_or_not(counter: Any) -> None:
         assert counter.threads == {threading.get_ident()}
 
 
-def test_a_limit_that_cannot_be_kept_is_an_error() -> None:
-    few, many = "29 tokens (system text 26, newest user turn 3)", "97 tokens (system text 59, newest user turn 36, fix"
-    for counter, said in ((CharTokenCounter(), few), (Async(), few), (Whole(), many)):
-        with pytest.raises(BudgetError, match=re.escape(f"the parts that are never dropped have {said}")):
-            run(DashScopeChatFormatter(counter, 5), [SYSTEM, Msg("user", "Hi!", "user")])
+FEW, MANY = "29 tokens (system text 26, newest user turn 3)", "97 tokens (system text 59, newest user turn 36, fix"
+
+
+@pytest.mark.parametrize(("counter", "sizes"), [(CharTokenCounter(), FEW), (Async(), FEW), (Whole(), MANY)])
+def test_unreachable_token_limit_raises_a_budget_error(counter: Any, sizes: str) -> None:
+    with pytest.raises(BudgetError, match=re.escape(f"the parts that are never dropped have {sizes}")):
+        run(DashScopeChatFormatter(counter, 5), [SYSTEM, Msg("user", "Hi!", "user")])
     with pytest.raises(FormatError, match="token_counter"):
         DashScopeChatFormatter(max_tokens=5)
 
 
-def test_the_event_loop_goes_on_while_a_counter_counts() -> None:
+def test_event_loop_keeps_running_during_async_token_counting() -> None:
     async def both() -> tuple[MessageList, int]:
         ticks = 0
         done = asyncio.Event()
@@ -244,7 +249,7 @@ def test_the_event_loop_goes_on_while_a_counter_counts() -> None:
                 await asyncio.sleep(0)
 
         ticking = asyncio.create_task(tick())
-        made = await DashScopeMultiAgentFormatter(Async(), 10_000).format(TALK)
+        made = await DashScopeMultiAgentFormatter(Async(), 10_000).format(CHAT)
         done.set()
         await ticking
         return made, ticks
@@ -255,10 +260,10 @@ def test_the_event_loop_goes_on_while_a_counter_counts() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, (_, kind) in FORMATTERS.items() if kind == "MultiAgent"])
-def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
-    # It was refused as an unknown argument.
+def test_conversation_history_prompt_can_be_replaced(name: str) -> None:
+    # The argument was refused as unknown.
     formatter = getattr(agentscope, name)(conversation_history_prompt="以下是对话记录\n")
-    (made,) = run(formatter, TALK)
+    (made,) = run(formatter, CHAT)
     text = made["parts"][0]["text"] if "parts" in made else made["content"]
     assert text == f"以下是对话记录\n<history>{TEXT}\n</history>"
     assert getattr(agentscope, name)().conversation_history_prompt.startswith("# Conversation History\n")
@@ -273,7 +278,7 @@ def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
         ("XAIChatFormatter", ({"name": "system"}, {"name": "Bob"}, {"name": "Friday"}), {}),
     ],
 )
-def test_formatters_of_version_2_send_what_their_providers_read(
+def test_formatters_of_version_2_send_the_fields_of_their_providers(
     name: str, names: Sequence[dict[str, str]], thinking: dict[str, str]
 ) -> None:
     call = Msg("Friday", [ThinkingBlock("Hm."), TextBlock("I look."), ToolUseBlock("1", "f", {})], "assistant")
@@ -293,7 +298,7 @@ class Words:
 
 
 class Lines(agentscope.TruncatedFormatterBase):
-    """A formatter written for AgentScope: it overrides what its guide names."""
+    """A formatter written for AgentScope: it overrides the methods that AgentScope's guide names."""
 
     async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
         return await DashScopeChatFormatter().format(msgs)
@@ -303,9 +308,9 @@ class Lines(agentscope.TruncatedFormatterBase):
         return [{"role": "user", "content": "\n".join(["So far:", *lines] if is_first else lines)}]
 
 
-def test_a_formatter_of_ones_own_formats_runs_of_messages() -> None:
+def test_custom_formatter_formats_groups_of_messages() -> None:
     # TruncatedFormatterBase could not be subclassed: it was the provider's formatter itself, without a provider.
-    made = run(Lines(), [SYSTEM, *TALK, CALL, RESULT, TALK[0]])
+    made = run(Lines(), [SYSTEM, *CHAT, CALL, RESULT, CHAT[0]])
     assert made[:2] == [
         {"role": "system", "content": [{"type": "text", "text": "You're a helpful assistant"}]},
         {"role": "user", "content": "So far:\nBob> Hi!\nAlice> Nice to meet you!"},
@@ -314,51 +319,51 @@ def test_a_formatter_of_ones_own_formats_runs_of_messages() -> None:
     assert made[-1] == {"role": "user", "content": "Bob> Hi!"}
 
     async def groups() -> list[tuple[str, list[Msg]]]:
-        return [each async for each in Lines._group_messages([*TALK, CALL, RESULT])]  # noqa: SLF001 - AgentScope's name
+        return [each async for each in Lines._group_messages([*CHAT, CALL, RESULT])]  # noqa: SLF001 - AgentScope's name
 
-    assert asyncio.run(groups()) == [("agent_message", TALK), ("tool_sequence", [CALL, RESULT])]
+    assert asyncio.run(groups()) == [("agent_message", CHAT), ("tool_sequence", [CALL, RESULT])]
     with pytest.raises(NotImplementedError, match="override _format_agent_message"):
-        run(agentscope.TruncatedFormatterBase(), TALK)
+        run(agentscope.TruncatedFormatterBase(), CHAT)
 
 
-def test_a_formatter_of_ones_own_has_a_limit() -> None:
-    talk = [Msg("Bob", f"question {at}", "user") for at in range(50)]
-    made = run(Lines(Words(), 9), talk)
+def test_custom_formatter_keeps_the_token_limit() -> None:
+    messages = [Msg("Bob", f"question {at}", "user") for at in range(50)]
+    made = run(Lines(Words(), 9), messages)
     assert made == [{"role": "user", "content": "So far:\nBob> question 48\nBob> question 49"}]
     with pytest.raises(BudgetError):
-        run(Lines(Words(), 3), talk)
+        run(Lines(Words(), 3), messages)
 
 
 class Newest(DashScopeChatFormatter):
-    """A provider's formatter with another strategy, as AgentScope's guide suggests."""
+    """A provider's formatter with its own truncation, as AgentScope's guide suggests."""
 
     async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
         return msgs[-1:]
 
 
-def test_a_provider_s_formatter_may_truncate_otherwise() -> None:
-    talk = [Msg("Bob", "one two", "user"), Msg("Friday", "three", "assistant"), Msg("Bob", "four", "user")]
-    assert run(Newest(Words(), 2), talk) == [{"role": "user", "content": "four"}]
-    assert run(Newest(Words(), 4), talk) == run(DashScopeChatFormatter(), talk)
+def test_subclass_of_a_provider_formatter_may_override_truncate() -> None:
+    messages = [Msg("Bob", "one two", "user"), Msg("Friday", "three", "assistant"), Msg("Bob", "four", "user")]
+    assert run(Newest(Words(), 2), messages) == [{"role": "user", "content": "four"}]
+    assert run(Newest(Words(), 4), messages) == run(DashScopeChatFormatter(), messages)
     with pytest.raises(BudgetError, match="_truncate dropped no messages, although 1 tokens exceed 0"):
-        run(Newest(Words(), 0), talk[-1:])
+        run(Newest(Words(), 0), messages[-1:])
 
 
 @pytest.mark.parametrize("name", ["_format_system_message", "_format_tool_sequence", "_format_agent_message"])
-def test_a_method_that_would_not_be_called_is_refused(name: str) -> None:
-    told = f"^Mine.{name} would .* override _format, or derive the class from TruncatedFormatterBase$"
-    with pytest.raises(FormatError, match=told):
+def test_overriding_a_method_that_is_never_called_is_refused(name: str) -> None:
+    message = f"^Mine.{name} would .* override _format, or derive the class from TruncatedFormatterBase$"
+    with pytest.raises(FormatError, match=message):
         type("Mine", (DashScopeMultiAgentFormatter,), {name: getattr(agentscope.TruncatedFormatterBase, name)})
 
 
-def test_media_of_results_that_are_not_promoted_are_addresses() -> None:
-    shown = [
+def test_unpromoted_media_of_tool_results_are_sent_as_urls() -> None:
+    output = [
         TextBlock("a"),
         ImageBlock(URLSource("https://e/x.png")),
         agentscope.AudioBlock(URLSource("https://e/y.mp3")),
     ]
-    talk = [CALL, Msg("system", [ToolResultBlock("1", "f", shown)], "system")]
-    made = run(DashScopeChatFormatter(promote_tool_result_images=False, promote_tool_result_audios=False), talk)
+    messages = [CALL, Msg("system", [ToolResultBlock("1", "f", output)], "system")]
+    made = run(DashScopeChatFormatter(promote_tool_result_images=False, promote_tool_result_audios=False), messages)
     texts = [
         "a",
         "The returned image can be found at: https://e/x.png",
@@ -369,12 +374,12 @@ def test_media_of_results_that_are_not_promoted_are_addresses() -> None:
     assert plain == run(DashScopeChatFormatter(), [CALL, RESULT])
 
 
-def test_formatters_pickle() -> None:
+def test_formatters_can_be_pickled() -> None:
     formatter = pickle.loads(pickle.dumps(DashScopeMultiAgentFormatter()))  # noqa: S301 - our own
-    assert run(formatter, TALK) == run(DashScopeMultiAgentFormatter(), TALK)
+    assert run(formatter, CHAT) == run(DashScopeMultiAgentFormatter(), CHAT)
 
 
-# The documents' programs
+# The programs of AgentScope's documentation
 
 
 def run_example(name: str) -> str:
@@ -386,13 +391,13 @@ def run_example(name: str) -> str:
 
 
 def prompts(text: str) -> Iterator[Any]:
-    """The prompts that a program printed: a list is one line, a string begins with the same words."""
+    """Yield the printed prompts: a list is one line, and a string begins with "You're"."""
     for piece in text.replace("\nYou're", "\0You're").replace("\n[{'role'", "\0[{'role'").strip().split("\0"):
         yield ast.literal_eval(piece) if piece.startswith("[") else piece
 
 
 @pytest.mark.slow
-def test_the_programs_of_0_0() -> None:
+def test_example_of_agentscope_0_0_prints_the_documented_prompts() -> None:
     names, vision, chat, multimodal, ollama, generate, gemini, zhipu, string, messages, filled = prompts(
         run_example("agentscope_0_0.py")
     )
@@ -425,7 +430,7 @@ def test_the_programs_of_0_0() -> None:
 
 
 @pytest.mark.slow
-def test_the_programs_of_0_1() -> None:
+def test_example_of_agentscope_0_1_prints_the_documented_prompts() -> None:
     names, vision, chat, multimodal, litellm, ollama, generate, gemini, zhipu = prompts(
         run_example("agentscope_0_1.py")
     )
@@ -445,7 +450,7 @@ def test_the_programs_of_0_1() -> None:
 
 
 @pytest.mark.slow
-def test_the_program_of_1_x() -> None:
+def test_example_of_agentscope_1_x_prints_the_documented_output() -> None:
     head, _, rest = run_example("agentscope_1_x.py").partition("第一段对话历史:\n")
     messages = json.loads(head.removeprefix("格式化后的消息:\n"))
     assert [each["role"] for each in messages] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]
