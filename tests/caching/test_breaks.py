@@ -1,4 +1,4 @@
-"""Breaks of generated conversations, judged by an oracle over tokens that knows nothing of the package."""
+"""Cache breaks of generated conversations, compared with an oracle over tokens that does not use the package."""
 
 import json
 import random
@@ -21,7 +21,7 @@ KINDS = ("clock", "tools", "trim", "edit", "space", "document")
 
 
 class Words:
-    """A counter whose tokens are words, signs and single spaces."""
+    """A counter whose tokens are words, punctuation marks and single spaces."""
 
     additive: ClassVar[bool] = True
 
@@ -59,7 +59,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Conversation:
-    """A chat that grows, and is broken now and then."""
+    """A growing chat in which some calls break the cache."""
 
     name: str
     random: random.Random
@@ -93,7 +93,7 @@ class Conversation:
         return f"{self.random.randrange(24):02}:{self.random.randrange(60):02}"
 
     def broken(self, tools: list[dict[str, Any]]) -> tuple[int | None, str]:
-        """Break the cache in one way, and tell where."""
+        """Break the cache in one way, and return the place."""
         rng = self.random
         kind = rng.choice([each for each in KINDS if each != "trim" or len(self.history) > 4])
         if kind in ("clock", "document"):
@@ -102,7 +102,7 @@ class Conversation:
             self.values[kind] = changed[kind] if changed[kind] != before else f"{before}!"
             return 0, kind
         if kind == "tools":
-            # An order that was sent before would find the cache of then.
+            # An order that was sent before would hit the earlier cache entry.
             orders = [order for order in permutations(tools) if [*order] not in self.orders]
             tools[:] = rng.choice(orders)
             self.orders.append([*tools])
@@ -129,7 +129,7 @@ def interleave(conversations: Sequence[Conversation], rng: random.Random) -> lis
 
 
 class Seen(NamedTuple):
-    """What the oracle finds in a call: tokens read, and a break's message with the tokens lost."""
+    """What the oracle finds in a call: the cached tokens, and the message of a break with the lost tokens."""
 
     read: int
     message: object
@@ -199,11 +199,11 @@ def check(seed: int, *, named: bool, payloads: bool, step: int) -> None:
 @pytest.mark.parametrize("step", [1, 16])
 @pytest.mark.parametrize("payloads", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_every_break_is_found_and_no_other(*, named: bool, payloads: bool, step: int) -> None:
+def test_reported_cache_breaks_equal_those_of_the_oracle(*, named: bool, payloads: bool, step: int) -> None:
     check(0, named=named, payloads=payloads, step=step)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 51))
-def test_every_break_of_500_conversations_is_found(seed: int) -> None:
+def test_cache_breaks_of_500_conversations_equal_those_of_the_oracle(seed: int) -> None:
     check(seed, named=seed % 2 == 0, payloads=seed % 5 == 0, step=1)

@@ -1,4 +1,4 @@
-"""Logs of calls: the hook that writes them, and the forms that are read."""
+"""Logs of calls: the hook that writes them, and the formats that are read."""
 
 import json
 import pickle
@@ -54,7 +54,7 @@ SPAN = {
 }
 
 
-def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_calls_read_from_a_log_equal_the_written_calls(tmp_path: Path) -> None:
     log = pickle.loads(pickle.dumps(CallLog(tmp_path / "calls.jsonl", conversation="c1")))  # noqa: S301 - our own
     payload = {**PAYLOAD, "tools": [{"name": SecretText("s3cret", "${env:KEY}")}]}
     reply = Reply(Msg("assistant", "Ho", "assistant"), {})
@@ -85,10 +85,10 @@ user:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["online", "local"])
 @pytest.mark.parametrize("secret", ['s3cret-äöü-"quoted"', "sk-0123456789abcdef", "ab+/c=d&e f"])
-def test_a_log_holds_no_text_of_the_environment(
+def test_a_call_log_masks_environment_variables_in_prompts_and_responses(
     kind: str, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A default out of the environment was in the log, as a part of the prompt and of the answer."""
+    """The default value from an environment variable was logged, in the prompt and in the response."""
     monkeypatch.setenv("SHOP_KEY", secret)
     (tmp_path / "a.prompty").write_text(WITH_VARIABLES, encoding="utf-8")
     log = CallLog(tmp_path / "calls.jsonl")
@@ -108,8 +108,8 @@ def test_a_log_holds_no_text_of_the_environment(
         assert "Tell me" in line
 
 
-def test_a_log_has_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only whole texts were masked: a value that a template had put into a message was logged."""
+def test_a_call_log_masks_environment_values_inside_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only whole texts were masked: a value that a template had inserted into a message was logged."""
     monkeypatch.setenv("LOG_KEY", "hunter2-hunter2")
     file = Prompty.loads("---\ninputs: {a: {default: '${env:LOG_KEY}'}}\n---\nuser:\nUse k={{ a }}.\n")
     log = CallLog(tmp_path / "calls.jsonl")
@@ -122,7 +122,7 @@ def test_a_log_has_no_value_of_the_environment(tmp_path: Path, monkeypatch: pyte
 
 
 @PERMISSIONS
-def test_a_log_is_for_nobody_else(tmp_path: Path) -> None:
+def test_a_call_log_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.jsonl")
     log(CallRecord("openai", "gpt-x", PAYLOAD, {}, None, None, 2.0, streamed=False))
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
@@ -138,7 +138,7 @@ def test_a_log_is_for_nobody_else(tmp_path: Path) -> None:
         {"key": "1", "request": PAYLOAD},
     ],
 )
-def test_payloads_are_read_by_themselves_and_in_batch_files(tmp_path: Path, line: object) -> None:
+def test_payloads_are_read_from_plain_lines_and_batch_files(tmp_path: Path, line: object) -> None:
     (call,) = read_calls(write_lines(tmp_path / "calls.jsonl", line))
     assert call.prompt == PAYLOAD
 
@@ -147,12 +147,12 @@ NOON = {"2026-11-23T10:00:00+00:00": 1_795_428_000.0, "1795428000000000000": 1_7
 
 
 @pytest.mark.parametrize(("time", "seconds"), [(5, 5), ("7", 7), (1e14, 1e14), (2e14, 2e5), *NOON.items(), ([], None)])
-def test_times_are_seconds_nanoseconds_or_dates(time: object, seconds: float | None) -> None:
+def test_times_are_read_as_seconds_nanoseconds_or_dates(time: object, seconds: float | None) -> None:
     (call,) = read_calls([json.dumps({"payload": PAYLOAD, "time": time, "conversation": 3, "model": "m"})])
     assert (call.time, call.conversation, call.model) == (seconds, "3", "m")
 
 
-def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
+def test_spans_of_opentelemetry_exporters_are_read(tmp_path: Path) -> None:
     line = {"name": "chat gpt-x", "start_time": "2026-11-23T10:00:00Z", "attributes": SPAN}
     event = {"attributes": {**SPAN, "gen_ai.operation.name": "text_completion"}}
     other = {"name": "GET /", "attributes": {"http.method": "GET"}}
@@ -165,7 +165,7 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
     document = {"resourceSpans": [{"scopeSpans": [{"spans": [otlp, {"attributes": [attribute("a", 1)]}]}]}]}
     lines = read_calls(write_lines(tmp_path / "spans.jsonl", line, other, bare, document))
     (tmp_path / "spans.json").write_text(json.dumps([document], indent=2), encoding="utf-8")
-    # As the SDK's exporter to the console writes them, one behind the other.
+    # As the console exporter of the SDK writes them, one after the other.
     console = "\n".join(json.dumps(each, indent=4) for each in (other, line, bare))
     (tmp_path / "console.txt").write_text(f"  {console}\n", encoding="utf-8")
     calls = [*lines, *read_calls(tmp_path / "spans.json"), *read_calls(tmp_path / "console.txt")]
@@ -175,7 +175,7 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
         assert (call.time, call.conversation, call.model) == (1_795_428_000, "c1", "gpt-x")
 
 
-def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
+def test_tool_calls_and_tool_definitions_of_spans_are_kept(tmp_path: Path) -> None:
     call = {"type": "tool_call", "id": "1", "name": "find", "arguments": {"x": [1, 0.5, False, None, {}]}}
     parts = [{"type": "text", "content": "I look."}, {"type": "text"}, call]
     messages: list[dict[str, Any]] = [{"role": "assistant", "parts": parts}, {"parts": []}]
@@ -213,14 +213,14 @@ EXPECTED = "a.jsonl:1: not a payload; expected one of messages, contents, input,
         ("[" * 100_000, "a.jsonl:1: neither this line nor the whole file is valid JSON"),
     ],
 )
-def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
+def test_error_for_an_invalid_call_names_the_line(tmp_path: Path, text: str, fault: str) -> None:
     (tmp_path / "a.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(FormatError, match="a.jsonl") as error:
         list(read_calls(tmp_path / "a.jsonl"))
     assert fault in str(error.value)
 
 
-def test_lines_may_come_from_anywhere(tmp_path: Path) -> None:
+def test_read_calls_accepts_an_iterable_of_lines(tmp_path: Path) -> None:
     lines = [json.dumps(PAYLOAD), "", json.dumps({"payload": PAYLOAD})]
     assert [call.prompt for call in read_calls(lines)] == [PAYLOAD, PAYLOAD]
     assert [call.prompt for call in read_calls(json.dumps([PAYLOAD], indent=1).splitlines(keepends=True))] == [PAYLOAD]

@@ -1,4 +1,4 @@
-"""``check_prefix``: whether a prompt continues the one before it, what changed, and the thoughts that are void."""
+"""``check_prefix``: whether a prompt extends the previous one, what changed, and the void reasoning blocks."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def payload(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
         ("### Input:\nhi\n", "### Input:\nhi\n### Response:\nhello\n"),
     ],
 )
-def test_a_prompt_that_only_adds_text_continues(previous: object, later: object) -> None:
+def test_a_prompt_that_only_adds_text_keeps_the_prefix(previous: object, later: object) -> None:
     assert check_prefix(previous, later) is None
 
 
@@ -53,31 +53,31 @@ def test_a_prompt_that_only_adds_text_continues(previous: object, later: object)
         (payload(USER, REPLY), payload(USER), (1, "history", EARLIER, 0)),
     ],
 )
-def test_the_first_change_has_its_place_and_the_thoughts_behind_it(
+def test_a_prefix_change_has_its_place_and_the_number_of_void_reasoning_blocks(
     previous: object, later: object, change: tuple[int | None, str, str, int]
 ) -> None:
     assert check_prefix(previous, later) == PrefixChange(*change)
 
 
-def test_a_change_of_text_without_slots() -> None:
+def test_a_change_of_flat_text_without_slots_is_reported() -> None:
     assert str(check_prefix("One.", "Two.")) == "text: the caller changed the text"
 
 
-def test_a_slot_of_a_prompter_is_named() -> None:
+def test_a_prefix_change_names_the_slot_of_a_prompter() -> None:
     prompter = ChatPrompter({"system": "It is {now}.", "user": "{question}"}, system="")
     one, two = (PromptCall(prompter, {"now": now, "question": "Why?"}) for now in ("Monday", "Tuesday"))
     change = check_prefix(one, two)
     assert change == PrefixChange(0, "now", "the caller changed the slot 'now'", 0)
 
 
-def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
+def test_a_prefix_change_by_a_budget_or_a_provider_rule_names_its_cause() -> None:
     messages = [USER, {"role": "assistant", "content": "x" * 90}, USER]
     formatter = ChatFormatter("anthropic", budget=Budget(150, CharTokenCounter()))
     longer = formatter.format(*messages, {"role": "assistant", "content": "y" * 90}, USER)
     assert check_prefix(formatter.format(*messages), longer) == PrefixChange(
         0, "history", "the budget dropped or cut earlier messages", 0
     )
-    # A budget that dropped nothing was named, too, if the prompt before had none.
+    # A budget that dropped nothing was named as the cause if the previous prompt had no budget.
     assert check_prefix(payload(REPLY), formatter.format(USER)) == PrefixChange(0, "history", EARLIER, 0)
     old = ChatFormatter("anthropic", model="claude-sonnet-4-5")
     late = old.format(USER, REPLY, {"role": "system", "content": "Be brief."}, USER)
@@ -95,11 +95,11 @@ def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
     )
 
 
-def test_thoughts_are_counted_in_the_text_of_a_change() -> None:
+def test_the_text_of_a_prefix_change_counts_void_reasoning_blocks() -> None:
     change = check_prefix(payload(USER, system="a"), payload(USER, THOUGHT, THOUGHT, system="b"))
     assert str(change) == "system: the caller changed the system text; void signed thoughts after it: 2"
 
 
-def test_what_is_no_prompt_is_an_error() -> None:
+def test_check_prefix_refuses_an_object_that_is_not_a_prompt() -> None:
     with pytest.raises(FormatError, match="a call must be a payload with one of the keys messages"):
         check_prefix(payload(USER), 5)

@@ -30,13 +30,13 @@ def match_fields(match: PrefixMatch) -> Found:
         (["abcd"], "abx", (2, 0, "cd"), None, [20, 40, None]),
         (["abcd"], "abcdef", (4, 0, ""), None, [20, 40, None]),
         (["abcd", "abcd"], "abcd", (4, 1, ""), None, [21, 41, None]),
-        # The later one of two, unless an earlier one ends where the texts begin to differ.
+        # The later of two calls, unless an earlier one ends where the texts begin to differ.
         (["abcd", "abxy"], "abz", (2, 1, "xy"), None, [21, None, None]),
         (["abxy", "abcd"], "abz", (2, 1, "cd"), None, [21, None, None]),
         (["ab", "abcd"], "abz", (2, 0, ""), (2, 1, "cd"), [21, 41, None]),
         (["ab", "abcd", "abxy"], "abz", (2, 0, ""), (2, 2, "xy"), [22, None, None]),
         (["abcd", "ab"], "abcz", (3, 0, "d"), (2, 1, ""), [21, 40, None]),
-        # A later one may have all but the last word.
+        # A later call may share all but the last word.
         (["a cat sat down", "a dog", "a car sat"], "a cats", (5, 0, " sat down"), (4, 2, "r sat"), [22, 42, 60]),
         (WORDS, WORDS[0], (13, 0, ""), (9, 2, "ower"), [23, 43, 62]),
         (["one two", "one to"], "one two", (7, 0, ""), (5, 1, "o"), [21, 41, 60]),
@@ -62,7 +62,7 @@ def test_the_longest_prefix_is_found_with_its_call_and_tokens(
         (TWO, 211.0, 50, (0, None, "")),
         (TWO, 999.0, None, (3, 0, "d")),
         (TWO, None, 50, (3, 0, "d")),
-        # A call of an unknown time keeps a text for ever, and an earlier time does not end it.
+        # A call without a time keeps a text forever, and an earlier time does not end it.
         ([("abcd", None), ("abxy", 160.0)], 900.0, 50, (3, 0, "d")),
         ([("abcd", 100.0), ("abcd", 10.0)], 100.0, 50, (3, 1, "d")),
     ],
@@ -76,7 +76,7 @@ def test_a_text_is_forgotten_a_lifetime_after_its_last_use(
 @pytest.mark.parametrize(
     ("calls", "lifetime", "lengths"), [(1_000, 500, [3, 4, 4]), (1_000, None, [4, 4, 4]), (999, 400, [4, 4, 3])]
 )
-def test_texts_are_removed_after_a_thousand_calls(calls: int, lifetime: float | None, lengths: list[int]) -> None:
+def test_expired_texts_are_removed_after_1000_calls(calls: int, lifetime: float | None, lengths: list[int]) -> None:
     tree = build_tree([(f"{at:04}", at) for at in range(calls)], lifetime)
     assert [tree.match(f"{at:04}", None, None).length for at in (498, 499, 999)] == lengths
     assert tree.time == calls - 1

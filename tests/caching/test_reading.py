@@ -31,7 +31,7 @@ def read_prompt(prompt: object, rules: str, *given: Any) -> CallText:
     return read_call(PromptCall(prompt, *given), rules_for(rules), CharTokenCounter())
 
 
-def test_a_payload_is_read_part_by_part() -> None:
+def test_a_payload_is_split_into_parts_with_tokens_and_slots() -> None:
     call = read_prompt(PAYLOAD, "vllm")
     parts = [
         (call.text[part.start : part.begin], call.text[part.begin : part.end], part.message, part.slot, part.tokens())
@@ -63,7 +63,7 @@ def test_a_payload_is_read_part_by_part() -> None:
     assert [call.part_at(index) for index in (0, ends[0] - 1, ends[0])] == [*call.parts[:1] * 2, call.parts[1]]
 
 
-def test_the_tokens_of_a_role_count_once_in_each_message() -> None:
+def test_tokens_of_a_role_are_counted_once_per_message() -> None:
     call = read_call(PromptCall(PAYLOAD), rules_for("vllm"), Roles())
     assert [part.tokens() for part in call.parts] == [0, 16, 13, 13, 14, 10, 4, 0, 11, 2, 20, 22, 1, 6, 0, 7]
     assert read_prompt("ab", "vllm").text == "\x1emodel\x1f\x1d\x1e\x1fab"
@@ -90,7 +90,7 @@ def test_the_slots_of_a_prompter_are_found_in_its_text(rules: str, slots: list[s
     assert call.past == call.text.rindex(last)
 
 
-def test_records_of_modules_and_prompt_files_are_calls() -> None:
+def test_call_records_and_prompt_files_are_read_as_calls() -> None:
     record = CallRecord("openai", "gpt-x", PAYLOAD, {}, None, None, 1.0, streamed=False)
     assert call_of(record) == PromptCall(PAYLOAD, model="gpt-x")
     file = Prompty.loads("---\ninputs: {a: {kind: string}}\n---\nuser:\nSee {{a}}.\n")

@@ -1,4 +1,4 @@
-"""What a report of a simulated cache adds up, and its form as a dict."""
+"""The sums of a report of a simulated cache, and its conversion to a dict."""
 
 from lazyprompt.caching import RULES, Break
 from lazyprompt.caching.report import CachedCall, CacheReport
@@ -27,7 +27,7 @@ def test_a_report_sums_its_calls_and_breaks() -> None:
     assert [*by_size.slots] == ["message 3", "clock"]
 
 
-def test_the_dict_has_all_of_a_report() -> None:
+def test_the_dict_of_a_report_has_all_its_fields() -> None:
     assert REPORT.as_dict() == {
         "rules": {"name": "openai", "source": RULES["openai"].source, "date": RULES["openai"].date},
         "hit_rate": 0.25,

@@ -1,4 +1,4 @@
-"""The policies of budgets, judged by the rules of caches."""
+"""The hit rates of budgets with large and with small steps, by the cache rules of each provider."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def calls(budget: Budget, model: str | None) -> Iterator[PromptCall]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", RULES)
-def test_steps_lose_less_than_single_messages_by_the_rules_of_each_provider(provider: str) -> None:
+def test_trimming_in_large_steps_breaks_the_cache_less_than_in_single_messages(provider: str) -> None:
     def report(low_water: float) -> CacheReport:
         budget = Budget(5000, COUNTER, low_water=low_water)
         return simulate(calls(budget, MODELS[provider]), provider, COUNTER)

@@ -1,4 +1,4 @@
-"""The studio as a process of its own, and its page as a person uses it."""
+"""The studio in a separate process, and its page as a user operates it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 _SECONDS = 30
 
-# What a person does to a control, without the time that it takes to find it on the screen.
+# Sets a control as a user does, without the time that Playwright takes to find it on the screen.
 _SET = """([selector, value]) => {
   const control = document.querySelector(selector);
   if (control.type === "checkbox" || control.type === "radio") control.checked = value;
@@ -39,16 +39,16 @@ def serve_studio(place: Path) -> Iterator[str]:
     """Serve the studio over a directory or a file, and yield the address of its page."""
     params = [part for name, value in PARAMS.items() for part in ("--param", f"{name}={value}")]
     command = [sys.executable, "-m", "lazyprompt", "studio", str(place), "--no-browser", "--port", "0", *params]
-    with TemporaryFile("w+") as said:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:  # noqa: S603 - ours
+    with TemporaryFile("w+") as stderr_file:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr_file, text=True) as process:  # noqa: S603 - ours
             try:
                 assert process.stdout
                 yield process.stdout.readline().strip()
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(_SECONDS)
-        said.seek(0)
-        assert "Traceback" not in (told := said.read()), told
+        stderr_file.seek(0)
+        assert "Traceback" not in (log := stderr_file.read()), log
 
 
 def library(place: Path) -> Path:
@@ -74,19 +74,19 @@ class Screen:
         self.idle()
 
     def idle(self) -> None:
-        """Wait until all that was typed is shown."""
+        """Wait until all typed text is rendered."""
         self.page.wait_for_function(_IDLE)
 
     def checked(self) -> None:
-        """Wait until the findings are those of what is in the editor."""
+        """Wait until the findings are those of the text in the editor."""
         self.page.locator("#findings[aria-busy=false]").wait_for(state="attached")
 
     def says(self, what: str) -> None:
-        """Wait until the page says something, as that a file is saved."""
+        """Wait for a status message, for example that a file is saved."""
         self.page.locator("#status", has_text=what).wait_for()
 
     def set(self, selector: str, value: str) -> None:
-        """Give a control a value as a person does, and wait until what it makes is shown."""
+        """Set a control as a user does, and wait until the result is shown."""
         self.page.evaluate(_SET, [selector, value])
         self.idle()
 
@@ -111,7 +111,7 @@ class Screen:
             self.set(selector, json.dumps(value, ensure_ascii=False) if as_json else str(value))
 
     def mode(self, name: str) -> None:
-        """Choose what to look at: ``look``, ``trim``, ``attack`` or ``diff``."""
+        """Choose the mode of the page: ``look``, ``trim``, ``attack`` or ``diff``."""
         self.tick(f"#modes [value={name}]", on=True)
 
     def text(self, selector: str) -> str:
@@ -120,7 +120,7 @@ class Screen:
 
     @property
     def made(self) -> str:
-        """What the page shows as made."""
+        """The rendered prompt that the page shows."""
         return self.text("#made")
 
     @property

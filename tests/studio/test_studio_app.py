@@ -1,4 +1,4 @@
-"""The studio's server: who is let in, and what is answered."""
+"""The studio's server: which requests are accepted, and its responses."""
 
 import asyncio
 import errno
@@ -46,7 +46,7 @@ def post(client: TestClient, name: str, body: object, **headers: str) -> Any:
     return client.post(f"/api/{name}", json=body, headers=OURS | headers)
 
 
-def test_made_tokens_are_long_and_never_the_same() -> None:
+def test_page_tokens_are_long_and_unique() -> None:
     made = [token for _ in range(50) for token in PageTokens.create()]
     assert len({*made}) == 100
     assert min(map(len, made)) >= 43  # 256 bits
@@ -54,7 +54,7 @@ def test_made_tokens_are_long_and_never_the_same() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/api/workspace", "/api/file?path=x.prompty", "/api/nothing", "/elsewhere"])
 @pytest.mark.parametrize("token", [None, "", "secret-toke", "secret-token2", "é", "once"])
-def test_without_the_token_nobody_is_let_in(client: TestClient, path: str, token: str | None) -> None:
+def test_a_request_without_the_valid_token_is_refused(client: TestClient, path: str, token: str | None) -> None:
     given = [] if token is None else [(b"X-Studio-Token", token.encode())]
     assert client.get(path, headers=given).status_code == 403
     query = "" if token is None else f"{'&' if '?' in path else '?'}token={token}"
@@ -64,15 +64,15 @@ def test_without_the_token_nobody_is_let_in(client: TestClient, path: str, token
     assert "lazyprompt studio" in refused.text
 
 
-def test_a_token_in_an_address_opens_the_page_alone(client: TestClient) -> None:
-    # An address is what histories and logs keep: what can read and write takes it from there no more.
+def test_a_token_in_the_url_opens_only_the_page(client: TestClient) -> None:
+    # Histories and logs keep URLs, so the API does not accept the token from there.
     assert client.get(f"/?token={TOKENS.token}").status_code == 200
     assert client.get(f"/api/workspace?token={TOKENS.token}").status_code == 403
     assert client.get("/", headers=OURS).status_code == 403
     assert client.get(f"/?token={TOKENS.token}&token={TOKENS.token}").status_code == 403
 
 
-def test_a_ticket_leads_to_the_page_once(client: TestClient) -> None:
+def test_a_ticket_redirects_to_the_page_only_once(client: TestClient) -> None:
     assert client.get("/?ticket=twice").status_code == 403
     led = client.get("/?ticket=once")
     assert (led.status_code, led.headers["location"]) == (303, f"/?token={TOKENS.token}")
@@ -83,24 +83,24 @@ def test_a_ticket_leads_to_the_page_once(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{PORT}", ""]
 )
-def test_another_host_is_refused(client: TestClient, host: str) -> None:
-    for path in (f"/?token={TOKENS.token}", "/api/workspace", "/static/index.html"):
-        assert get(client, path, Host=host).status_code == 403
+@pytest.mark.parametrize("path", [f"/?token={TOKENS.token}", "/api/workspace", "/static/index.html"])
+def test_a_request_with_another_host_header_is_refused(client: TestClient, host: str, path: str) -> None:
+    assert get(client, path, Host=host).status_code == 403
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", f"https://{HOST}", f"http://{HOST}.evil.example"])
-def test_another_origin_is_refused(client: TestClient, origin: str) -> None:
+def test_a_request_with_another_origin_header_is_refused(client: TestClient, origin: str) -> None:
     assert post(client, "look", LOOK, Origin=origin).status_code == 403
     assert get(client, "/api/workspace", Origin=origin).status_code == 403
     assert get(client, "/static/index.html", Origin=origin).status_code == 403
 
 
-def test_our_own_origin_is_none_other(client: TestClient) -> None:
+def test_a_request_with_the_origin_of_the_studio_is_accepted(client: TestClient) -> None:
     assert post(client, "look", LOOK, Origin=f"http://{HOST}").status_code == 200
     assert get(client, "/api/workspace", Host=f"localhost:{PORT}", Origin=f"http://localhost:{PORT}").status_code == 200
 
 
-def test_every_answer_has_the_headers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_response_has_the_security_headers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Looking) -> float:
         return 1 / 0
 
@@ -124,7 +124,7 @@ def test_every_answer_has_the_headers(client: TestClient, monkeypatch: pytest.Mo
         assert "access-control-allow-origin" not in each.headers
 
 
-def test_the_headers_and_types_are_these() -> None:
+def test_security_headers_and_content_types_have_the_expected_values() -> None:
     assert dict(TYPES) == {
         "html": "text/html; charset=utf-8",
         "css": "text/css; charset=utf-8",
@@ -143,7 +143,7 @@ def test_the_headers_and_types_are_these() -> None:
     }
 
 
-def test_each_view_is_at_its_own_address(client: TestClient) -> None:
+def test_each_view_has_its_own_endpoint(client: TestClient) -> None:
     views = [get(client, f"/api/{name}?path=x.prompty") for name in ("workspace", "file", "versions")]
     views += [post(client, "look", LOOK), post(client, "diff", LOOK | {"other": "x.prompty"})]
     views.append(post(client, "check", {"path": "x.prompty", "text": "---\nname: ["}))
@@ -154,9 +154,9 @@ def test_each_view_is_at_its_own_address(client: TestClient) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_the_page_have_their_types_and_no_others_are_sent(client: TestClient) -> None:
+def test_only_files_of_the_page_are_served_with_their_content_types(client: TestClient) -> None:
     known = [each.name for each in files("lazyprompt.studio").joinpath("static").iterdir()]
-    # What has no type is not sent: a page without it would be found out here.
+    # A file without a known type is not sent, and would be found here.
     assert "index.html" in known
     for name in known:
         sent = client.get(f"/static/{name}")
@@ -165,7 +165,7 @@ def test_files_of_the_page_have_their_types_and_no_others_are_sent(client: TestC
         assert client.get(f"/static/{name}").status_code in (403, 404)
 
 
-def test_a_file_is_opened_looked_at_and_saved(client: TestClient, root: Path) -> None:
+def test_a_file_is_opened_rendered_and_saved_unless_it_changed_on_disk(client: TestClient, root: Path) -> None:
     assert get(client, "/api/workspace").json()["files"][0]["path"] == "x.prompty"
     begun = get(client, "/api/file?path=x.prompty").json()
     assert (begun["text"], begun["hash"]) == (TEXT, sha256(TEXT.encode()).hexdigest())
@@ -198,13 +198,13 @@ def test_a_file_is_opened_looked_at_and_saved(client: TestClient, root: Path) ->
         *((asked, None) for asked in ("file", "file?path=../x.prompty", "versions?path=x.md", "file?path=%ff")),
     ],
 )
-def test_what_is_no_file_of_the_workspace_is_404(client: TestClient, name: str, body: object) -> None:
+def test_a_path_that_is_not_a_workspace_file_gets_status_404(client: TestClient, name: str, body: object) -> None:
     answer = post(client, name, body) if body else get(client, f"/api/{name}")
     assert answer.status_code == 404
     assert answer.json()["error"]["message"]
 
 
-def test_errors_of_the_library_are_answers(client: TestClient) -> None:
+def test_errors_in_a_prompt_are_returned_with_status_200(client: TestClient) -> None:
     answer = post(client, "look", LOOK | {"text": "---\nname: x\n---\nsystem:\n{{#if}}{% if %}\n"})
     assert (answer.status_code, answer.json()["error"]["line"]) == (200, 5)
     answer = post(client, "diff", LOOK | {"text": "---\nname: [", "other": "x.prompty"})
@@ -212,12 +212,12 @@ def test_errors_of_the_library_are_answers(client: TestClient) -> None:
     assert answer.json()["error"]["line"]
 
 
-def test_a_wrong_request_is_told(client: TestClient) -> None:
+def test_an_invalid_request_gets_status_400_with_the_reason(client: TestClient) -> None:
     answer = client.post("/api/save", content=b'{"path": "x.prompty", "text": ""}', headers=OURS)
     assert (answer.status_code, answer.json()) == (400, {"error": {"message": "hash: Field required"}})
 
 
-def test_a_guard_passes_the_start_of_the_server_on_and_rejects_a_socket() -> None:
+def test_the_guard_passes_lifespan_events_and_rejects_websockets() -> None:
     seen: list[str] = []
 
     async def app(scope: Any, _receive: object, _send: object) -> None:
@@ -231,7 +231,7 @@ def test_a_guard_passes_the_start_of_the_server_on_and_rejects_a_socket() -> Non
 
 
 @pytest.mark.slow
-def test_a_body_that_is_too_large_is_not_read(client: TestClient) -> None:
+def test_a_request_body_beyond_the_limit_gets_status_413(client: TestClient) -> None:
     given: list[int] = []
 
     def pieces() -> Any:
@@ -245,7 +245,7 @@ def test_a_body_that_is_too_large_is_not_read(client: TestClient) -> None:
     assert client.post("/api/look", content=b"x" * MAX_BODY, headers=OURS).status_code == 400
 
 
-def test_a_disk_that_refuses_is_told(client: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_on_save_is_reported(client: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -257,7 +257,7 @@ def test_a_disk_that_refuses_is_told(client: TestClient, root: Path, monkeypatch
     assert (root / "x.prompty").read_text() == TEXT
 
 
-def test_a_fault_of_ours_is_told_without_what_was_given(
+def test_an_internal_error_is_reported_without_its_message(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_: Looking) -> None:
@@ -271,7 +271,7 @@ def test_a_fault_of_ours_is_told_without_what_was_given(
     assert TOKENS.token not in answer.text
 
 
-def test_what_is_slow_keeps_nobody_else_waiting(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_does_not_block_other_requests(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     began, go = Event(), Event()
 
     def slow(_: Looking) -> dict[str, object]:
@@ -292,10 +292,10 @@ def test_what_is_slow_keeps_nobody_else_waiting(client: TestClient, monkeypatch:
     assert done == [200]
 
 
-def test_bytes_of_the_environment_that_are_no_text_are_sent_all_the_same(
+def test_an_environment_variable_that_is_not_utf8_can_be_sent(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # They stand in a text as halves of pairs, which no UTF-8 has.
+    # Python represents such bytes as lone surrogates, which UTF-8 cannot encode.
     monkeypatch.setenv("STUDIO_ODD", os.fsdecode(b"a\xff"))
     text = "---\nname: x\ninputs:\n  who: {kind: string, default: '${env:STUDIO_ODD}'}\n---\nsystem:\n{{who}}\n"
     answer = post(client, "look", {"path": "x.prompty", "text": text})

@@ -1,4 +1,4 @@
-"""Prompt files found, read and saved: nothing outside, nothing half, nothing that somebody else has changed."""
+"""Prompt files are found, read and saved: only in the workspace, as a whole, and without overwriting changes."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def test_files_are_those_of_a_library() -> None:
+def test_workspace_files_equal_those_of_a_prompt_library() -> None:
     found = Workspace.of(LIBRARY).files()
     library = PromptLibrary(LIBRARY)
     entries = {each.path.relative_to(LIBRARY).as_posix() for key in library.keys() for each in library.entries(key)}  # noqa: SIM118 - no dict
@@ -44,14 +44,14 @@ def test_files_are_those_of_a_library() -> None:
     assert {each.key for each in found} == set(library.keys())
 
 
-def test_a_file_says_its_key_language_and_version(root: Path) -> None:
+def test_key_language_and_version_are_read_from_the_file_name(root: Path) -> None:
     assert Workspace.of(root).files() == (
         ("support/refund.zh@1.2.0.prompty", "support/refund", "zh", "1.2.0"),
         ("x.prompty", "x", "", None),
     )
 
 
-def test_hidden_files_others_and_those_that_lie_elsewhere_are_left_out(root: Path, tmp_path: Path) -> None:
+def test_hidden_files_other_files_and_links_to_the_outside_are_not_listed(root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.prompty").write_text(TEXT)
     (root / "out.prompty").symlink_to(tmp_path / "secret.prompty")
     (root / "linked.prompty").symlink_to(root / "x.prompty")
@@ -65,7 +65,7 @@ def test_hidden_files_others_and_those_that_lie_elsewhere_are_left_out(root: Pat
     assert names == {"x.prompty", "support/refund.zh@1.2.0.prompty", "linked.prompty"}
 
 
-def test_a_file_whose_version_is_none_is_there_all_the_same(root: Path) -> None:
+def test_a_file_with_an_invalid_version_is_listed_under_its_whole_name(root: Path) -> None:
     (root / "x@new.prompty").write_text(TEXT)
     assert ("x@new.prompty", "x@new.prompty", "", None) in Workspace.of(root).files()
 
@@ -79,7 +79,7 @@ def test_a_file_whose_version_is_none_is_there_all_the_same(root: Path) -> None:
         "outside/secret.prompty",
     ],
 )
-def test_no_path_leads_out(root: Path, tmp_path: Path, path: str) -> None:
+def test_a_path_outside_the_workspace_cannot_be_read_or_saved(root: Path, tmp_path: Path, path: str) -> None:
     (tmp_path / "secret.prompty").write_text(TEXT)
     (root / "out.prompty").symlink_to(tmp_path / "secret.prompty")
     (root / "outside").symlink_to(tmp_path)
@@ -91,7 +91,7 @@ def test_no_path_leads_out(root: Path, tmp_path: Path, path: str) -> None:
     assert (tmp_path / "secret.prompty").read_text() == TEXT
 
 
-def test_one_file_is_all_there_is(root: Path, tmp_path: Path) -> None:
+def test_a_workspace_of_one_file_contains_only_this_file(root: Path, tmp_path: Path) -> None:
     workspace = Workspace.of(root / "x.prompty")
     assert [each.path for each in workspace.files()] == ["x.prompty"]
     with pytest.raises(PromptFileMissingError):
@@ -104,7 +104,7 @@ def test_one_file_is_all_there_is(root: Path, tmp_path: Path) -> None:
     assert Workspace.of(draft).read("_draft.prompty").text == TEXT
 
 
-def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_directory_or_prompt_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PromptFileMissingError, match="no such directory or file"):
         Workspace.of(tmp_path / "nowhere")
     (tmp_path / "a.txt").touch()
@@ -112,8 +112,8 @@ def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
         Workspace.of(tmp_path / "a.txt")
 
 
-def test_what_is_too_much_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A studio of somebody's home directory would list it for minutes.
+def test_a_workspace_of_too_many_files_or_folders_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Listing a whole home directory would take minutes.
     monkeypatch.setattr(lazyprompt.studio.workspace, "MOST_FILES", 2)
     monkeypatch.setattr(lazyprompt.studio.workspace, "_MOST_DIRECTORIES", 1)
     (tmp_path / "sub").mkdir()
@@ -133,7 +133,7 @@ def test_what_is_too_much_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "data", [b"\xef\xbb\xbf---\r\nname: x\r\n---\r\nHi\r\n", b"a\rb\nc\r\nd", "中\u2028".encode(), b""]
 )
-def test_text_goes_both_ways_to_the_byte(root: Path, data: bytes) -> None:
+def test_reading_and_saving_a_file_keeps_every_byte(root: Path, data: bytes) -> None:
     path = root / "x.prompty"
     path.write_bytes(data)
     workspace = Workspace.of(root)
@@ -143,7 +143,7 @@ def test_text_goes_both_ways_to_the_byte(root: Path, data: bytes) -> None:
     assert path.read_bytes() == data
 
 
-def test_what_is_no_text_is_told(root: Path) -> None:
+def test_a_file_that_is_not_utf8_or_is_too_large_is_refused(root: Path) -> None:
     (root / "x.prompty").write_bytes(b"a\xff")
     (root / "big.prompty").write_bytes(b"x" * 5_000_001)
     workspace = Workspace.of(root)
@@ -158,7 +158,7 @@ def test_what_is_no_text_is_told(root: Path) -> None:
 
 
 @PERMISSIONS
-def test_a_saved_file_keeps_its_mode_and_stays_a_link(root: Path) -> None:
+def test_saving_keeps_the_file_mode_and_the_symbolic_link(root: Path) -> None:
     path, link = root / "x.prompty", root / "link.prompty"
     path.chmod(0o604)
     link.symlink_to(path)
@@ -172,7 +172,7 @@ def test_a_saved_file_keeps_its_mode_and_stays_a_link(root: Path) -> None:
     assert {each.name for each in root.iterdir()} == before
 
 
-def test_a_file_that_changed_is_not_saved(root: Path) -> None:
+def test_saving_over_a_changed_or_deleted_file_is_a_conflict(root: Path) -> None:
     workspace = Workspace.of(root)
     read = workspace.read("x.prompty")
     (root / "x.prompty").write_text("theirs")
@@ -191,8 +191,8 @@ def test_a_file_that_changed_is_not_saved(root: Path) -> None:
     assert (root / "new" / "er" / "y.prompty").read_text() == "mine"
 
 
-def test_a_file_that_may_only_be_read_is_not_replaced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It could be: for that it is the directory that counts.
+def test_a_read_only_file_is_not_replaced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It could be replaced, because that needs only write permission for the directory.
     def none(_path: Path, _mode: int) -> bool:
         return False
 
@@ -202,7 +202,7 @@ def test_a_file_that_may_only_be_read_is_not_replaced(root: Path, monkeypatch: p
     assert (root / "x.prompty").read_text() == TEXT
 
 
-def test_of_many_that_save_at_once_one_does(root: Path) -> None:
+def test_only_one_of_many_concurrent_saves_succeeds(root: Path) -> None:
     known = digest(TEXT.encode())
 
     def saved_by(number: int) -> Content | SaveConflict:
@@ -214,7 +214,7 @@ def test_of_many_that_save_at_once_one_does(root: Path) -> None:
     assert (root / "x.prompty").read_text() == saved.text
 
 
-def test_a_file_that_is_being_saved_elsewhere_can_be_saved_later(root: Path) -> None:
+def test_a_file_locked_by_another_save_can_be_saved_later(root: Path) -> None:
     workspace = Workspace.of(root)
     read = workspace.read("x.prompty")
     name = next(iter(locks_made_by(workspace, read)))
@@ -225,7 +225,7 @@ def test_a_file_that_is_being_saved_elsewhere_can_be_saved_later(root: Path) -> 
 
 
 def locks_made_by(workspace: Workspace, read: Content) -> set[str]:
-    """What stands beside a file while it is saved, but for its new text."""
+    """The names of the lock files beside a file while it is saved."""
     seen: set[str] = set()
 
     def looked(path: Path, data: bytes) -> None:
@@ -253,7 +253,7 @@ print(count)
 
 
 @pytest.mark.slow
-def test_two_processes_that_save_lose_nothing(root: Path) -> None:
+def test_concurrent_saves_of_two_processes_lose_no_text(root: Path) -> None:
     (root / "x.prompty").write_text("")
     root = root.resolve()
     both = [
@@ -273,7 +273,7 @@ def test_two_processes_that_save_lose_nothing(root: Path) -> None:
     assert sum(counts) == len(text) > 0
 
 
-def test_a_full_disk_leaves_the_old_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_change_the_old_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -300,11 +300,11 @@ workspace.save("x.prompty", "new" * 1000, workspace.read("x.prompty").hash)
 
 
 @pytest.mark.parametrize("at", ["fsync", "replace"])
-def test_a_process_killed_as_it_saves_leaves_the_old_file(root: Path, at: str) -> None:
+def test_a_process_killed_while_saving_does_not_change_the_old_file(root: Path, at: str) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, root.resolve(), at], check=False, timeout=60)  # noqa: S603 - our own program
     assert done.returncode == -signal.SIGKILL
     assert (root / "x.prompty").read_text() == TEXT
     workspace = Workspace.of(root)
     assert {each.path for each in workspace.files()} == {"x.prompty", "support/refund.zh@1.2.0.prompty"}
-    # Its lock went with it.
+    # The lock ended with the process.
     assert isinstance(workspace.save("x.prompty", "new", digest(TEXT.encode())), Content)

@@ -65,7 +65,7 @@ def test_an_operator_is_refused_beyond_its_limit(
         ("%(a(b))d", "'%' does not support mapping keys that contain parentheses"),
     ],
 )
-def test_a_format_string_is_refused(left: object, error: str) -> None:
+def test_an_unsupported_format_string_is_refused(left: object, error: str) -> None:
     with raises_security_error(error):
         check_operator("%", left, 1)
     if isinstance(left, str):
@@ -117,7 +117,7 @@ def test_a_method_is_refused_beyond_its_limit(
         ),
     ],
 )
-def test_a_method_or_format_is_not_available(name: str, subject: Any, args: tuple[object, ...], error: str) -> None:
+def test_unsupported_method_calls_are_refused(name: str, subject: Any, args: tuple[object, ...], error: str) -> None:
     with raises_security_error(error):
         check_method(name, subject, args, ())
 
@@ -155,7 +155,7 @@ def test_a_filter_is_refused_beyond_its_limit(
             check_filter(name, subject, too_much)
 
 
-def test_an_iterator_is_made_a_list_that_can_be_measured_and_then_used() -> None:
+def test_an_iterator_is_converted_to_a_list_before_its_size_is_checked() -> None:
     assert check_method("join", ",", (iter("ab"), 1), ()) == (["a", "b"], 1)
     assert check_filter("join", iter("ab"), ()) == ["a", "b"]
     assert check_filter("sum", iter([1, 2]), ()) == [1, 2]
@@ -175,14 +175,14 @@ def test_an_iterator_is_made_a_list_that_can_be_measured_and_then_used() -> None
         *((Namespace(a="bc"), 3 * 2 + 3), ([Namespace(a=["b"])], 3 * 4 + 2)),
     ],
 )
-def test_the_size_of_a_value_counts_its_texts_and_three_characters_for_each_item(value: object, size: int) -> None:
+def test_the_size_of_a_value_is_its_text_lengths_plus_three_characters_per_item(value: object, size: int) -> None:
     assert size_of(value, size) == size
     if size:
         with raises_security_error(f"a value would become longer than {size - 1} characters or items"):
             size_of(value, size - 1)
 
 
-def test_the_text_of_a_value_is_measured_before_it_is_made() -> None:
+def test_the_size_of_a_value_is_checked_before_it_is_converted_to_text() -> None:
     text = "x" * 20_000_001
     assert as_text(text) is text
     assert [as_text(each) for each in (1.5, None, Undefined(), ["a", 1])] == ["1.5", "None", "", "['a', 1]"]
@@ -191,7 +191,7 @@ def test_the_text_of_a_value_is_measured_before_it_is_made() -> None:
 
 
 @pytest.mark.parametrize(("most", "steps"), [(33, 33), (34, 66), (100, 132)])
-def test_steps_are_checked_at_the_first_step_and_then_at_every_33rd(most: int, steps: int) -> None:
+def test_the_step_limit_is_checked_at_the_first_step_and_every_33rd_step(most: int, steps: int) -> None:
     meter = Meter(most, 0)
     for at in range(steps):
         assert meter.stepped(at) == at
@@ -200,12 +200,12 @@ def test_steps_are_checked_at_the_first_step_and_then_at_every_33rd(most: int, s
     assert list(Meter(most, 0).counted("ab")) == ["a", "b"]
 
 
-def test_the_cpu_time_is_read_only_when_it_can_have_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_is_read_only_when_the_time_limit_may_have_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     wall, cpu = [0.0], [100.0]
     monkeypatch.setattr(bounds, "monotonic", lambda: wall[0])
     monkeypatch.setattr(bounds, "thread_time", cpu.pop)
     meter = Meter(500_000, 0)
-    # Five seconds from the first reading, which takes place after a hundredth of them.
+    # The limit of five seconds begins at the first reading, after 0.05 seconds.
     for wall[0], seconds in ((0.04, None), (0.05, 100.0), (5.0, None), (5.05, 103.0), (7.0, None), (7.05, 105.0)):
         cpu[:] = [] if seconds is None else [seconds]
         meter.look()
@@ -215,7 +215,7 @@ def test_the_cpu_time_is_read_only_when_it_can_have_run_out(monkeypatch: pytest.
         meter.look()
 
 
-def test_buffered_texts_and_numbers_of_ranges_add_up() -> None:
+def test_sizes_of_buffered_texts_and_ranges_are_summed_over_one_rendering() -> None:
     meter = Meter(1, 250_000)
     assert [meter.kept(text) for text in (HALF, HALF[:-32])] == [HALF, HALF[:-32]]
     with raises_security_error(TEXT):

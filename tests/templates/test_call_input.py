@@ -1,4 +1,5 @@
 import re
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ QUESTION = "When do you open?"
         (("q",), (), False, {"q": QUESTION}),
     ],
 )
-def test_the_name_of_a_text(
+def test_a_text_input_gets_the_name_of_its_slot_or_the_name_input(
     slots: tuple[str, ...],
     user_slots: tuple[str, ...],
     takes_text: bool,  # noqa: FBT001 - a case
@@ -56,7 +57,7 @@ def test_the_name_of_a_text(
         ((), (), False, "no slot for the input"),
     ],
 )
-def test_text_that_leaves_slots_open_shows_the_dict_to_give(
+def test_error_for_a_text_input_that_leaves_slots_unfilled_shows_the_dict_to_pass(
     slots: tuple[str, ...],
     user_slots: tuple[str, ...],
     takes_text: bool,  # noqa: FBT001 - a case
@@ -66,7 +67,7 @@ def test_text_that_leaves_slots_open_shows_the_dict_to_give(
         read_input(QUESTION, InputForm(slots, frozenset(user_slots), takes_text))
 
 
-def test_slots_that_have_a_value_are_not_open() -> None:
+def test_a_text_input_is_not_assigned_to_a_slot_that_has_a_value() -> None:
     form = InputForm(("style", "question"), frozenset(("question",)))
     assert name_of_text(form, {"style"}) == "question"
     assert name_of_text(form, {"question"}) == "input"
@@ -74,13 +75,13 @@ def test_slots_that_have_a_value_are_not_open() -> None:
 
 
 @given(value=st.one_of(st.text(), st.integers(), st.lists(st.text())))
-def test_a_value_without_a_name_is_kept_as_it_is(value: Any) -> None:
+def test_input_values_are_not_copied_or_converted(value: Any) -> None:
     assert read_input(value, InputForm(("input",)))["input"] is value
     assert read_input({"a": value}, InputForm(("a",))) == {"a": value}
 
 
-# Each once put the question into the system text, and sent an empty turn of the user.
-ASKS: dict[str, Any] = {
+# Each of these once inserted the question into the system text, and sent an empty user message.
+PROMPTERS: dict[str, Prompter] = {
     "chat": ChatPrompter("Answer from: {context}"),
     "extra key": ChatPrompter("Answer.", extra_keys="context"),
     "two parts": ChatPrompter({"system": "Answer from: {context}", "user": "Q: "}),
@@ -92,20 +93,20 @@ ASKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKS)
-def test_a_question_never_becomes_the_document(name: str) -> None:
-    prompter: Prompter = ASKS[name]
-    for ask in (
-        prompter.generate_prompt,
-        prompter.render,
-        prompter.fill,
-        lambda given: prompter.generate_prompt(given, return_dict=True),
-        lambda given: prompter.generate_prompt(given, format="anthropic"),
-        lambda given: prompter.generate_prompt(given, model="qwen2.5"),
-        lambda given: prompter.training_sample(given, "At nine."),
-    ):
-        with pytest.raises(SlotError, match=r" a dict, {'context': \.\.\."):
-            ask(QUESTION)
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(methodcaller(name, QUESTION) for name in ("generate_prompt", "render", "fill")),
+        methodcaller("generate_prompt", QUESTION, return_dict=True),
+        methodcaller("generate_prompt", QUESTION, format="anthropic"),
+        methodcaller("generate_prompt", QUESTION, model="qwen2.5"),
+        methodcaller("training_sample", QUESTION, "At nine."),
+    ],
+)
+@pytest.mark.parametrize("prompter", PROMPTERS.values(), ids=PROMPTERS)
+def test_a_text_input_never_fills_the_context_slot_of_the_system_text(prompter: Prompter, call: Any) -> None:
+    with pytest.raises(SlotError, match=r" a dict, {'context': \.\.\."):
+        call(prompter)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +122,14 @@ def test_a_question_never_becomes_the_document(name: str) -> None:
         (Prompty.loads("system:\nAdd {{ input }}").prompter, ["Add 1+1"]),
     ],
 )
-def test_a_text_fills_the_slot_that_is_meant(prompter: Prompter, turns: list[str]) -> None:
+def test_a_text_input_fills_the_user_slot_or_the_only_slot(prompter: Prompter, turns: list[str]) -> None:
     made = prompter.generate_prompt("1+1", return_dict=True)["messages"]
     for message, text in zip(made, turns, strict=False):
         assert text in str(message["content"])
 
 
 @given(key=st.text(min_size=1).filter(lambda key: key != "context"), text=st.text())
-def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str) -> None:
+def test_a_single_extra_key_of_any_name_is_the_user_text(key: str, text: str) -> None:
     values = {"context": "We open at nine.", key: text}
     assert read_input(values, InputForm(("context",))) == {"context": "We open at nine.", "input": text}
 
@@ -146,7 +147,7 @@ def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str
         ({"context": "c", "query": None}, "no slot named 'query'"),
     ],
 )
-def test_any_other_key_is_an_error_that_names_it(values: dict[Any, object], message: str) -> None:
+def test_error_for_unknown_or_missing_input_keys_names_them(values: dict[Any, object], message: str) -> None:
     with pytest.raises(SlotError, match=message):
         read_input(values, InputForm(("context",)))
 
@@ -155,12 +156,12 @@ def test_any_other_key_is_an_error_that_names_it(values: dict[Any, object], mess
     ("values", "slots"),
     [({"a": "1"}, "'a'"), ({"a": "1", "b": "2"}, "'a', 'b'"), ({}, "'a'"), ({"b": "2"}, "'a', 'b'")],
 )
-def test_slots_that_may_be_left_out_are_told_only_where_they_have_values(values: dict[str, str], slots: str) -> None:
+def test_an_error_lists_optional_slots_only_if_they_have_values(values: dict[str, str], slots: str) -> None:
     with pytest.raises(SlotError, match=f"no slot named 'mood'; the slots are {slots}(, and|$)"):
         read_input({**values, "mood": 5}, InputForm(("a", "b")), ("b",))
 
 
-def test_alpaca_and_prompters_without_slots_take_no_further_key() -> None:
+def test_an_extra_key_that_cannot_be_the_user_text_is_refused() -> None:
     with pytest.raises(SlotError, match=r"no slot named 'inptu' \(did you mean 'input'\?\)"):
         ChatPrompter("Be brief.").generate_prompt({"inptu": "q"})
     with pytest.raises(SlotError, match="no slot named 'query'"):
@@ -170,8 +171,8 @@ def test_alpaca_and_prompters_without_slots_take_no_further_key() -> None:
 
 
 @pytest.mark.parametrize("syntax", ["slots", "jinja2"])
-def test_lazyllms_rag_idiom(syntax: Any) -> None:
-    # Once an unknown slot, where LazyLLM's examples all ask so.
+def test_a_lazyllm_rag_prompter_accepts_the_question_under_another_key(syntax: Any) -> None:
+    # The key "query", which LazyLLM's examples use, was refused as an unknown slot.
     prompter = ChatPrompter("Answer from the context.", extro_keys=["context_str"], system="", syntax=syntax)
     values = {"context_str": "We open at nine.", "query": QUESTION}
     made = prompter.generate_prompt(values, [["Hi", "Hello"]], return_dict=True)["messages"]
@@ -181,8 +182,8 @@ def test_lazyllms_rag_idiom(syntax: Any) -> None:
 
 
 @pytest.mark.parametrize("syntax", ["slots", "jinja2"])
-def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
-    # Once the text "None" stood in the prompt.
+def test_a_slot_value_of_none_is_refused_and_an_empty_text_is_accepted(syntax: Any) -> None:
+    # The prompt contained the text "None".
     prompter = ChatPrompter("" + ("{{ a }}!" if syntax == "jinja2" else "{a}!"), syntax=syntax, system="")
     for ask in (prompter.generate_prompt, prompter.render, prompter.fill):
         with pytest.raises(SlotError, match="the value of 'a' is None"):
@@ -197,24 +198,26 @@ def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
 
 @pytest.mark.parametrize("values", [{"name": "Ann"}, {"name": "Ann", "input": "Hi"}, {"name": "Ann", "city": "Rome"}])
 @pytest.mark.parametrize("instruction", ["Greet {{name}}.", {"user": "Greet {{name}} in {city}."}])
-def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, str]) -> None:
-    """Jinja's and Mustache's way of writing a slot is text here, and the error named no slot at all."""
+def test_error_for_a_key_in_double_braces_says_they_are_literal_text(instruction: Any, values: dict[str, str]) -> None:
+    """Users who wrote slots as in Jinja or Mustache got an error that did not mention the braces."""
     hint = r"{{name}} is the literal text {name}, whereas {name} is a slot"
     with pytest.raises(SlotError, match=re.escape(hint)):
         ChatPrompter(instruction).generate_prompt(values)
 
 
-def test_double_braces_are_not_told_to_be_text_in_jinja() -> None:
+@pytest.mark.parametrize("make", [ChatPrompter, lambda text, **kw: ChatPrompter.from_messages([("user", text)], **kw)])
+def test_error_for_an_unknown_slot_in_jinja_has_no_hint_about_double_braces(make: Any) -> None:
     text = "{{ a }}{% raw %}{{name}}{% endraw %}"
-    messages = ChatPrompter.from_messages([("user", text)], syntax="jinja2")
-    for prompter in (ChatPrompter(text, syntax="jinja2"), messages):
-        with pytest.raises(SlotError, match="no slot named 'name'; the slots are 'a'(, and .*input.)?$") as caught:
-            prompter.generate_prompt({"name": "Ann"})
-        assert "whereas" not in str(caught.value)
+    with pytest.raises(SlotError, match="no slot named 'name'; the slots are 'a'(, and .*input.)?$") as caught:
+        make(text, syntax="jinja2").generate_prompt({"name": "Ann"})
+    assert "whereas" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "given_", "names"),
+    "make", [ChatPrompter, AlpacaPrompter, lambda text: ChatPrompter.from_messages([("user", text)])]
+)
+@pytest.mark.parametrize(
+    ("text", "values", "names"),
     [
         (r"Solve \frac{a}{b} for {x}.", {"x": "1"}, "{{a}}, {{b}}"),
         (r"Solve \sqrt[3]{a} for {x}.", {"x": "1"}, "{{a}}"),
@@ -225,11 +228,10 @@ def test_double_braces_are_not_told_to_be_text_in_jinja() -> None:
         (r"Say {city} and \frac{{a}}{{b}}.", {}, ""),
     ],
 )
-def test_a_missing_slot_in_a_formula_or_pattern_says_how_to_write_the_braces(
-    text: str, given_: object, names: str
+def test_error_for_a_missing_slot_in_latex_or_a_regex_shows_how_to_escape_the_braces(
+    text: str, values: object, names: str, make: Any
 ) -> None:
-    for prompter in (ChatPrompter(text), AlpacaPrompter(text), ChatPrompter.from_messages([("user", text)])):
-        with pytest.raises(SlotError) as caught:
-            prompter.generate_prompt(given_)
-        hint = f"; if they are part of LaTeX or a regular expression, write {names}"
-        assert str(caught.value).endswith(hint) if names else "LaTeX" not in str(caught.value)
+    with pytest.raises(SlotError) as caught:
+        make(text).generate_prompt(values)
+    hint = f"; if they are part of LaTeX or a regular expression, write {names}"
+    assert str(caught.value).endswith(hint) if names else "LaTeX" not in str(caught.value)

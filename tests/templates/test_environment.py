@@ -34,7 +34,7 @@ def render(text: str, *, is_portable: bool = False, **values: Any) -> str:
         ([1], [1]),
     ],
 )
-def test_a_scalar_has_the_same_text_in_every_language(value: object, expected: object) -> None:
+def test_a_scalar_is_converted_to_its_portable_text(value: object, expected: object) -> None:
     assert portable(value) == expected
     assert type(portable(value)) is type(expected)
 
@@ -51,38 +51,38 @@ def test_a_scalar_has_the_same_text_in_every_language(value: object, expected: o
         (HELD, Value, "", HELD),
     ],
 )
-def test_the_value_of_an_expression_keeps_its_name(value: object, kind: type[Value], text: str, held: object) -> None:
+def test_finalized_values_have_the_expressions_name(value: object, kind: type[Value], text: str, held: object) -> None:
     made = finalize(value, "a.b")
     assert (type(made), str.__str__(made), made.source, made.root, made.held) == (kind, text, "a.b", "a", held)
     assert finalize(made, "c") is made
     assert finalize(value).source == ""
 
 
-def test_scalars_are_converted_first() -> None:
+def test_finalize_applies_the_scalar_converter_first() -> None:
     assert finalize(1.0, "a", portable) == Value("1", "a")
     assert finalize(Value("x", "a"), "b", lambda _: 3) == "3"
 
 
 @pytest.mark.parametrize(("source", "name"), [("a.b", "a.b"), ("", "a Jinja expression")])
-def test_a_value_without_text_is_named_in_the_error(source: str, name: str) -> None:
+def test_error_for_a_value_that_is_not_text_names_its_slot(source: str, name: str) -> None:
     with pytest.raises(SlotError, match=f"the value of slot '{name}' must be text, not bytes"):
         finalize(b"", source)
 
 
-def test_a_text_longer_than_any_context_window_is_an_error() -> None:
+def test_a_value_longer_than_20_million_characters_is_refused() -> None:
     assert len(finalize("x" * 20_000_000)) == 20_000_000
     with pytest.raises(SecurityError):
         finalize("x" * 20_000_001)
 
 
-def test_the_size_of_a_list_is_checked_before_its_text_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_list_is_checked_before_it_is_converted_to_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("lazyprompt.templates.environment.value_text")
     with pytest.raises(SecurityError):
         finalize(["x" * 1_000_000] * 21)
 
 
 @pytest.mark.parametrize("text", ["[[x], [x]]", "((x,), (x,))", "{'a': (x,), 'b': {'c': x}}", "[1, (x, x)]"])
-def test_a_nested_container_is_limited(text: str) -> None:
+def test_a_nested_container_of_more_than_6_million_characters_is_refused(text: str) -> None:
     """Comparing containers that share their items takes a time that grows exponentially with the depth."""
     template = f"{{% if {text} == 1 %}}a{{% else %}}b{{% endif %}}"
     assert render(template, x="x" * 1_900_000) == "b"
@@ -91,7 +91,7 @@ def test_a_nested_container_is_limited(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [["x" * 3_000_000] * 3, ("x" * 3_000_000,) * 3, {"a": "x" * 7_000_000}, [[]], {}])
-def test_a_flat_container_is_not(value: Any) -> None:
+def test_the_size_of_a_flat_container_is_not_limited(value: Any) -> None:
     assert ValueEnvironment.listed(value) is value
 
 

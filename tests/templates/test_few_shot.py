@@ -25,7 +25,7 @@ def test_prefix_examples_and_suffix_are_joined() -> None:
     ("parts", "values", "shown"),
     [
         (("p", [{"q": "1"}, {"q": "2"}], "{q}", "s", "\n--\n"), {}, "p\n--\n1\n--\n2\n--\ns"),
-        # What is empty leaves no separator.
+        # An empty part has no separator.
         (("", [], "{q}", "{x}"), {"x": "only"}, "only"),
         (("", [{"q": ""}, {"q": "1"}], "{q}", ""), {}, "1"),
         # JSON and sets need no escaping, and values of any kind become text.
@@ -35,11 +35,11 @@ def test_prefix_examples_and_suffix_are_joined() -> None:
         (("", (MappingProxyType({"q": "1"}),), "{q}", ""), {}, "1"),
     ],
 )
-def test_what_a_template_shows(parts: Any, values: dict[str, object], shown: str) -> None:
+def test_parts_of_a_few_shot_template_are_joined(parts: Any, values: dict[str, object], shown: str) -> None:
     assert FewShotTemplate(*parts).render(**values) == shown
 
 
-def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
+def test_a_slot_in_both_prefix_and_suffix_is_listed_once() -> None:
     template = FewShotTemplate("{b} {a}", [], "", "{c} {a}")
     assert template.slots == ("b", "a", "c")
     assert template.render(a="1", b="2", c="3") == "2 1\n3 1"
@@ -47,13 +47,13 @@ def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
 
 @pytest.mark.parametrize("select", [None, FirstExamples(1)])
 @given(example=st.text(), value=st.text())
-def test_examples_and_values_are_data(select: FirstExamples | None, example: str, value: str) -> None:
-    """Braces in them stay, and no value gets into an example."""
+def test_braces_in_examples_and_values_are_literal_text(select: FirstExamples | None, example: str, value: str) -> None:
+    """Their braces stay, and no value is inserted into an example."""
     template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=select)
     assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
 
 
-def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> None:
+def test_a_template_copies_its_examples_and_can_be_pickled() -> None:
     examples: list[dict[str, object]] = [{"q": ["1"]}]
     template = FewShotTemplate("", examples, "{q}", "{x}")
     examples[0]["q"] = "changed"
@@ -65,7 +65,7 @@ def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> No
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "error"),
     [
         ({}, "the few-shot template: no value for 'name', 'question'"),
         ({"name": "Bob"}, "the few-shot template: no value for 'question'"),
@@ -77,8 +77,8 @@ def test_a_template_does_not_change_with_its_examples_and_can_be_pickled() -> No
         ({"name": b"Bob", "question": ""}, "the value of slot 'name' must be text, not bytes"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
-    with pytest.raises(SlotError, match=f"^{said}"):
+def test_missing_unknown_and_invalid_slot_values_are_refused(values: dict[str, object], error: str) -> None:
+    with pytest.raises(SlotError, match=f"^{error}"):
         ADDITION.render(**values)
 
 
@@ -88,7 +88,7 @@ def test_a_value_for_a_template_without_slots_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "said"),
+    ("example", "error"),
     [
         ({"q": "1"}, r"examples\[1\]: no value for 'a'"),
         ({}, r"examples\[1\]: no value for 'q', 'a'"),
@@ -97,30 +97,30 @@ def test_a_value_for_a_template_without_slots_is_refused() -> None:
         ({"q": "1", "a": {1}}, "the value of slot 'a' is a set"),
     ],
 )
-def test_an_example_that_does_not_fit_is_refused_with_its_index(example: Any, said: str) -> None:
-    with pytest.raises(SlotError, match=f"^{said}"):
+def test_an_example_with_missing_unknown_or_invalid_values_is_refused(example: Any, error: str) -> None:
+    with pytest.raises(SlotError, match=f"^{error}"):
         FewShotTemplate("", [{"q": "1", "a": "2"}, example], "{q}{a}", "")
 
 
 @pytest.mark.parametrize("example", ["text", 5, None, ["q"]])
-def test_an_example_that_is_no_dict_is_refused_with_its_index(example: Any) -> None:
+def test_error_for_an_example_that_is_not_a_dict_names_its_index(example: Any) -> None:
     with pytest.raises(TemplateError, match=rf"^examples\[0\] must be a dict with .*, not {type(example).__name__}"):
         FewShotTemplate("", [example], "{q}", "")
 
 
 @pytest.mark.parametrize("examples", [None, 5, {"q": "1"}, "text"])
-def test_examples_that_are_no_list_are_refused(examples: Any) -> None:
+def test_examples_that_are_not_a_list_are_refused(examples: Any) -> None:
     with pytest.raises(TemplateError, match=f"^examples must be a list of dicts, not {type(examples).__name__}$"):
         FewShotTemplate("", examples, "{q}", "")
 
 
-def test_without_a_selector_all_examples_are_shown() -> None:
+def test_all_examples_are_chosen_without_a_selector() -> None:
     assert ADDITION.chosen(name="Bob", question="3+3") == (0, 1)
     with pytest.raises(SlotError, match="no value for 'question'"):
         ADDITION.chosen(name="Bob")
 
 
-def test_values_are_checked_before_a_selector_sees_them() -> None:
+def test_values_are_checked_before_the_selector_is_called() -> None:
     def never(values: Mapping[str, object], example: Mapping[str, object]) -> float:
         raise AssertionError((values, example))
 
@@ -128,7 +128,7 @@ def test_values_are_checked_before_a_selector_sees_them() -> None:
         FewShotTemplate("", [{"q": "1"}], "{q}", "{x}", select=MostSimilar(1, never)).render()
 
 
-def test_a_selector_sees_the_examples_as_they_were() -> None:
+def test_a_selector_gets_the_examples_as_they_were_at_construction() -> None:
     seen: list[object] = []
 
     def score(_values: Mapping[str, object], example: Mapping[str, object]) -> float:
@@ -144,7 +144,7 @@ def test_a_selector_sees_the_examples_as_they_were() -> None:
     assert seen == [["1"]]
 
 
-def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
+def test_an_example_may_have_extra_fields_only_with_a_selector() -> None:
     vectors = [{"q": "a", "vector": [0.0, 1.0]}, {"q": "b", "vector": [1.0, 0.0]}]
 
     def first_part(_values: Mapping[str, object], example: Mapping[str, Any]) -> float:
@@ -156,7 +156,7 @@ def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
         FewShotTemplate("", vectors, "{q}", "{x}", "-")
 
 
-def test_with_a_selector_too_an_example_has_a_value_for_each_slot() -> None:
+def test_an_invalid_example_is_refused_even_with_a_selector() -> None:
     with pytest.raises(SlotError, match=r"^examples\[1\]: no value for 'a'; the slots are 'q', 'a'$"):
         FewShotTemplate("", [{"q": "1", "a": "2"}, {"q": "1", "b": "2"}], "{q}{a}", "", select=FirstExamples(1))
     with pytest.raises(TemplateError, match=r"^examples\[0\] must be a dict with .*, not str"):
@@ -164,20 +164,20 @@ def test_with_a_selector_too_an_example_has_a_value_for_each_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "said"),
+    ("select", "error"),
     [
         (2, r"select must be a selector with a method select"),
         (len, "select must be a selector .*, not builtin_function_or_method"),
         (FirstExamples, "select is the class FirstExamples; pass an instance of this class"),
     ],
 )
-def test_what_is_no_selector_is_refused(select: Any, said: str) -> None:
-    with pytest.raises(TemplateError, match=f"^{said}"):
+def test_a_select_setting_that_is_not_a_selector_is_refused(select: Any, error: str) -> None:
+    with pytest.raises(TemplateError, match=f"^{error}"):
         FewShotTemplate("", [], "{q}", "", select=select)
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_texts_that_are_none_are_refused(place: int) -> None:
+def test_prefix_example_suffix_and_separator_must_be_strings(place: int) -> None:
     texts: Any = ["", "", "", ""]
     texts[place] = 5
     prefix, example, suffix, separator = texts

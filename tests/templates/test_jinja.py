@@ -15,7 +15,7 @@ from lazyprompt.templates.slots import Opaque, Value
 
 
 def parts(text: str, **values: Any) -> list[str]:
-    """The parts of a filled template, its values made plain data first."""
+    """Fill a template after converting the values to plain data, and return its parts."""
     data = {name: JinjaTemplate.coerce(value, name) for name, value in values.items()}
     return list(JinjaTemplate(text).fill(data))
 
@@ -37,12 +37,12 @@ def parts(text: str, **values: Any) -> list[str]:
         ("{{ a }}{{ a }}{{ a }}", ["", "hi", "", "hi", "", "hi", ""], None),
     ],
 )
-def test_values_are_the_odd_parts(
+def test_odd_parts_of_a_filled_template_are_its_values(
     text: str, expected: list[str], names: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jinja, "MAX_NAMES", 2)
     assert parts(text, a="hi", b="Bob", d={"名": 1, "_p": 2, "not": 3}, _p=4) == expected
-    # Where a template is only names and text, its outline holds the index of each value.
+    # A template of only names and literal text has an outline with the index of each value.
     outline = JinjaTemplate(text).outline
     assert (outline is None) == (names is None)
     if outline is not None and names is not None:
@@ -51,7 +51,7 @@ def test_values_are_the_odd_parts(
         assert [*outline[::2]] == expected[::2]
 
 
-def test_a_constant_expression_is_the_developers_own() -> None:
+def test_a_constant_expression_is_merged_into_the_literal_text() -> None:
     assert parts("a{{ 'b' }}{{ 3 - 1 }}c{{ 'd' + 'e' }}{{ 'f' ~ 1 }}") == ["ab2cdef1"]
 
 
@@ -90,7 +90,7 @@ def test_a_constant_expression_is_the_developers_own() -> None:
         "[{% macro m() %}{% filter lower %}{{ x }}{% endfilter %}{% endmacro %}{{ m() }}]",
     ],
 )
-def test_a_value_is_an_odd_part_whichever_way_it_takes(text: str) -> None:
+def test_a_value_is_an_odd_part_after_any_expression_or_statement(text: str) -> None:
     found = parts(text, x="ev", y="")
     assert "ev" not in "".join(found[0::2])
     assert "".join(found) == "[ev]"
@@ -99,12 +99,12 @@ def test_a_value_is_an_odd_part_whichever_way_it_takes(text: str) -> None:
 
 
 @given(st.text())
-def test_a_value_is_never_read_as_a_template(value: str) -> None:
+def test_jinja_syntax_in_a_value_is_not_evaluated(value: str) -> None:
     hostile = value + "{{ y }}{% raw %}{x}"
     assert parts("[{{ x }}]", x=hostile) == ["[", hostile, "]"]
 
 
-def test_loops_and_conditions_are_the_developers() -> None:
+def test_loops_and_conditions_are_rendered() -> None:
     text = "{% for m in ms if m.on %}{{ loop.index }}. {{ m.name }}\n{% else %}none{% endfor %}"
     assert "".join(parts(text, ms=[{"on": True, "name": "a"}, {"on": False}, {"on": True, "name": "b"}])) == (
         "1. a\n2. b\n"
@@ -112,20 +112,20 @@ def test_loops_and_conditions_are_the_developers() -> None:
     assert parts(text, ms=[]) == ["none"]
 
 
-def test_a_dict_or_list_is_written_as_json_and_marked_as_such() -> None:
+def test_a_dict_or_list_value_becomes_json_text() -> None:
     found = parts("{{ d }} {{ t }}", d={"城": [None, True]}, t=("a",))
     assert found == ["", '{"城": [null, true]}', " ", '["a"]', ""]
     assert [isinstance(part, JsonText) for part in found] == [False, True, False, True, False]
     assert not isinstance(parts("{{ s }}", s="[1]")[1], JsonText)
 
 
-def test_scalars_keep_their_kind_for_tests_and_arithmetic() -> None:
+def test_scalars_keep_their_type_in_tests_and_arithmetic() -> None:
     assert "".join(parts("{{ n + 1 }} {{ f * 2 }} {{ b and 'yes' }} {{ z is none }}", n=1, f=1.5, b=True, z=None)) == (
         "2 3.0 yes True"
     )
 
 
-def test_slots_are_the_variables_it_looks_up_in_order() -> None:
+def test_slots_are_the_variables_looked_up_by_the_template_in_order() -> None:
     text = "{{ b }} {{ a.x }} {% for i in c %}{{ i }}{% endfor %}{% set d = 1 %}{{ d }}{{ range(1) }}"
     template = JinjaTemplate(text)
     assert template.slots == ("b", "a", "c")
@@ -133,7 +133,7 @@ def test_slots_are_the_variables_it_looks_up_in_order() -> None:
     assert template.text == text
 
 
-def test_all_of_it_counts_as_one_slot() -> None:
+def test_all_parts_have_the_origin_of_the_template() -> None:
     template = JinjaTemplate("a {{ x }}", "user")
     assert template.origins(template.fill({"x": "1"})) == ("user", "user", "user")
     assert JinjaTemplate("a").origins(["a"]) == ("instruction",)
@@ -159,7 +159,7 @@ def test_values_are_copied_to_plain_data() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", b"x", {"a"}, float("nan"), [float("inf")], {1: 2}, {"k": object()}])
-def test_a_value_that_is_no_plain_data_is_refused_with_its_slot(value: object) -> None:
+def test_error_for_a_value_that_is_not_plain_data_names_its_slot(value: object) -> None:
     with pytest.raises(SlotError, match=r"^the value of slot 'x'"):
         JinjaTemplate.coerce(value, "x")
 
@@ -167,13 +167,13 @@ def test_a_value_that_is_no_plain_data_is_refused_with_its_slot(value: object) -
 @pytest.mark.parametrize(
     "text", ["{{ d.update({'a': 1}) }}", "{{ l.append(1) }}", "{{ d.pop('k') }}", "{% set d.k = 1 %}"]
 )
-def test_the_sandbox_holds(text: str) -> None:
+def test_a_template_that_modifies_its_values_is_refused(text: str) -> None:
     with pytest.raises((TemplateError, SlotError)):
         parts(text, x="1", d={"k": 1}, l=[1])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("{{ range(100001)|list }}", r"range\(\) returned more than 100000 numbers"),
         ("{% for i in range(400) %}{% for j in range(400) %}{% endfor %}{% endfor %}", r"range\(\) returned more"),
@@ -183,12 +183,12 @@ def test_the_sandbox_holds(text: str) -> None:
         ("{{ '%99999d' % 1 }}", "% accepts only widths up to 10000"),
         ("{{ '%99999d'|format(1) }}", "format accepts only widths up to 10000"),
         ("{{ '{:99999}'.format(1) }}", "format accepts only widths up to 10000"),
-        # What is no text is written as text first, and arguments come by place or by name.
+        # Other types are converted to text first; arguments are positional or by name.
         ("{{ (x * 1000)|replace('a', ['b' * 1001]) }}", "a value would become longer than 1000000"),
         ("{{ (x * 1000)|replace(new='b' * 1001, old='a') }}", "a value would become longer than 1000000"),
         ("{{ range(100000)|join(attribute='real', d=x * 1000) }}", "a value would become longer than 1000000"),
         ("{{ [namespace(a=[[[x] * 1000] * 1000] * 1000)]|string }}", "a value would become longer than 20000000"),
-        # However a method is found.
+        # A method may be looked up in any way.
         ("{{ x['center'](10001) }}", "center accepts only numbers up to 10000"),
         ("{{ (x|attr('center'))(10001) }}", "center accepts only numbers up to 10000"),
         ("{% set f = x.center %}{{ f(10001) }}", "center accepts only numbers up to 10000"),
@@ -209,41 +209,41 @@ def test_the_sandbox_holds(text: str) -> None:
         ("{{ 2 ** 65 }}", r"the exponent of '\*\*' must not exceed 64"),
     ],
 )
-def test_what_would_eat_time_or_memory_is_refused_at_once(text: str, said: str) -> None:
-    with pytest.raises(TemplateError, match=f"^Jinja: {said}"):
+def test_excessive_time_or_memory_use_is_refused(text: str, error: str) -> None:
+    with pytest.raises(TemplateError, match=f"^Jinja: {error}"):
         parts(text, l=[1, 2], x="a")
 
 
-def test_the_bounds_leave_room_for_honest_templates() -> None:
+def test_values_at_the_limits_of_the_sandbox_are_accepted() -> None:
     assert "".join(parts("{{ range(100000)|length }} {{ ('x' * 1000000)|length }} {{ 2 ** 64 }} {{ 3 * 4 }}")) == (
         f"100000 1000000 {2**64} 12"
     )
     assert "".join(parts("{{ 2 * 0.5 }} {{ [1] * 2 }} {{ -1 * 'x' }} {{ 2 ** -1 }}")) == "1.0 [1, 1]  0.5"
 
 
-def test_the_bound_of_range_is_for_each_rendering() -> None:
+def test_the_limit_of_range_applies_to_each_rendering() -> None:
     template = JinjaTemplate("{{ range(n)|length }}")
     for _ in range(3):
         assert "".join(template.fill({"n": 60_000})) == "60000"
 
 
 @pytest.mark.parametrize(
-    ("limit", "text", "said"),
+    ("limit", "text", "error"),
     [
         ("OUTPUT", "{% for i in x %}ab{% endfor %}", "the output is longer than 10 characters"),
         ("OUTPUT", "abc{{ x }}de", "the output is longer than 10 characters"),
         ("PIECES", "{% for i in x %}b{{ i }}{% endfor %}", "the template writes more than 10 literal texts and values"),
     ],
 )
-def test_the_output_is_bounded(limit: str, text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_beyond_the_limit_is_refused(limit: str, text: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jinja, f"MAX_{limit}", 10)
     assert len("".join(parts(text, x="xxxxx"))) == 10
-    with pytest.raises(TemplateError, match=f"^Jinja: {said}$"):
+    with pytest.raises(TemplateError, match=f"^Jinja: {error}$"):
         parts(text, x="xxxxxx")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("{{ missing }}", "no value for 'missing'; the slots are 'missing'"),
         ("{{ d.missing }}", "'dict object' has no attribute 'missing'; the slots are 'd'"),
@@ -253,13 +253,13 @@ def test_the_output_is_bounded(limit: str, text: str, said: str, monkeypatch: py
         ("{{ lipsum() }}", "no value for 'lipsum'"),
     ],
 )
-def test_what_is_not_there_is_an_error(text: str, said: str) -> None:
-    with pytest.raises(SlotError, match=f"^Jinja: {said}"):
+def test_an_undefined_variable_or_attribute_is_an_error(text: str, error: str) -> None:
+    with pytest.raises(SlotError, match=f"^Jinja: {error}"):
         parts(text, d={})
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ 1 + 'a' }}", "unsupported operand"),
@@ -272,12 +272,12 @@ def test_what_is_not_there_is_an_error(text: str, said: str) -> None:
         ("{{ 1.0 ** 'a' }}", "unsupported operand"),
     ],
 )
-def test_a_failing_template_is_an_error_of_ours(text: str, said: str) -> None:
-    with pytest.raises(TemplateError, match=f"^Jinja: {said}"):
+def test_an_error_while_rendering_becomes_a_template_error(text: str, error: str) -> None:
+    with pytest.raises(TemplateError, match=f"^Jinja: {error}"):
         parts(text, x="1")
 
 
-def test_an_expression_that_is_no_text_is_refused() -> None:
+def test_an_expression_that_is_not_valid_text_is_refused() -> None:
     with pytest.raises(SlotError, match="lone surrogate"):
         parts(r"{{ '\ud800' }}")
     with pytest.raises(SlotError, match="must be text, not bytes; decode"):
@@ -288,11 +288,11 @@ OTHER_FILE = 'a template cannot load other templates; in a prompt file, use {% i
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("a\n{{ b", "line 2: unexpected end of template, expected 'end of print statement'."),
         ("\n\n{{ x|nothing }}", "line 3: unknown filter 'nothing' (did you mean 'string'?)"),
-        # Under an if, Jinja looked for it only when it got there.
+        # Inside an if, Jinja looks the filter up only when it renders the branch.
         ("{% if a %}{{ a | lowr }}{% endif %}", "line 1: unknown filter 'lowr' (did you mean 'lower'?)"),
         ("{% if a is defind %}x{% endif %}", "line 1: unknown test 'defind' (did you mean 'defined'?)"),
         ("{{ [1, 2]|random }}", "line 1: unknown filter 'random'"),
@@ -306,24 +306,27 @@ OTHER_FILE = 'a template cannot load other templates; in a prompt file, use {% i
         ("{{{ a }}}", "line 1: expected token ':', got '}'"),
     ],
 )
-def test_wrong_syntax_is_an_error_with_its_line(text: str, said: str) -> None:
+def test_error_for_invalid_syntax_names_the_line(text: str, error: str) -> None:
     with pytest.raises(TemplateError) as caught:
         JinjaTemplate(text)
-    assert str(caught.value) == f"Jinja, {said}"
+    assert str(caught.value) == f"Jinja, {error}"
 
 
 @pytest.mark.parametrize(
     "text", ["{{ x(a=1, a=2) }}", f"{{{{ {'(' * 9999}1{')' * 9999} }}}}", f"{{{{ {'1' * 4999} }}}}"], ids=len
 )
-def test_what_python_cannot_compile_is_an_error_of_ours(text: str) -> None:
+def test_a_template_that_python_cannot_compile_is_a_template_error(text: str) -> None:
     with pytest.raises(TemplateError, match=r"^Jinja cannot compile the template: "):
         JinjaTemplate(text)
 
 
-def test_a_template_that_is_no_text_is_refused() -> None:
-    for text in (None, 5, b"a"):
-        with pytest.raises(TemplateError, match=f"^the template must be a string, not {type(text).__name__}$"):
-            JinjaTemplate(text)  # type: ignore[arg-type]
+@pytest.mark.parametrize("text", [None, 5, b"a"])
+def test_a_template_that_is_not_a_string_is_refused(text: Any) -> None:
+    with pytest.raises(TemplateError, match=f"^the template must be a string, not {type(text).__name__}$"):
+        JinjaTemplate(text)
+
+
+def test_a_template_with_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(TemplateError, match=r"^the template has a lone surrogate"):
         JinjaTemplate("\ud800")
 
@@ -349,8 +352,8 @@ _DATA = st.dictionaries(
 
 @pytest.mark.slow
 @given(st.lists(_PIECES).map("".join), _DATA, st.booleans())
-def test_a_template_of_names_alone_is_what_it_is_compiled(text: str, values: dict[str, Any], lenient: bool) -> None:  # noqa: FBT001 - hypothesis gives it
-    """Templates that only name values are not compiled; nobody is to notice."""
+def test_templates_of_only_names_render_as_if_compiled(text: str, values: dict[str, Any], lenient: bool) -> None:  # noqa: FBT001 - hypothesis gives it
+    """Templates that only name values are not compiled; the result is the same."""
 
     def outcome() -> object:
         try:
@@ -366,33 +369,33 @@ def test_a_template_of_names_alone_is_what_it_is_compiled(text: str, values: dic
         assert outcome() == fast
 
 
-def test_values_know_the_names_that_they_are_from() -> None:
+def test_filled_values_have_the_names_of_their_variables() -> None:
     template = JinjaTemplate("{{ q }}{{ u.name }}{{ q|upper }}{% for m in h %}{{ m.role }}{% endfor %}")
     filled = template.fill({"q": "x", "u": {"name": "n"}, "h": [{"role": "r"}]})
     assert [part.source for part in filled[1::2] if isinstance(part, Value)] == ["q", "u.name", "", "m.role"]
 
 
-def test_a_lenient_template_takes_what_is_not_there_for_empty() -> None:
+def test_a_lenient_template_renders_undefined_variables_as_empty() -> None:
     text = "[{{ a }}{{ a ~ '' }}{{ b.c.d }}{% if e %}x{% endif %}{{ f|default('g') }}]"
     assert "".join(JinjaTemplate(text, lenient=True).fill({})) == "[g]"
     with pytest.raises(SlotError, match="no value for 'a'"):
         JinjaTemplate(text).fill({})
 
 
-def test_what_has_no_text_holds_its_place() -> None:
+@pytest.mark.parametrize("text", ["a{{ p }}b", "a{% if p %}{{ p }}{% endif %}b"])
+def test_an_opaque_value_is_an_empty_part_that_holds_the_object(text: str) -> None:
     class Picture(Opaque):
         pass
 
     picture = Picture()
-    for text in ("a{{ p }}b", "a{% if p %}{{ p }}{% endif %}b"):
-        filled = JinjaTemplate(text).fill({"p": picture})
-        assert filled == ["a", "", "b"]
-        assert isinstance(filled[1], Value)
-        assert filled[1].held is picture
+    filled = JinjaTemplate(text).fill({"p": picture})
+    assert filled == ["a", "", "b"]
+    assert isinstance(filled[1], Value)
+    assert filled[1].held is picture
 
 
 @pytest.mark.timing
-def test_own_text_of_a_loop_takes_no_longer_than_its_length() -> None:
+def test_literal_text_in_a_loop_takes_linear_time() -> None:
     begin = time.perf_counter()
     JinjaTemplate("{% for i in range(90000) %}0123456789{% endfor %}").fill({})
     assert time.perf_counter() - begin < 3
@@ -405,8 +408,8 @@ def test_own_text_of_a_loop_takes_no_longer_than_its_length() -> None:
         *("{% if x %}{{ ['a', 'b']|join }}{% endif %}", "{% for i in [1] %}{{ 'a' ~ 'b' }}{% endfor %}"),
     ],
 )
-def test_an_expression_of_constants_is_own_text(text: str) -> None:
-    """No value is in it: to look for one in developer's text would change it."""
+def test_an_expression_of_constants_is_literal_text(text: str) -> None:
+    """As a value it would be neutralized, which would change the developer's own text."""
     template = JinjaTemplate(text)
     parts = template.fill(dict.fromkeys(template.slots, "x"))
     if "else x" in text:
@@ -418,6 +421,6 @@ def test_an_expression_of_constants_is_own_text(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{% set y = 'ab' %}{{ y }}", "{{ 'a' ~ x }}", "{{ 'ab'.strip() }}", "{{ x|d('ab') }}"]
 )
-def test_an_expression_that_looks_up_or_calls_is_a_value(text: str) -> None:
+def test_an_expression_with_a_lookup_or_call_is_a_value(text: str) -> None:
     parts = JinjaTemplate(text).fill({"x": "b"})
     assert [type(part).__name__ for part in parts] == ["str", "Value", "str"]

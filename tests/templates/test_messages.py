@@ -1,4 +1,4 @@
-"""Templates of messages: their order, the place of the history, and what becomes of an input."""
+"""Templates of messages: their order, the place of the history, and the use of an input."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ HISTORY = [["Hi.", "Hello."]]
 SYSTEM = {"role": "system", "content": "You know cats."}
 PAST = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
 
-# Texts with slots, and the same with their values in.
+# Texts with slots, and the same texts with the values filled in.
 VALUE_OF = {"a": "x{b}", "b": "42", "c": "{{c}}"}
 PIECES = st.sampled_from(
     [("{a}", "x{b}"), ("{b}", "42"), ("{c}", "{{c}}"), ("{{a}}", "{a}"), ("{1}", "{1}"), ("t ", "t ")]
@@ -40,7 +40,7 @@ def as_msg(role: Any, text: str) -> object:
     place=st.none() | st.integers(0, 6),
     forms=st.lists(st.sampled_from([as_pair, as_dict, as_msg]), min_size=6),
 )
-def test_the_messages_stand_in_their_order_with_the_history_in_its_place(
+def test_messages_keep_their_order_with_the_history_at_its_place(
     turns: list[tuple[str, tuple[str, str]]], place: int | None, forms: list[Any]
 ) -> None:
     written = [form(role, template) for form, (role, (template, _)) in zip(forms, turns, strict=False)]
@@ -55,14 +55,14 @@ def test_the_messages_stand_in_their_order_with_the_history_in_its_place(
     assert prompter.generate_prompt(values, HISTORY, return_dict=True) == {"messages": expected}
 
 
-def test_system_text_behind_the_history_stays_there() -> None:
-    """It once moved in front of the history where it was the first message of the template."""
+def test_a_system_message_after_the_history_is_not_moved() -> None:
+    """The system message moved in front of the history if it was the first message of the template."""
     prompter = ChatPrompter.from_messages(["history", ("system", "Be brief."), ("user", "{q}")])
     made = prompter.generate_prompt("Why?", HISTORY, return_dict=True)["messages"]
     assert made == [*PAST, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
 
-def test_control_sequences_of_the_template_stay_and_those_of_values_are_escaped() -> None:
+def test_control_sequences_are_kept_in_the_template_and_neutralized_in_values() -> None:
     template: list[Any] = [
         ("system", "<|im_end|>{a}"),
         ("user", "<|im_start|>{a}"),
@@ -78,7 +78,7 @@ def test_control_sequences_of_the_template_stay_and_those_of_values_are_escaped(
     ]
 
 
-def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
+def test_message_blocks_are_kept_and_their_slots_filled() -> None:
     picture = ImageBlock(URLSource("https://example.com/{a}.png"))
     prompter = ChatPrompter.from_messages([Msg("user", [TextBlock("What is {a}?"), picture], "user"), "history"])
     (message,) = prompter.generate_prompt({"a": "this"}, return_dict=True)["messages"]
@@ -95,7 +95,7 @@ def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
 
 
 @pytest.mark.parametrize("extra", [{"name": "Ann"}, {"metadata": {"k": 1}}, {"url": "https://a.b/c.png"}])
-def test_a_message_with_more_than_text_keeps_it(extra: dict[str, Any]) -> None:
+def test_name_metadata_and_url_of_a_template_message_are_kept(extra: dict[str, Any]) -> None:
     template, filled = (
         [Msg(**{"name": role, "role": role, "content": text, **extra}) for role in ("system", "user")]
         for text in ("{q}", "a")
@@ -103,7 +103,7 @@ def test_a_message_with_more_than_text_keeps_it(extra: dict[str, Any]) -> None:
     assert [*ChatPrompter.from_messages(template).fill({"q": "a"}).history.messages] == filled
 
 
-def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_loop() -> None:
+def test_a_template_message_with_an_image_is_not_repeated_in_a_tool_loop() -> None:
     picture = ImageBlock(URLSource("https://example.com/a.png"))
     asks = Msg("user", [TextBlock("{q}"), picture], "user")
     prompter = ChatPrompter.from_messages(["history", ("assistant", "A"), asks])
@@ -120,7 +120,7 @@ def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_l
     assert [each["role"] for each in asked] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-def test_an_input_goes_into_slots_where_the_user_has_the_last_word_and_else_is_the_users_next_message() -> None:
+def test_an_input_fills_slots_if_the_template_ends_with_the_user_else_becomes_a_message() -> None:
     asks = ChatPrompter.from_messages([("system", "You know {topic}."), ("user", "Tell me something.")])
     assert asks.generate_prompt("cats", return_dict=True)["messages"][0]["content"] == "You know cats."
     with pytest.raises(SlotError, match="no slot named 'input'"):
@@ -152,13 +152,13 @@ ROLE = "expected a (role, text) pair whose role is one of 'system', 'developer',
         ([("placeholder", "{x}")], "messages[0] is a LangChain message placeholder; use 'history' instead"),
     ],
 )
-def test_errors_name_the_message_and_what_to_write(messages: Any, error: str) -> None:
+def test_error_for_an_invalid_message_names_its_index_and_shows_the_valid_form(messages: Any, error: str) -> None:
     with pytest.raises(TemplateError) as caught:
         ChatPrompter.from_messages(messages)
     assert str(caught.value) == error
 
 
 @pytest.mark.parametrize("message", [{"role": "bot", "content": "a"}, ("user", 3)])
-def test_a_message_that_is_none_is_refused_with_its_index(message: Any) -> None:
+def test_error_for_an_invalid_role_or_content_names_the_message_index(message: Any) -> None:
     with pytest.raises(HistoryError, match=r"^messages\[1\]"):
         ChatPrompter.from_messages([("human", "a"), message])

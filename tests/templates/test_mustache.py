@@ -21,12 +21,12 @@ class Picture(Opaque):
     __slots__ = ()
 
 
-NOTHING: list[Any] = [False, None, "", []]
-SOMETHING: list[Any] = [True, 0, 0.0, "a", {}, {"a": 1}, [0]]
+FALSY: list[Any] = [False, None, "", []]
+TRUTHY: list[Any] = [True, 0, 0.0, "a", {}, {"a": 1}, [0]]
 
 
 def parts(text: str, *, lenient: bool = False, **values: Any) -> list[str]:
-    """The parts of a filled template, its values made plain data first."""
+    """Fill a template after converting the values to plain data, and return its parts."""
     data = {name: MustacheTemplate.coerce(value, name) for name, value in values.items()}
     return list(MustacheTemplate(text, lenient=lenient).fill(data))
 
@@ -50,18 +50,18 @@ def filled(text: str, **values: Any) -> str:
         ("{{#l}}-{{.}};{{/l}}", {"l": ["a", 2]}, ["-", "a", ";-", "2", ";"]),
     ],
 )
-def test_own_text_and_values_are_parts_in_turn(text: str, values: dict[str, Any], expected: list[str]) -> None:
+def test_literal_text_and_values_alternate_in_the_parts(text: str, values: dict[str, Any], expected: list[str]) -> None:
     found = parts(text, **values)
     assert found == expected
     assert all(isinstance(part, Value) for part in found[1::2])
 
 
 SECTIONS: list[tuple[str, dict[str, Any], str]] = [
-    # Which values count as none: 0 and the empty dict do not.
-    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "no") for x in NOTHING),
+    # Which values are false: 0 and the empty dict are not.
+    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "no") for x in FALSY),
     ("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {}, "no"),
-    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "yes") for x in SOMETHING),
-    # A dict is looked in first, then what is around it.
+    *(("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": x}, "yes") for x in TRUTHY),
+    # A name is looked up in the innermost dict first, then in the outer ones.
     ("{{#a}}{{x}}{{y}}{{/a}}", {"a": {"x": 1}, "x": 2, "y": 3}, "13"),
     ("{{#a}}{{#b}}{{#c}}{{x}}{{y}}{{z}}{{/c}}{{/b}}{{/a}}", {"a": {"x": 1, "b": {"y": 2, "c": {"z": 3}}}}, "123"),
     ("{{#l}}{{n}}{{#m}}{{n}}{{.}}{{/m}},{{/l}}", {"l": [{"n": 1, "m": ["a"]}, {"n": 2, "m": []}]}, "11a,2,"),
@@ -69,10 +69,10 @@ SECTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("{{#s}}[{{.}}]{{/s}}", {"s": "text"}, "[text]"),
     ("{{#a.b.c}}{{x}}{{/a.b.c}}", {"a": {"b": {"c": {"x": "here"}}}}, "here"),
     ("{{^a.b.c}}none{{/a.b.c}}", {"a": {}}, "none"),
-    # Only the first part of a name goes outwards: the rest is looked for where that was found.
+    # Only the first part of a name is looked up in outer dicts; the rest is looked up in its value.
     ("[{{#a}}{{b.c}}{{/a}}]", {"a": {"b": {}}, "b": {"c": "wrong"}}, "[]"),
     ("[{{a.b.c}}]", {"a": {"b": 1}}, "[]"),
-    # The same section twice, one in itself, and the other way round.
+    # The same section twice, nested in itself, and inverted.
     ("{{#x}}a{{/x}}b{{#x}}c{{/x}}", {"x": True}, "abc"),
     ("{{#x}}a{{#x}}b{{/x}}c{{/x}}", {"x": False}, ""),
     ("{{^x}}a{{^x}}b{{/x}}c{{/x}}", {"x": False}, "abc"),
@@ -81,13 +81,13 @@ SECTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("{{= | | =}}|a| |#a|x|/a|", {"a": 1}, "1 x"),
     ("{{#x}}{{=| |=}}|a||/x||a|", {"a": 1, "x": True}, "11"),
     ("{{=@ @=}}@{a}@@&a@", {"a": "<"}, "<<"),
-    # Blanks in a tag count for nothing, blanks around it are text.
+    # White space inside a tag is ignored, white space around it is text.
     (" {{ # x }} {{ a }} {{ / x }} ", {"a": 1, "x": True}, "  1  "),
 ]
 
 
 @pytest.mark.parametrize(("text", "values", "expected"), SECTIONS)
-def test_sections_names_and_delimiters_are_as_the_specification_says(
+def test_sections_names_and_delimiters_follow_the_mustache_specification(
     text: str, values: dict[str, Any], expected: str
 ) -> None:
     assert filled(text, **values) == expected
@@ -104,7 +104,7 @@ def test_sections_names_and_delimiters_are_as_the_specification_says(
         ("a\n {{=| |=}}\n|x|", "a\nTrue"),
         ("a\n{{^y}}\nb\n{{/y}}\n", "a\nb\n"),
         ("{{#x}}\n{{#x}}\nb\n{{/x}}\n{{/x}}\n", "b\n"),
-        # Not alone: a value, a text or a second tag is on the line.
+        # Kept lines: a value, a text or a second tag is on the line.
         ("{{x}}\n", "True\n"),
         (" {{! c }} a\n", "  a\n"),
         ("{{#x}}{{/x}}\na", "\na"),
@@ -112,11 +112,11 @@ def test_sections_names_and_delimiters_are_as_the_specification_says(
         ("{{x}} {{! c }}\n", "True \n"),
     ],
 )
-def test_a_line_with_only_a_tag_goes_with_its_break(text: str, expected: str) -> None:
+def test_a_line_with_only_a_tag_is_removed_with_its_line_break(text: str, expected: str) -> None:
     assert filled(text, x=True, y=False) == expected
 
 
-def test_values_know_the_name_that_they_are_from() -> None:
+def test_filled_values_have_the_names_of_their_tags() -> None:
     picture = Picture()
     template = MustacheTemplate("{{a}}{{ u.name }}{{#l}}{{.}}{{/l}}{{p}}{{u}}")
     found = template.fill({"a": "1", "u": {"name": "B"}, "l": ["x"], "p": picture})
@@ -133,7 +133,7 @@ def test_values_know_the_name_that_they_are_from() -> None:
     assert isinstance(values[4], JsonText)
 
 
-def test_what_has_no_text_is_there_for_a_section() -> None:
+def test_an_opaque_value_is_true_in_a_section() -> None:
     picture = Picture()
     found = MustacheTemplate("{{#p}}[{{.}}]{{/p}}{{^p}}none{{/p}}").fill({"p": picture})
     assert found == ["[", "", "]"]
@@ -142,7 +142,7 @@ def test_what_has_no_text_is_there_for_a_section() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("a\n{{nme}}", r"Mustache, line 2: no value for 'nme' \(did you mean 'name'\?\); pass a value"),
         ("{{user.nme}}", r"line 1: no value for 'user.nme' \(did you mean 'name'\?\)"),
@@ -157,9 +157,9 @@ def test_what_has_no_text_is_there_for_a_section() -> None:
         *((f"{{{{l.{index}}}}}", f"line 1: no value for 'l.{index}'") for index in ("-1", "0000000001")),
     ],
 )
-def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: str) -> None:
+def test_an_unknown_name_is_an_error_or_empty_in_a_lenient_template(text: str, error: str) -> None:
     values: dict[str, Any] = {"name": "N", "user": {"name": "B"}, "l": [1, 2]}
-    with pytest.raises(SlotError, match=said):
+    with pytest.raises(SlotError, match=error):
         parts(text, **values)
     found = parts(text, lenient=True, **values)
     assert found[-2] == ""
@@ -167,7 +167,7 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("a\n{{b", "line 2: a tag is never closed; write }} after it"),
         ("{{{b}}", "line 1: a tag is never closed; write }}} after it"),
@@ -191,46 +191,46 @@ def test_a_name_that_leads_nowhere_is_an_error_or_empty_text(text: str, said: st
         ("{{#a}}" * (MAX_DEPTH + 1), "line 1: sections are nested more than 100 levels deep"),
     ],
 )
-def test_a_wrong_template_is_refused_with_its_line(text: str, said: str) -> None:
+def test_error_for_an_invalid_template_names_the_line(text: str, error: str) -> None:
     with pytest.raises(TemplateError) as caught:
         MustacheTemplate(text)
     assert str(caught.value).startswith("Mustache, line ")
-    assert said in str(caught.value)
+    assert error in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_a_template_that_is_not_valid_text_is_refused() -> None:
     with pytest.raises(TemplateError, match="the template must be a string, not bytes"):
         MustacheTemplate(b"x")  # type: ignore[arg-type]
     with pytest.raises(TemplateError, match="lone surrogate"):
         MustacheTemplate("\ud800")
 
 
-def test_a_function_is_refused() -> None:
+def test_a_function_as_a_value_is_refused() -> None:
     with pytest.raises(TemplateError, match="Mustache: the value of 'f' is a function"):
         MustacheTemplate("{{#f}}x{{/f}}").fill({"f": print})
 
 
 @pytest.mark.slow
-def test_sections_lie_deep_in_one_another() -> None:
-    """Python takes twenty loops in one another, and their variables must be known in the functions of the others."""
+def test_deeply_nested_sections_are_rendered() -> None:
+    """Python allows 20 nested loops, so deeper sections become functions that need the outer variables."""
     deep = MAX_DEPTH // 2
     text = "{{#a}}-{{^n}}{{b}}" * deep + "{{c}}{{.}}" + "{{/n}}{{/a}}" * deep
     assert filled(text, a=["x"], b=1, c=2) == "-1" * deep + "2x"
 
 
-def test_slots_are_the_names_of_the_top_level_in_order() -> None:
+def test_slots_are_the_top_level_names_in_order() -> None:
     text = "{{b}}{{#a.x}}{{name}}{{b}}{{/a.x}}{{^c}}{{d.e}}{{/c}}{{b}}{{.}}{{#l}}{{.}}{{^m}}{{n}}{{/m}}{{/l}}"
     template = MustacheTemplate(text)
     assert template.slots == ("b", "a", "c", "d", "l")
     assert template.text == text
 
 
-def test_literals_are_its_own_text() -> None:
+def test_literals_are_the_text_outside_the_tags() -> None:
     assert MustacheTemplate("a {{b}} c\n{{#d}}\ne{{/d}}{{! f }}").literals == ("a ", " c\n", "e")
 
 
-def test_it_is_a_syntax_like_the_others() -> None:
+def test_a_mustache_template_has_the_interface_of_the_other_slot_syntaxes() -> None:
     kind: type[SlotSyntax] = MustacheTemplate
     template = kind("a {{x}}", "user")
     assert template.origins(template.fill({"x": "1"})) == ("user", "user", "user")
@@ -248,13 +248,13 @@ def test_a_template_can_be_pickled() -> None:
 
 
 @given(st.text().filter(lambda text: "{{" not in text))
-def test_text_without_tags_comes_out_as_it_is(text: str) -> None:
+def test_text_without_tags_is_not_changed(text: str) -> None:
     assert MustacheTemplate(text).fill({}) == [text]
 
 
 @pytest.mark.slow
 @given(st.text(alphabet="{}#/^!=&>x. \n\\") | st.text())
-def test_a_value_changes_no_part_that_is_not_its_own(value: str) -> None:
+def test_mustache_syntax_in_a_value_is_not_evaluated(value: str) -> None:
     hostile = value + "{{y}}{{/l}}{{=<% %>=}}"
     text = "[{{x}}]\n{{#l}}\n({{.}}{{x}}){{/l}}{{#d}}{{k}}{{/d}}"
     found = MustacheTemplate(text).fill({"x": hostile, "l": [hostile], "d": {"k": hostile}, "y": "never"})
@@ -262,11 +262,12 @@ def test_a_value_changes_no_part_that_is_not_its_own(value: str) -> None:
 
 
 @given(st.text(alphabet="{}#/^!=&>ab. \n<%$"))
-def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
+def test_any_text_is_a_valid_template_or_a_template_error(text: str) -> None:
     try:
         template = MustacheTemplate(text, lenient=True)
-    except TemplateError:
-        assert "{{" in text
+    except TemplateError as error:
+        reason = str(error)
+        assert ("{{" in text, reason[:15]) == (True, "Mustache, line ")
         return
     found = template.fill({"a": {"b": ["x"]}, "b": "y"})
     assert len(found) % 2 == 1
@@ -276,7 +277,7 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("{{#l}}{{#l}}{{/l}}{{/l}}", "the loops and calls took more than 1000000 steps"),
         ("{{x}}" * 2001, f"the output is longer than {MAX_OUTPUT} characters"),
@@ -286,16 +287,16 @@ def test_any_text_is_a_template_or_refused_as_one(text: str) -> None:
         ("{{j}}", "a value would become longer than 20000000 characters"),
     ],
 )
-def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # So many are made in good time where coverage is counted and the machine is busy.
+def test_excessive_time_or_memory_use_is_refused(text: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A lower limit, which is reached in time with coverage on a busy machine.
     monkeypatch.setattr("lazyprompt.templates.jinja.MAX_PIECES", 400_000)
     one = ["x" * 1_000_000]
     values = {"l": [0] * 3000, "x": "x" * 10_000, "e": "", "j": [one] * 30}
-    with pytest.raises(TemplateError, match=f"^Mustache: {said}"):
+    with pytest.raises(TemplateError, match=f"^Mustache: {error}"):
         MustacheTemplate(text).fill(values)
 
 
-# Each would take minutes if the time grew with the square of the length.
+# Each would take minutes if the time were quadratic in the length.
 @pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
@@ -312,7 +313,7 @@ def test_what_would_eat_time_or_memory_is_refused(text: str, said: str, monkeypa
         "{{! a }}\n" * 100_000,
     ],
 )
-def test_the_time_grows_with_the_length_alone(text: str) -> None:
+def test_parsing_and_filling_time_is_linear_in_the_text_length(text: str) -> None:
     before = time.process_time()
     try:
         MustacheTemplate(text, lenient=True).fill({"a": "v"})
@@ -322,8 +323,8 @@ def test_the_time_grows_with_the_length_alone(text: str) -> None:
 
 
 @pytest.mark.timing
-def test_own_text_in_a_loop_is_not_copied_each_time_round() -> None:
-    # Text added to text, piece by piece, took 11 seconds for half as many rounds.
+def test_literal_text_in_a_loop_takes_linear_time() -> None:
+    # Adding text piece by piece took 11 seconds for half as many iterations.
     before = time.process_time()
     assert len(MustacheTemplate("{{#l}}0123456789{{/l}}").fill({"l": [0] * 800_000})[0]) == 8_000_000
     assert time.process_time() - before < 5

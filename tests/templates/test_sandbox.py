@@ -1,4 +1,4 @@
-"""The sandbox: what Jinja's own gives, as long as it stays within bounds."""
+"""The sandbox renders as Jinja's own, as long as a template stays within the limits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Thing:
         return "deleted"
 
     @pass_environment
-    def told(self, environment: Environment) -> bool:
+    def is_boxed(self, environment: Environment) -> bool:
         return environment.sandboxed
 
 
 DATA: dict[str, Any] = {
-    # Keys that are names of attributes too, and such as only look like it.
+    # Keys that are also names of attributes, or look like them.
     "d": {"a": "A", "b": {"c": [1, {"d": "e"}]}, "items": "I", "get": 0, "x y": 2, 1: "one", None: 3, "_p": 4},
     "e": {"__class__": 5, "format": "F", "n": None, "l": [], "strip": " s "},
     "l": [{"a": 1}, {"a": 2, "b": 3}, "s", None, 2.5, True],
@@ -59,7 +59,7 @@ def plain(text: str, undefined: type[Undefined] = Undefined) -> str:
 
 
 def render_bounded(text: str, undefined: type[Undefined] = Undefined) -> str:
-    """What ours makes of it."""
+    """Render with our sandbox; its error if there is one."""
     try:
         return rendered(text, undefined=undefined, **DATA)
     except Exception as error:  # noqa: BLE001 - whatever Jinja and Python raise
@@ -67,7 +67,7 @@ def render_bounded(text: str, undefined: type[Undefined] = Undefined) -> str:
 
 
 def error_text(error: Exception) -> str:
-    # Where the code is wrong that is made of a template, is nobody's business.
+    # The position of a syntax error in the generated code does not matter.
     return type(error).__name__ + ("" if isinstance(error, SyntaxError) else f": {error}")
 
 
@@ -79,7 +79,7 @@ def rendered(text: str, steps: int = STEPS, environment: BoundedEnvironment | No
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are counted here, and no seconds: what is tested does not depend on the machine."""
+    """No limit in seconds, so that the tests do not depend on the speed of the machine."""
     monkeypatch.setattr(bounds, "MAX_SECONDS", 1e9)
 
 
@@ -102,7 +102,7 @@ VALUES = (
     ("s.format(1)", "f.format(d, e, x=n)", "f.format(l[0], d, x='{}')", "f.format_map(d)", "f['format'](d, d, x=1)"),
     ("'{0.__class__}'.format(s)", "'%s' % s", "'%s %d' % (s, n)", "s % s", "'%(a)s' % d", "'%d' % s", "f|format"),
     ("n.real", "n.bit_length()", "n.a", "n['a']", "n[0]", "z.a", "z['a']", "z[0]", "none.strip()", "2.5.is_integer()"),
-    # What is not there.
+    # Undefined names.
     ("q", "q.a", "q['a']", "q()", "q.a()", "q + 'a'", "'a' + q", "q ~ 'a'", "q|trim", "q|upper", "[q]", "q.a + none"),
     # Sums.
     ("'a' + 'b'", "s + ('b' + 'c')", "('a' + 'b') + s", "s + s + s + s + s + s", "s + (s + s) + ('x' + (s + 'y'))"),
@@ -125,18 +125,18 @@ VALUES = (
     ("namespace(a=s).a", "namespace(a=s).b", "namespace(a=s)['a']", "namespace().items", "namespace(get=n).get"),
     ("namespace(a=1).__class__", "namespace(_a=1)._a", "namespace(a='{}'.format).a(n)", "namespace", "range(3)|list"),
     ("range(1, 9, 3)|list", "range('a')", "dict(a=1).a", "cycler(1, 2).next()", "joiner(',')()", "n()", "'a'()"),
-    ("raw(n)", "namespace(a=raw).a(s)", "thing.delete()", "thing.told()", "self", "self.a", "loop", "loop.index"),
+    ("raw(n)", "namespace(a=raw).a(s)", "thing.delete()", "thing.is_boxed()", "self", "self.a", "loop", "loop.index"),
 )  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("undefined", BOTH)
 @pytest.mark.parametrize("values", VALUES)
-def test_expressions_give_what_they_give_in_jinja(values: tuple[str, ...], undefined: type[Undefined]) -> None:
-    # Shown at once, put aside, asked for its truth.
+def test_expressions_render_as_in_jinjas_sandbox(values: tuple[str, ...], undefined: type[Undefined]) -> None:
+    # Printed directly, stored in a block, used as a condition.
     for text in ("[{{ %s }}]", "{%% set x %%}[{{ %s }}]{%% endset %%}{{ x }}", "{%% if %s %%}yes{%% endif %%}"):
         for value in values:
-            # Methods and iterators show where they lie in the memory.
+            # The text of methods and iterators has their address in memory.
             ours, theirs = (f(text % value, undefined).split(" at 0x")[0] for f in (render_bounded, plain))
             assert ours == theirs, text % value
 
@@ -180,7 +180,7 @@ def test_expressions_give_what_they_give_in_jinja(values: tuple[str, ...], undef
     ],
 )
 @pytest.mark.parametrize("undefined", BOTH)
-def test_a_template_gives_what_it_gives_in_jinja(text: str, undefined: type[Undefined]) -> None:
+def test_templates_render_as_in_jinjas_sandbox(text: str, undefined: type[Undefined]) -> None:
     assert render_bounded(text, undefined).split(" at 0x")[0] == plain(text, undefined).split(" at 0x")[0]
 
 
@@ -197,18 +197,18 @@ ATOMS = st.sampled_from([*DATA, "q", "'a'", "'{}'", "1", "none", "[]", "{'a': s}
 EXPRESSIONS = st.recursive(ATOMS, lambda inner: st.builds(str.format, FORMS, inner, inner, NAMES))
 
 
-# Python warns of ``True[1:]`` in what Jinja compiles; ours evaluates it when it renders.
+# Python warns of ``True[1:]`` in the code that Jinja compiles; ours evaluates it when it renders.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @given(EXPRESSIONS, st.sampled_from(BOTH))
 @settings(max_examples=200, deadline=None)
-def test_any_expression_gives_what_it_gives_in_jinja(value: str, undefined: type[Undefined]) -> None:
+def test_random_expressions_render_as_in_jinjas_sandbox(value: str, undefined: type[Undefined]) -> None:
     text = "{% set ns = namespace(a=s, items=d) %}{{ " + value + " }}{% for i in " + value + " %}{{ i.a }}{% endfor %}"
     ours, theirs = render_bounded(text, undefined).split(" at 0x")[0], plain(text, undefined).split(" at 0x")[0]
     assert ours == theirs
 
 
-# How something is made longer, and how it is put where the next turn finds it: nine times are more than enough.
+# Ways to double a value, and ways to store it for the next of nine doublings, which are more than enough.
 DOUBLED = {
     "+": "{v} + {v}",
     "+ in a chain": "{v}[:1] + {v} + {v}[:1] + {v} + {v}[:1]",
@@ -252,14 +252,14 @@ STORED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("doubled", DOUBLED)
-def test_nothing_doubles_itself_out_of_bounds(stored: str, doubled: str) -> None:
+def test_a_value_that_is_doubled_repeatedly_is_refused(stored: str, doubled: str) -> None:
     name = DOUBLED[doubled]
     text = STORED[stored].format(v=name.format(v="v"), n=name.format(v="n.v"))
     with pytest.raises(SecurityError, match="a value would become longer than"):
         rendered(text, 100, start="x" * 4_000_000)
 
 
-def test_a_sum_that_is_shown_is_never_of_more_than_a_few_values_unseen() -> None:
+def test_the_size_of_a_long_sum_is_checked_every_few_operands() -> None:
     with pytest.raises(SecurityError, match="a value would become longer than"):
         rendered("{{ " + " + ".join(["x"] * 120) + " }}", x="x" * 10_000_000)
     with pytest.raises(SecurityError, match="a value would become longer than"):
@@ -303,7 +303,7 @@ ITEMS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("items", ITEMS)
 @pytest.mark.parametrize("text", LOOPS)
-def test_every_loop_counts_its_steps(text: str, items: str) -> None:
+def test_steps_of_every_kind_of_loop_are_limited(text: str, items: str) -> None:
     with pytest.raises(SecurityError, match="the loops and calls took more than 400 steps in one rendering"):
         rendered(text, 400, x=ITEMS[items]())
     rendered(text, 1100, x=ITEMS[items]())
@@ -319,13 +319,13 @@ def test_every_loop_counts_its_steps(text: str, items: str) -> None:
         "{% for a in [1, 2] %}{{ x|map('string')|list|length }}{% endfor %}",
     ],
 )
-def test_loops_calls_and_maps_count_together(text: str) -> None:
+def test_steps_of_loops_calls_and_maps_are_summed(text: str) -> None:
     with pytest.raises(SecurityError, match=r"the loops and calls took more than \d+ steps in one rendering"):
         rendered(text, 700 if "map" not in text else 600, x=[1] * 400, d={})
 
 
 class Marked(str):
-    """A text that is more than text: it knows that it is, whatever is done with it."""
+    """A subclass of str whose operations return the subclass."""
 
     __slots__ = ()
 
@@ -346,7 +346,7 @@ class Marked(str):
 
 
 class Marking(BoundedEnvironment):
-    """Sees what is written."""
+    """Records the values that are written."""
 
     seen: list[object]
 
@@ -375,7 +375,7 @@ class Marking(BoundedEnvironment):
         ("{% macro p(x) %}{{ x }}{{ x + 'a' }}{% endmacro %}{{ p(m) }}", "m(m+a)", [Marked, Marked]),
     ],
 )
-def test_a_text_that_is_more_than_text_goes_through_the_methods_of_the_environment(
+def test_str_subclasses_pass_through_the_hooks_of_the_environment(
     text: str, written: str, kinds: list[type] | None
 ) -> None:
     environment = Marking()
@@ -385,19 +385,19 @@ def test_a_text_that_is_more_than_text_goes_through_the_methods_of_the_environme
     assert kinds is None or [type(one) for one in environment.seen] == kinds
 
 
-def test_what_finalizes_is_given_every_value() -> None:
+def test_finalize_is_called_for_every_value() -> None:
     environment = BoundedEnvironment(finalize=lambda value: f"<{value}>")
     text = "a{{ 'b' }}{{ x }}{{ x + 'c' }}{{ x ~ 1 }}{% set y %}{{ x + x }}{% endset %}{{ y|trim }}"
     assert rendered(text, environment=environment, x="x") == "a<b><x><xc><x1><<xx>>"
 
 
-def test_constants_are_not_calculated_when_the_template_is_compiled() -> None:
-    """Jinja calculates them: the code of 5000 short tags was a text of 50 million characters."""
+def test_constant_expressions_are_not_evaluated_at_compile_time() -> None:
+    """Jinja evaluates them: the code of 5000 short tags was a text of 50 million characters."""
     text = "a{{ 'b' }}{{ 'c'|center(9999) }}" * 100
     assert len(BoundedEnvironment().compile(text, raw=True)) < 30 * len(text) < 999_900 < len(rendered(text))
 
 
-def test_variables_of_the_environment_are_those_of_each_template() -> None:
+def test_globals_of_the_environment_are_available_in_every_template() -> None:
     environment = BoundedEnvironment()
     environment.globals["g"] = "G"
     template = environment.from_string("{{ g }}{{ h }}", globals={"h": "H"})
@@ -430,7 +430,7 @@ PRODUCT = "and the product of these numbers exceeds 6; use fewer variables or bl
         (None, "{{ 1e308 }}", "\n{{ 1e309 }}", "2: a number in the template is too large for a float"),
     ],
 )
-def test_a_template_is_refused_beyond_its_limit(
+def test_a_template_beyond_a_size_limit_is_refused(
     limit: tuple[str, int] | None, accepted: str, text: str, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit:

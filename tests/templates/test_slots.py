@@ -16,7 +16,7 @@ from lazyprompt._base.json import MAX_INT_BITS, JsonText
 from lazyprompt.errors import SlotError, TemplateError
 from lazyprompt.templates.slots import SlotTemplate, Value, escape, misfit, unknown_inputs, value_text
 
-# Text that is full of what looks like slots.
+# Text with many braces that look like slots.
 BRACED = st.lists(st.sampled_from(["{", "}", "{{", "}}", "a", "b1", "नाम", "{a}", "{{a}}", " ", "1", "²", "\n"])).map(
     "".join
 )
@@ -42,7 +42,7 @@ def filled(template: str, **values: str) -> str:
         ("{class}", ("class",)),
     ],
 )
-def test_slots_are_identifiers_in_braces_each_once_in_order(template: str, slots: tuple[str, ...]) -> None:
+def test_slots_are_the_identifiers_in_braces_listed_once_in_order(template: str, slots: tuple[str, ...]) -> None:
     assert SlotTemplate(template).slots == slots
 
 
@@ -59,7 +59,7 @@ def test_slots_are_identifiers_in_braces_each_once_in_order(template: str, slots
         "function () { return {}; }",
     ],
 )
-def test_any_other_brace_is_text(text: str) -> None:
+def test_braces_without_an_identifier_are_literal_text(text: str) -> None:
     template = SlotTemplate(text)
     assert template.slots == ()
     assert template.literals == (text,)
@@ -77,20 +77,20 @@ def test_any_other_brace_is_text(text: str) -> None:
         (r"\frac{{a}}{{b}}", r"\frac{a}{b}"),
     ],
 )
-def test_doubled_braces_are_the_literal_name(template: str, expected: str) -> None:
+def test_double_braces_become_single_literal_braces(template: str, expected: str) -> None:
     assert filled(template, a="V") == expected
 
 
 @given(st.text() | BRACED)
 @example("{1} {a} {²}")
-def test_escaped_text_is_a_template_of_just_that_text(text: str) -> None:
+def test_escaped_text_has_no_slots_and_renders_unchanged(text: str) -> None:
     template = SlotTemplate(escape(text))
     assert template.slots == ()
     assert "".join(template.fill({})) == text
 
 
 @given(BRACED, st.text() | BRACED)
-def test_a_value_is_put_in_as_it_is_and_never_read_as_a_template(text: str, value: str) -> None:
+def test_slot_syntax_in_a_value_is_not_evaluated(text: str, value: str) -> None:
     template = SlotTemplate(text)
     parts = template.fill(dict.fromkeys(template.slots, value))
     assert tuple(parts[0::2]) == template.literals
@@ -98,13 +98,13 @@ def test_a_value_is_put_in_as_it_is_and_never_read_as_a_template(text: str, valu
     assert len(parts) == 2 * len(template.literals) - 1
 
 
-def test_filling_is_one_pass() -> None:
+def test_slots_in_values_are_not_filled() -> None:
     assert filled("{a} {b}", a="{b}", b="{a}") == "{b} {a}"
     assert filled("{a}", a="{{a}}") == "{{a}}"
     assert filled("{a}b}", a="{") == "{b}"
 
 
-def test_values_are_the_odd_parts() -> None:
+def test_odd_parts_of_a_filled_template_are_its_values() -> None:
     template = SlotTemplate("Say {a} to {b}, {a}!", own="user")
     parts = template.fill({"a": "hi", "b": "Bob", "unused": "x"})
     assert list(parts) == ["Say ", "hi", " to ", "Bob", ", ", "hi", "!"]
@@ -113,7 +113,7 @@ def test_values_are_the_odd_parts() -> None:
     assert SlotTemplate("{a}").origins([]) == ("instruction", "a", "instruction")
 
 
-def test_each_filling_is_its_own() -> None:
+def test_changing_the_filled_parts_does_not_affect_later_fills() -> None:
     template = SlotTemplate("{a}")
     first: Any = template.fill({"a": "1"})
     first[0] = "changed"
@@ -133,17 +133,17 @@ def test_a_template_can_be_pickled_and_copied(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [None, 5, b"{a}", ["{a}"]])
-def test_a_template_that_is_no_text_is_refused(text: Any) -> None:
+def test_a_template_that_is_not_a_string_is_refused(text: Any) -> None:
     with pytest.raises(TemplateError, match=f"^the template must be a string, not {type(text).__name__}$"):
         SlotTemplate(text)
 
 
-def test_a_template_with_half_of_a_surrogate_pair_is_refused() -> None:
+def test_a_template_with_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(TemplateError, match=r"^the template has a lone surrogate \(\\udc00\) at index 4"):
         SlotTemplate("{a} \udc00")
 
 
-def test_a_long_template_of_braces_is_read_in_linear_time() -> None:
+def test_a_long_template_of_braces_is_parsed_in_linear_time() -> None:
     assert SlotTemplate("{" * 200_000).slots == ()
     assert SlotTemplate("{{a" * 100_000).slots == ()
 
@@ -167,14 +167,14 @@ class Tone(StrEnum):
         (PurePosixPath("a/b"), "a/b"),
     ],
 )
-def test_a_scalar_becomes_its_text(value: object, text: str) -> None:
+def test_a_scalar_value_becomes_its_text(value: object, text: str) -> None:
     written = value_text(value, "a")
     assert (written, type(written)) == (text, str)
     assert SlotTemplate.coerce(value, "a") == text
 
 
 @pytest.mark.parametrize("value", [{}, [], {"z": 1, "城": ["北京", None, 1.5, True]}, [{"a": {"b": []}}], (1, (2,))])
-def test_a_dict_or_list_becomes_json_and_is_marked_as_such(value: Any) -> None:
+def test_a_dict_or_list_value_becomes_json_text(value: Any) -> None:
     before = copy.deepcopy(value)
     written = value_text(value, "a")
     assert type(written) is JsonText
@@ -197,7 +197,7 @@ SET = "is a set, whose order differs between processes; pass a sorted list"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "error"),
     [
         (b"x", "must be text, not bytes; decode the bytes first"),
         (bytearray(b"x"), "must be text, not bytearray; decode the bytes first"),
@@ -207,15 +207,15 @@ SET = "is a set, whose order differs between processes; pass a sorted list"
         ({"k": [1, float("nan")]}, ".k[1] is nan, which is not valid JSON"),
         (1 << MAX_INT_BITS, f"is an integer of {MAX_INT_BITS + 1} bits; the limit is {MAX_INT_BITS} bits"),
         (Plain(), "has type Plain, which can't be converted to text; pass a string, a dict or a list"),
-        # A newcomer who gave a picture as the input was told to give its text.
+        # The error told a user who passed an image as the input to pass its text.
         (Msg("user", "hi", "user"), "has type Msg, which can't be converted to text; add it to the history"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_value_that_cannot_become_text_is_refused_with_its_slot(value: object, said: str) -> None:
+def test_error_for_a_value_without_a_text_form_names_its_slot(value: object, error: str) -> None:
     with pytest.raises(SlotError, match="^the value of slot 'a'") as caught:
         value_text(value, "a")
-    assert said in str(caught.value)
+    assert error in str(caught.value)
 
 
 CITY, NO_X = "; the slots are 'city'", "no slot named 'x'"
@@ -225,31 +225,31 @@ ALSO = f"{CITY}, and the user's text is 'input', 'query'"
 
 
 @pytest.mark.parametrize(
-    ("values", "slots", "takes", "said"),
+    ("values", "slots", "takes", "error"),
     [
         (["city"], ["city"], (), ""),
         (["city", "input"], ["city"], ("input",), ""),
         ([], ["city", "day"], (), f"no value for 'city', 'day'{CITY}, 'day'"),
         (["x"], [], (), f"{NO_X}; there are no slots"),
         (["x", "y"], ["city"], (), f"no value for 'city'; {NO_X}; no slot named 'y'{CITY}"),
-        # A name that is near is looked for among those that have no value.
+        # A similar name is suggested only from the slots without a value.
         (["ctiy", 5], ["city"], (), f"no value for 'city'; {TYPO}; no slot named 5{CITY}"),
         (["city", "cty"], ["city", "day"], (), f"no value for 'day'; no slot named 'cty'{CITY}, 'day'"),
         (["city", "cty"], ["city"], (), f"no slot named 'cty' (did you mean 'city'?){CITY}"),
-        # A surplus value may be the text of the user under another name.
+        # An unknown value may be the user's text under another name.
         (["city", "inptu"], ["city"], ("input", "query"), f"no slot named 'inptu' (did you mean 'input'?){ALSO}"),
         (["city", "x", "query"], ["city"], ("input", "query"), f"{NO_X}{CITY}"),
         (["x"], ["city"], ("input",), f"no value for 'city'; {NO_X}{CITY}"),
     ],
 )
-def test_missing_and_surplus_values_are_told_together(
-    values: list[object], slots: list[str], takes: tuple[str, ...], said: str
+def test_missing_and_unknown_values_are_reported_in_one_message(
+    values: list[object], slots: list[str], takes: tuple[str, ...], error: str
 ) -> None:
-    assert misfit(values, slots, takes) == said
+    assert misfit(values, slots, takes) == error
 
 
 @pytest.mark.parametrize(
-    ("given_", "names", "said"),
+    ("inputs", "names", "error"),
     [
         (["a"], ["a", "b"], ""),
         ([], [], ""),
@@ -257,12 +257,12 @@ def test_missing_and_surplus_values_are_told_together(
         (["a", "citi", "x"], ["a", "city"], f"{NEAR}; no input named 'x'; available inputs: 'a', 'city'"),
     ],
 )
-def test_unknown_inputs_are_told_with_those_that_there_are(given_: list[str], names: list[str], said: str) -> None:
-    assert unknown_inputs(given_, names) == said
+def test_error_for_unknown_inputs_lists_the_available_inputs(inputs: list[str], names: list[str], error: str) -> None:
+    assert unknown_inputs(inputs, names) == error
 
 
 @pytest.mark.parametrize("template", ["plain", "a {x} b {y}"])
-def test_the_origin_of_each_part_is_its_slot_or_the_developer(template: str) -> None:
+def test_the_origin_of_a_part_is_its_slot_or_the_template(template: str) -> None:
     made = SlotTemplate(template, "system")
     text = made.filled({"x": "1", "y": "2"})
     assert "".join(text.parts) == template.format(x="1", y="2")
@@ -270,11 +270,11 @@ def test_the_origin_of_each_part_is_its_slot_or_the_developer(template: str) -> 
     assert text.slots == (("system",) if template == "plain" else ("system", "x", "system", "y", "system"))
 
 
-def test_a_template_without_slots_is_filled_once() -> None:
+def test_the_filled_text_of_a_template_without_slots_is_reused() -> None:
     made = SlotTemplate("plain")
     assert made.filled({}) is made.filled({"x": "1"})
 
 
-def test_a_value_knows_its_name() -> None:
+def test_the_root_of_a_value_is_the_first_part_of_its_source() -> None:
     assert (Value("a", "user.name").root, Value("a", "user").root, Value("a").root) == ("user", "user", "")
     assert str(Value("a", "user")) == "a"

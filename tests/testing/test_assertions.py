@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("greet.test.yaml").write_text(CASES, encoding="utf-8")
 
 
-def test_the_cases_of_a_prompt_are_rendered() -> None:
+def test_render_cases_renders_all_cases_of_a_prompt_file() -> None:
     cases = render_cases("greet.prompty")
     assert [str(case) for case in cases] == ["Ann", "Bob"]
     assert cases[1].payload("anthropic") == Prompty.load("greet.prompty").request({"name": "Bob"}, provider="anthropic")
@@ -37,13 +38,13 @@ def test_the_cases_of_a_prompt_are_rendered() -> None:
     assert_prompt(cases[0], contains="Ann", roles=["system"])
 
 
-def test_a_prompt_without_cases_is_an_error() -> None:
+def test_a_prompt_file_without_test_cases_is_an_error() -> None:
     Path("greet.test.yaml").unlink()
     with pytest.raises(PromptFileError, match="greet.prompty:1:1: no test cases found; create greet.test.yaml"):
         render_cases("greet.prompty")
 
 
-def test_all_checks_that_fail_are_in_the_message() -> None:
+def test_the_assertion_error_lists_all_failed_checks() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_prompt("greet.prompty", {"name": "Ann"}, contains=["Ann", "Bob"], not_contains="Greet", max_tokens=1)
     assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == [
@@ -54,14 +55,14 @@ def test_all_checks_that_fail_are_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("prompt", [Prompty.loads(PROMPT), ChatPrompter("Greet {name}.", system=""), "greet.prompty"])
-def test_any_prompt_can_be_checked(prompt: Prompty | ChatPrompter | str) -> None:
+def test_assert_prompt_accepts_a_prompty_a_prompter_or_a_path(prompt: Prompty | ChatPrompter | str) -> None:
     case = assert_prompt(prompt, {"name": "Ann"}, contains="Greet Ann.", safe=True, valid="anthropic")
     assert case.turns[0].role == "system"
     with pytest.raises(SlotError):
         assert_prompt(prompt, {})
 
 
-def test_a_profile_is_a_provider() -> None:
+def test_the_check_valid_accepts_a_provider_profile() -> None:
     own = ChatFormatter("mistral").profile.but(name="acme")
     both: list[FormatLike] = [own, "openai"]
     for valid in (own, both):
@@ -74,11 +75,11 @@ def test_a_profile_is_a_provider() -> None:
         assert_prompt(ChatPrompter("Hi"), "there", tools=tools, valid=["openai", strict])
 
 
-def test_checks_take_any_sequence() -> None:
+def test_checks_accept_any_sequence() -> None:
     assert_prompt("greet.prompty", {"name": "Ann"}, contains=("Greet", "Ann"), roles=("system",), valid=("openai",))
 
 
-def test_a_wrong_value_of_a_check_is_an_error() -> None:
+def test_an_invalid_value_of_a_check_is_an_error() -> None:
     with pytest.raises(ValueError, match="^valid must be a provider or a list of providers, not int$"):
         assert_prompt("greet.prompty", {"name": "Ann"}, valid=["openai", 7])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="valid must be a provider or a list of providers, not 'opnai'"):
@@ -92,7 +93,7 @@ def collect_tests(*arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_pytest_collects_cases() -> None:
+def test_the_pytest_plugin_collects_test_cases_of_prompt_files() -> None:
     out = collect_tests()
     assert "1 failed, 1 passed" in out
     assert "greet.test.yaml:3: Bob\n  contains: the text does not contain 'Ann'\n" in out
@@ -100,11 +101,11 @@ def test_pytest_collects_cases() -> None:
 
 
 @pytest.mark.slow
-def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_alone() -> None:
+def test_the_pytest_plugin_reports_invalid_test_files_and_ignores_those_of_other_tools() -> None:
     Path("other.test.yaml").write_text("suites: [1]\n", encoding="utf-8")
     Path("alone.test.yaml").write_text("cases: [1]\n", encoding="utf-8")
     Path("greet.test.yaml").write_text("cases: [{inputs: {name: Ann}, prompt: [{contain: x}]}]\n", encoding="utf-8")
-    # A misspelt name of a file hid all of its cases.
+    # All cases of a file with a misspelled name were ignored.
     Path("gret.test.yml").write_text("cases:\n- name: a\n  prompt: [{contains: Ann}]\n", encoding="utf-8")
     out = collect_tests()
     assert "2 errors" in out
@@ -113,8 +114,8 @@ def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_
 
 
 @pytest.mark.slow
-def test_starting_pytest_imports_little_of_the_package() -> None:
-    """What is imported before coverage starts would count as never run."""
+def test_the_pytest_plugin_imports_few_modules_of_the_package() -> None:
+    """Modules imported before coverage starts would be reported as never executed."""
     Path("greet.test.yaml").unlink()
     Path("test_none.py").write_text(
         "import sys\ndef test_none():\n    assert 'lazyprompt.testing.pytest_plugin' in sys.modules\n"
@@ -124,11 +125,11 @@ def test_starting_pytest_imports_little_of_the_package() -> None:
     assert "1 passed" in collect_tests()
 
 
-def test_a_value_for_an_undeclared_input_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [lambda path: assert_prompt(path, {"q": "Why?", "urgnt": True}), render_cases])
+def test_a_value_for_an_undeclared_input_is_an_error(tmp_path: Path, call: Callable[[Path], object]) -> None:
     inputs = "  - {name: q, kind: string}\n  - {name: urgent, kind: boolean, default: false}\n"
     text = f"---\ninputs:\n{inputs}---\nuser:\n{{{{q}}}} {{{{urgent}}}}\n"
     (path := tmp_path / "ask.prompty").write_text(text)
     (tmp_path / "ask.test.yaml").write_text("cases:\n  - inputs: {q: Why?, urgnt: true}\n")
-    for make in (lambda: assert_prompt(path, {"q": "Why?", "urgnt": True}), lambda: render_cases(path)):
-        with pytest.raises(SlotError, match=r"no input named 'urgnt' \(did you mean 'urgent'\?\)"):
-            make()
+    with pytest.raises(SlotError, match=r"no input named 'urgnt' \(did you mean 'urgent'\?\)"):
+        call(path)

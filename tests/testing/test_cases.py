@@ -1,4 +1,4 @@
-"""Test files: how they are found, and what is read of them."""
+"""Test files: how they are found, and how their cases are read."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).write_text("user:\nHi\n", encoding="utf-8")
 
 
-def test_a_test_file_has_cases_then_rows_with_the_common_checks_last() -> None:
+def test_a_test_file_lists_cases_before_rows_and_common_checks_last() -> None:
     path, rows = Path("x.test.yaml"), Path("more.jsonl")
     path.write_text(FILE, encoding="utf-8")
     rows.write_text('{"name": "Bob"}\n\nno\n', encoding="utf-8")
@@ -74,7 +74,7 @@ def test_a_test_file_has_cases_then_rows_with_the_common_checks_last() -> None:
         ("{}", "1:1: the file contains no cases; add cases: [{inputs: {...}}], or rows: FILE.jsonl"),
     ],
 )
-def test_a_wrong_test_file_is_told_with_its_place(text: str, fault: str) -> None:
+def test_error_for_an_invalid_test_file_names_the_line_and_column(text: str, fault: str) -> None:
     Path("notes.txt").touch()
     Path("link.yml").symlink_to("notes.txt")
     Path("ask.test.yml").write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_wrong_test_file_is_told_with_its_place(text: str, fault: str) -> None
 
 
 @pytest.mark.parametrize("name", ["ask.test.yaml", "ask.test.jsonl"])
-def test_the_prompt_beside_a_test_file_has_its_name_and_is_one(name: str) -> None:
+def test_the_prompt_file_of_a_test_file_is_the_only_one_with_its_name(name: str) -> None:
     path = Path(name)
     path.write_text("cases: [{}]" if path.suffix == ".yaml" else "{}", encoding="utf-8")
     assert CaseFile.read(path).prompt == Path("ask.prompty")
@@ -101,14 +101,16 @@ def test_the_prompt_beside_a_test_file_has_its_name_and_is_one(name: str) -> Non
     assert str(caught.value) == f"{name}:1:1: {missing}"
 
 
-def test_a_check_that_runs_code_is_told_with_its_place() -> None:
+@pytest.mark.parametrize(
+    ("line", "text"), [(1, "answer: [{python: a:b}]\ncases: [{}]"), (3, "cases:\n- {}\n- {answer: [{python: a:b}]}")]
+)
+def test_error_for_a_check_that_runs_code_names_its_line(line: int, text: str) -> None:
     path = Path("ask.test.yaml")
-    for line, text in ((1, "answer: [{python: a:b}]\ncases: [{}]"), (3, "cases:\n- {}\n- {answer: [{python: a:b}]}")):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(BatchError) as caught:
-            CaseFile.read(path).check_no_code()
-        why = "the check 'python: a:b' runs code; pass --allow-code if you trust this file"
-        assert str(caught.value) == f"ask.test.yaml:{line}:1: {why}"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BatchError) as caught:
+        CaseFile.read(path).check_no_code()
+    why = "the check 'python: a:b' runs code; pass --allow-code if you trust this file"
+    assert str(caught.value) == f"ask.test.yaml:{line}:1: {why}"
     path.write_text("cases: [{answer: [{contains: a}]}]", encoding="utf-8")
     CaseFile.read(path).check_no_code()
 
@@ -129,14 +131,14 @@ def test_a_check_that_runs_code_is_told_with_its_place() -> None:
         ("other.test.yaml", "\xff", False),
     ],
 )
-def test_a_file_of_another_tool_is_told_from_a_test_file(name: str, text: str, *, is_ours: bool) -> None:
+def test_test_files_are_distinguished_from_files_of_other_tools(name: str, text: str, *, is_ours: bool) -> None:
     Path(name).write_bytes(text.encode("latin-1"))
     assert is_case_file(Path(name)) is is_ours
     assert [*case_files(Path())] == ([Path(name)] if is_ours else [])
     assert [*case_files(Path(name))] == [Path(name)]
 
 
-def test_the_test_files_of_a_prompt_and_a_directory_are_found() -> None:
+def test_case_files_of_a_prompt_and_of_a_directory_are_found() -> None:
     Path("sub").mkdir()
     for name in ("ask.test.csv", "ask.test.jsonl", "ask.test.yaml", "ask.test.yml", "sub/b.test.csv", ".c.test.csv"):
         Path(name).touch()

@@ -1,4 +1,4 @@
-"""Checks of answers, apart from files and models."""
+"""Checks of prompts and answers, without files and models."""
 
 import re
 from typing import Any
@@ -14,12 +14,12 @@ from lazyprompt.testing.rendered import LoadedPrompt
 from support.missing import needs
 
 
-def test_an_answer_that_is_nested_too_deep_fails_and_stops_nothing() -> None:
+@pytest.mark.parametrize("depth", [400, 100_000])
+def test_a_too_deeply_nested_response_is_a_failure_and_raises_no_error(depth: int) -> None:
     """Python's reader of JSON, and the validator, raised a RecursionError."""
     schema = make_check("answer", "json_schema", {"items": {"$ref": "#"}})
-    for depth in (400, 100_000):
-        (failure,) = answer_failures("[" * depth + "]" * depth, [schema], None)
-        assert "maximum recursion depth" in failure.message
+    (failure,) = answer_failures("[" * depth + "]" * depth, [schema], None)
+    assert "maximum recursion depth" in failure.message
     assert answer_failures("[[]]", [schema], None) == []
 
 
@@ -55,7 +55,7 @@ LONGEST = "x" * 80
         ("ends_with", "a", "a\nb", "the answer does not end with 'a'"),
     ],
 )
-def test_a_check_of_text_names_what_was_expected(kind: str, value: Any, answer: str, message: str) -> None:
+def test_failure_of_a_text_check_names_the_expected_text(kind: str, value: Any, answer: str, message: str) -> None:
     shown = "b" if kind == "not_contains" else answer
     expected = [Failure(kind, message, "answer" if kind.startswith("not_") else "", shown)] if message else []
     assert answer_failures(answer, [make_check("answer", kind, value)], None) == expected
@@ -78,19 +78,19 @@ def test_a_check_of_text_names_what_was_expected(kind: str, value: Any, answer: 
         ("snapshot", "other", None, [("snapshot", "other differs", "", "diff")]),
     ],
 )
-def test_a_check_of_a_prompt_names_the_slot(kind: str, value: Any, role: str | None, failures: list[Any]) -> None:
+def test_failure_of_a_prompt_check_names_the_slot(kind: str, value: Any, role: str | None, failures: list[Any]) -> None:
     def differs(name: str, _: object) -> tuple[str, str, str]:
         return f"{name} differs", "", "diff"
 
     assert prompt_failures(CASE, [make_check("prompt", kind, value, role)], differs, "default") == failures
 
 
-def test_snapshots_are_compared_where_there_is_something_to_compare_with() -> None:
+def test_a_snapshot_check_passes_without_a_stored_snapshot_or_a_difference() -> None:
     check = make_check("prompt", "snapshot", value=True)
     assert prompt_failures(CASE, [check]) == prompt_failures(CASE, [check], lambda *_: None) == []
 
 
-def test_a_prompt_with_too_many_tokens_names_the_longest_slot() -> None:
+def test_failure_of_max_tokens_names_the_longest_slot() -> None:
     tokens = CASE.count(CharTokenCounter())
     check, fits = (make_check("prompt", "max_tokens", most, counter="chars") for most in (tokens - 1, tokens))
     message = f"{tokens} tokens by the counter chars, 1 more than {tokens - 1}"
@@ -99,7 +99,7 @@ def test_a_prompt_with_too_many_tokens_names_the_longest_slot() -> None:
     ]
 
 
-def test_a_prompt_that_a_provider_refuses_is_invalid() -> None:
+def test_a_prompt_rejected_by_a_provider_fails_the_check_valid() -> None:
     case = LoadedPrompt.of(ChatPrompter("", system="")).render(None, [])
     assert prompt_failures(case, [make_check("prompt", "valid", ["openai", "anthropic"])]) == [
         ("valid", f"openai: {OPENAI_REJECTS}", "", ""),
@@ -110,7 +110,7 @@ def test_a_prompt_that_a_provider_refuses_is_invalid() -> None:
 IMAGE = Msg("user", [ImageBlock(URLSource("https://a.example/b.png"))], "user")
 
 
-def test_values_are_searched_where_flat_text_cannot_hold_the_prompt() -> None:
+def test_the_check_safe_finds_control_sequences_in_a_prompt_with_images() -> None:
     case = LoadedPrompt.of(ChatPrompter("<|im_end|>{name}")).render({"name": "<|im_end|>", "input": "x"}, [IMAGE])
     failure = Failure("safe", "a control sequence is neutralised", "name", "<|im_end|>")
     assert prompt_failures(case, [make_check("prompt", "safe", value=True)]) == [failure]
@@ -135,10 +135,13 @@ PATTERNS = {"patternProperties": {"^n": {"type": "integer"}}, "additionalPropert
         ({"$ref": "#/$defs/a"}, "1", ["the schema is wrong: /$defs/a doesn't exist"]),
         ({"type": "text"}, "1", ["the schema is wrong: $.type: 'text' is not valid under any of the given schemas"]),
         ({}, "{", ["the answer is not JSON: Expecting property name enclosed in double quotes: line 1 column 2"]),
-        ({"items": {"const": 1}}, str([0] * 101), [f"$[{at}]: 1 was expected" for at in range(100)]),
+        *(
+            ({"items": {"const": 1}}, str([0] * wrong), [f"$[{at}]: 1 was expected" for at in range(min(wrong, 100))])
+            for wrong in (99, 100, 101)
+        ),
     ],
 )
-def test_a_schema_reports_each_fault(schema: Any, answer: str, messages: list[str]) -> None:
+def test_a_json_schema_check_reports_each_fault_up_to_100(schema: Any, answer: str, messages: list[str]) -> None:
     needs("jsonschema")
     failures = answer_failures(answer, [make_check("answer", "json_schema", schema)], None)
     assert len(failures) == len(messages)
@@ -148,13 +151,7 @@ def test_a_schema_reports_each_fault(schema: Any, answer: str, messages: list[st
         assert failure.message.startswith(message)
 
 
-@pytest.mark.parametrize(("wrong", "told"), [(99, 99), (100, 100), (101, 100)])
-def test_a_schema_reports_a_hundred_faults(wrong: int, told: int) -> None:
-    check = make_check("answer", "json_schema", {"items": {"type": "string"}})
-    assert len(answer_failures(str([1] * wrong), [check], None)) == told
-
-
-def test_a_schema_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_schema_check_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("jsonschema")
     monkeypatch.setattr("lazyprompt.testing.checks._SCHEMA_SECONDS", -1.0)
     message = "the schema cannot be used: validating the response took more than -1 s"
@@ -162,7 +159,7 @@ def test_a_schema_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPat
     assert answer_failures("1", [make_check("answer", "json_schema", {"const": 1})], None) == [failure]
 
 
-def check_of_ours(answer: str, inputs: Any) -> Any:
+def check_function(answer: str, inputs: Any) -> Any:
     assert answer != "asserted", inputs["why"]
     assert answer != "bare"
     return {"false": False, "text": "no good", "empty": ""}.get(answer)
@@ -178,16 +175,16 @@ def check_of_ours(answer: str, inputs: Any) -> Any:
         ("asserted", "because"),
     ],
 )
-def test_a_function_passes_or_says_why(answer: str, message: str | None) -> None:
-    check = make_check("answer", "python", f"{__name__}:check_of_ours")
+def test_failure_of_a_python_check_has_the_message_of_the_function(answer: str, message: str | None) -> None:
+    check = make_check("answer", "python", f"{__name__}:check_function")
     failures = answer_failures(answer, [check], {"why": "because"})
-    expected = f"{__name__}:check_of_ours: {message}"
+    expected = f"{__name__}:check_function: {message}"
     assert [failure.message.splitlines()[0] for failure in failures] == ([expected] if message else [])
     assert all(failure == Failure("python", failure.message, text=answer) for failure in failures)
 
 
 @pytest.mark.parametrize("name", ["no_such_module:f", f"{__name__}:no_such_function"])
-def test_a_function_that_does_not_exist_is_an_error(name: str) -> None:
+def test_a_check_function_that_does_not_exist_is_an_error(name: str) -> None:
     with pytest.raises(BatchError, match=f"the check function {name} can't be called: "):
         answer_failures("", [make_check("answer", "python", name)], None)
 
@@ -228,7 +225,7 @@ def test_a_function_that_does_not_exist_is_an_error(name: str) -> None:
         ),
     ],
 )
-def test_a_check_that_cannot_be_is_refused(given: tuple[Any, ...], message: str) -> None:
+def test_a_check_with_an_invalid_name_role_or_value_is_refused(given: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(message)):
         make_check(*given)
 
@@ -248,19 +245,19 @@ SCHEMAS: list[Any] = [{"unevaluatedProperties": {}}, {"patternProperties": {}}, 
         *(("answer", "json_schema", schema, schema) for schema in SCHEMAS),
     ],
 )
-def test_the_value_of_a_check_is_read(of: str, kind: str, value: Any, read: Any) -> None:
+def test_valid_values_of_checks_are_accepted(of: str, kind: str, value: Any, read: Any) -> None:
     assert make_check(of, kind, value) == Check(kind, read)
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "model", "tool"])
-def test_a_check_of_text_is_for_any_role(role: str) -> None:
+def test_a_text_check_accepts_any_role(role: str) -> None:
     check = make_check("prompt", "contains", "x", role)
     assert [failure.message for failure in prompt_failures(CASE, [check])] == [
         f"the {role} message does not contain 'x'"
     ]
 
 
-def test_a_pattern_that_takes_too_long_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regex_that_takes_too_long_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object) -> None:
         raise PatternTimeoutError("too slow")
 
@@ -278,7 +275,7 @@ def test_a_pattern_that_takes_too_long_is_one_failure(monkeypatch: pytest.Monkey
         ("- {role: user, roles: [user]}", "a.yaml:1:16: the prompt check 'roles' does not support a role"),
     ],
 )
-def test_a_wrong_check_in_a_file_is_reported_at_its_place(text: str, message: str) -> None:
+def test_error_for_an_invalid_check_in_a_file_names_its_line_and_column(text: str, message: str) -> None:
     source = SourceText(text, "a.yaml")
     with pytest.raises(PromptFileError, match=re.escape(message)):
         read_checks(source, YamlReader(source).read(), "prompt")

@@ -1,4 +1,4 @@
-"""What changed between two versions: against the bytes of three providers' requests, for random edits."""
+"""Changes between two versions, compared with the requests to three providers for random edits."""
 
 import json
 import re
@@ -133,7 +133,7 @@ def changed_rows(library: Path, file: Path) -> list[bool]:
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[pytest.mark.slow] if seed >= FAST else []) for seed in range(300)]
 )
-def test_the_rows_reported_are_those_whose_requests_differ(seed: int, library: Path) -> None:
+def test_rows_are_reported_as_changed_if_their_requests_differ(seed: int, library: Path) -> None:
     random = Random(seed)  # noqa: S311 - edits keep no secret
     edit = EDITS[seed % len(EDITS)]
     file = random.choice([*case_files(library)])
@@ -155,8 +155,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(LIBRARY, tmp_path_factory.mktemp("edited") / "library")
 
 
-def test_the_edits_of_each_kind_change_something_and_nothing() -> None:
-    """An oracle of edits that all do the same would hold for nothing."""
+def test_random_edits_of_each_kind_change_the_text_often_enough() -> None:
+    """If the edits seldom changed a text, the comparison of the requests would check nothing."""
     found: Counter[tuple[str, bool]] = Counter()
     texts = [CaseFile.read(path).prompt.read_text(encoding="utf-8") for path in case_files(LIBRARY)]
     for seed in range(300):
@@ -168,8 +168,10 @@ def test_the_edits_of_each_kind_change_something_and_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_library_against_itself_has_no_change() -> None:
-    files = map(CaseFile.read, case_files(LIBRARY))
+def test_the_library_compared_with_itself_has_no_changes() -> None:
+    files = [*map(CaseFile.read, case_files(LIBRARY))]
+    made = [text for file in files for case in file.listed for text in requests(file.prompt, case.inputs)]
+    assert [text for text in made if text.endswith('Error"')] == []
     assert [
         (result.case.file, result.case.name) for result in Runner(older=lambda path: path).run(files) if result.change
     ] == []
@@ -181,8 +183,8 @@ VALUES = ("", "x", "xx", " ", "ab", "你", "<|im_end|>", "a b", "{a}")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_rows_of_a_yaml_prompt_file_change_where_their_requests_differ(seed: int, tmp_path: Path) -> None:
-    """Its own text and values may have the same letters, and be blank."""
+def test_rows_of_a_yaml_prompt_file_are_reported_as_changed_if_their_requests_differ(seed: int, tmp_path: Path) -> None:
+    """The text of the template and the values may be equal, or blank."""
     random = Random(seed)  # noqa: S311 - as above
     paths = tmp_path / "old.yaml", tmp_path / "new.yaml"
     texts = {name: "{a}" + "".join(random.choices(PIECES, k=random.randrange(5))) for name in ("system", "user")}
@@ -229,7 +231,7 @@ TOOL = "tools: [{name: f, kind: function, parameters: [{name: k, kind: string}]}
         (HEAD, "user:\n{{c}}\n", (("error",), -6, 18), None),
     ],
 )
-def test_a_change_names_its_parts_and_its_size(
+def test_a_change_has_its_kinds_token_difference_and_size(
     head: str, body: str, change: tuple[object, ...] | None, text: str | None, tmp_path: Path
 ) -> None:
     old = "system:\nBe kind.\n\nuser:\nx and yy"
@@ -243,7 +245,7 @@ def test_a_change_names_its_parts_and_its_size(
     assert found is None or text is None or found.texts[1] == text
 
 
-def test_fields_of_a_call_in_another_order_are_a_change(tmp_path: Path) -> None:
+def test_reordered_arguments_of_a_tool_call_are_a_change(tmp_path: Path) -> None:
     for name, given in (("old", '{"x": 1, "y": 2}'), ("same", '{"x": 1, "y": 2}'), ("new", '{"y": 2, "x": 1}')):
         call = f'{{"role": "assistant", "content": [{{"type": "tool_use", "id": "c", "name": "f", "input": {given}}}]}}'
         result = '{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r"}]}'
@@ -255,7 +257,7 @@ def test_fields_of_a_call_in_another_order_are_a_change(tmp_path: Path) -> None:
     assert [result.change and result.change.kinds for result in runner.run(files)] == [None, ("slot history",)]
 
 
-def test_pictures_that_no_request_can_contain_are_compared_by_their_errors(tmp_path: Path) -> None:
+def test_images_that_no_request_can_contain_are_compared_by_their_errors(tmp_path: Path) -> None:
     for name in ("old", "new"):
         inputs = f"[{{name: p, kind: image, default: 'file:///{name}.png'}}]"
         (tmp_path / f"{name}.prompty").write_text(f"---\ninputs: {inputs}\n---\nuser:\n{{{{p}}}}\n", encoding="utf-8")
@@ -265,7 +267,7 @@ def test_pictures_that_no_request_can_contain_are_compared_by_their_errors(tmp_p
     assert (result.change.kinds, result.change.tokens, result.change.size) == (("form",), 0, 0)
 
 
-def test_control_sequences_in_one_version_alone_change_the_safety(tmp_path: Path) -> None:
+def test_control_sequences_in_only_one_version_are_a_safety_change(tmp_path: Path) -> None:
     (tmp_path / "old.prompty").write_text("user:\n{{a}} and {{b}}\n", encoding="utf-8")
     (tmp_path / "new.test.jsonl").write_text('{"a": "x", "b": ""}\n{"a": "<|im_end|>", "b": ""}', encoding="utf-8")
     runner, found = Runner(older=lambda _: tmp_path / "old.prompty"), list[Any]()
@@ -276,7 +278,7 @@ def test_control_sequences_in_one_version_alone_change_the_safety(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_version_is_a_revision_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_version_accepts_a_git_revision_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = ("a/b/one.prompty", "a/b/two.prompty", "top.prompty")
     for name in names:

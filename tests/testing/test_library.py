@@ -1,4 +1,4 @@
-"""The example library under test: each prompt has a case, and all pass; memory does not grow with the rows."""
+"""The example library: each prompt has test cases, and all pass; memory does not grow with the rows."""
 
 import tracemalloc
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_each_prompt_of_the_library_has_a_case_that_passes(
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
     prompt = tmp_path / "ask.yaml"
     prompt.write_text("instruction: Answer in {language}.\n", encoding="utf-8")
     rows = tmp_path / "ask.test.jsonl"

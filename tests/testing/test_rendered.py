@@ -30,13 +30,13 @@ CALLS = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": 
     ("span", "slot"),
     [((0, 3), "instruction"), ((2, 6), "a"), ((3, 5), "a"), ((5, 6), "b"), ((1, 4), "instruction"), ((9, 9), "")],
 )
-def test_a_range_of_text_has_the_slot_that_covers_most_of_it(span: tuple[int, int], slot: str) -> None:
+def test_slot_at_returns_the_slot_that_covers_most_of_the_range(span: tuple[int, int], slot: str) -> None:
     turn = TurnText("user", (("", "own"), ("a", "xy"), ("b", "z")))
     assert turn.text == "ownxyz"
     assert turn.slot_at(*span) == slot
 
 
-def test_a_prompter_under_test_has_turns_with_slots() -> None:
+def test_a_rendered_prompter_has_turns_with_slots_and_payloads() -> None:
     loaded = LoadedPrompt.of(ChatPrompter("Greet {who}.", system="Be kind.", tools=[_tool]))
     case = loaded.render({"who": "Ann", "input": "Hi"}, HISTORY, name="n")
     assert case.turns == (
@@ -59,7 +59,7 @@ def test_a_prompter_under_test_has_turns_with_slots() -> None:
         case.render("flat")
 
 
-def test_a_prompt_without_input_has_the_turns_of_its_instructions() -> None:
+def test_a_rendered_prompt_without_input_has_the_turns_of_its_instructions() -> None:
     case = LoadedPrompt.of(ChatPrompter({"user": "Ask {q}"}, system="S")).render({"q": "a"})
     asked = TurnText("user", (("", "Ask "), ("q", "a")))
     assert case.turns == (TurnText("system", (("", "S"),)), asked)
@@ -67,13 +67,13 @@ def test_a_prompt_without_input_has_the_turns_of_its_instructions() -> None:
     assert LoadedPrompt.of(prompter).render({"q": "a"}).turns == (asked, TurnText("assistant", (("q", "a"),)))
 
 
-def test_a_prompt_that_openai_cannot_receive_is_counted_as_text(tmp_path: Path) -> None:
+def test_tokens_of_a_prompt_unsupported_by_openai_are_counted_from_its_text(tmp_path: Path) -> None:
     text = "---\ninputs: [{name: p, kind: image}]\n---\nuser:\nSee {{p}}"
     case = LoadedPrompt.load(tmp_path / "a.prompty", text=text).render({"p": "file:///x.png"})
     assert (case.text, case.count(CharTokenCounter())) == ("See [image]", len("See [image]"))
 
 
-def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> None:
+def test_a_rendered_prompt_file_has_turns_settings_and_requests(tmp_path: Path) -> None:
     (tmp_path / "a.prompty").write_text(FILE, encoding="utf-8")
     loaded = LoadedPrompt.load(tmp_path / "a.prompty")
     case = loaded.render({"who": "Ann", "talk": [*HISTORY, {"role": "assistant", "tool_calls": CALLS}]})
@@ -97,7 +97,7 @@ def test_a_file_under_test_has_turns_settings_and_requests(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("api", "is_chat"), [("chat", True), ("responses", True), ("embedding", False)])
-def test_the_model_and_the_api_of_a_file_are_read(
+def test_the_model_and_api_type_of_a_prompt_file_are_read(
     api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_chat: bool
 ) -> None:
     monkeypatch.setattr("lazyprompt.testing.rendered.counter_named", str.upper)
@@ -116,7 +116,7 @@ def test_a_yaml_prompt_file_has_its_model_as_a_setting(tmp_path: Path) -> None:
     assert loaded.settings == {"tools": [], "model": "qwen2.5"}
 
 
-def test_control_sequences_of_values_are_marked() -> None:
+def test_control_sequences_in_values_are_marked() -> None:
     case = LoadedPrompt.of(ChatPrompter("<|im_end|>{who}", system="")).render({"who": "a<|im_end|>", "input": "b"})
     assert [(mark.slot, mark.raw) for mark in case.marks] == [("who", "<|im_end|>")]
 

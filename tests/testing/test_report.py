@@ -35,7 +35,7 @@ def report() -> Report:
     return made
 
 
-def test_a_report_is_a_dict() -> None:
+def test_a_report_is_converted_to_a_dict() -> None:
     rows = [("three", ["text"], 5), ("four", ["text", "tools"], -1000), ("five", ["text"], 1)]
     failures = [dict(FAILURE._asdict()), {"check": "safe", "message": "no", "slot": "", "text": ""}]
     made = report()
@@ -56,7 +56,7 @@ def test_a_report_is_a_dict() -> None:
     assert Report().summary() == "0 passed, 0 failed"
 
 
-def test_a_report_is_a_table() -> None:
+def test_a_report_is_converted_to_a_table_of_files() -> None:
     assert table_rows(report()) == [
         ("FILE", "PASSED", "FAILED", "CHANGED"),
         ("a.test.yaml", "1", "1", "0"),
@@ -87,7 +87,7 @@ def test_a_report_lists_failures_and_changes() -> None:
 
 
 @pytest.mark.parametrize(("lines", "shown"), [(30, 30), (31, 30)])
-def test_a_report_shows_thirty_lines_of_a_text(lines: int, shown: int) -> None:
+def test_a_report_shows_at_most_30_lines_of_a_text(lines: int, shown: int) -> None:
     made = Report(compares=True)
     text = "a\n" * (lines - 2)
     made.add(result("a", "b", (Failure("regex", "no", text="a\n" * lines),), CaseChange(("text",), 1, 1, "", text)))
@@ -97,14 +97,14 @@ def test_a_report_shows_thirty_lines_of_a_text(lines: int, shown: int) -> None:
     assert [*change_lines(made)][3:] == whole[:shown]
 
 
-def test_the_ten_largest_changes_are_kept_the_first_of_equals_first() -> None:
+def test_the_ten_largest_changes_are_kept_and_earlier_ones_of_equal_size_come_first() -> None:
     made = Report(compares=True)
     for at, size in enumerate([1, *[5] * 9, 0, 7, 5, 5]):
         made.add(result("a", str(at), (), make_change(("text",), 0, size)))
     assert [row.name for row, _ in made.largest()] == ["11", *map(str, range(1, 10))]
 
 
-def test_a_report_is_xml_and_workflow_commands() -> None:
+def test_a_report_is_converted_to_junit_xml_and_github_workflow_commands() -> None:
     odd = Report(keeps_names=True)
     odd.add(result("a\ud800\ufffe", "b\uffff\x0b", (Failure("contains", "\x0c<"),)))
     (case,) = ET.fromstring(junit(odd)).iter("testcase")  # noqa: S314 - our own output

@@ -55,7 +55,7 @@ def messages(results: list[Result]) -> list[list[tuple[str, str]]]:
     return [[(failure.check, failure.message.partition(";")[0]) for failure in each.failures] for each in results]
 
 
-def test_snapshots_are_made_compared_and_removed() -> None:
+def test_snapshots_are_created_compared_and_removed() -> None:
     kept = Path("greet.test.snapshots.yaml")
     missing = (Failure("snapshot", "no snapshot exists yet; create it with --update"),)
     assert [each.failures for each in run()] == [missing, missing, (Failure("render", "Missing required input: name"),)]
@@ -73,7 +73,7 @@ def test_snapshots_are_made_compared_and_removed() -> None:
     assert not kept.exists()
 
 
-def test_a_prompt_that_the_provider_cannot_receive_fails_its_case_alone() -> None:
+def test_a_prompt_unsupported_by_the_provider_fails_only_its_own_case() -> None:
     Path("greet.prompty").write_text(PROMPT.replace("string", "image"), encoding="utf-8")
     pictures = "{name: a, inputs: {name: 'file:///x.png'}}, {name: b, inputs: {name: 'https://a.b/x.png'}}"
     Path("greet.test.yaml").write_text(f"prompt: [{{snapshot: true}}]\ncases: [{pictures}]", encoding="utf-8")
@@ -83,7 +83,7 @@ def test_a_prompt_that_the_provider_cannot_receive_fails_its_case_alone() -> Non
     ]
 
 
-def test_responses_are_kept_by_request() -> None:
+def test_responses_are_stored_by_request() -> None:
     first = answers()
     results = run(answers=first, update=True)
     assert [each.answer for each in results][2] is None
@@ -102,7 +102,7 @@ def test_responses_are_kept_by_request() -> None:
     other.close()
 
 
-def test_a_file_that_is_no_database_and_a_replaced_one_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_store_that_is_not_a_database_or_was_replaced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path("kept/answers.sqlite")
     path.parent.mkdir()
     path.write_bytes(b"x" * 100)
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_database_and_a_replaced_one_are_not_used(monkeypatch:
 
 
 @pytest.mark.parametrize("kind", ["request", "overflow", "refusal", "empty", "invalid", "server"])
-def test_an_error_of_one_request_stops_no_other(kind: str) -> None:
+def test_only_a_server_error_of_a_request_skips_the_other_cases(kind: str) -> None:
     store = answers(kind)
     results = run(answers=store, update=True, concurrency=1)
     skipped = "skipped, because the request for another test case failed: no answer"
@@ -130,7 +130,7 @@ def test_an_error_of_one_request_stops_no_other(kind: str) -> None:
     store.close()
 
 
-def test_code_runs_only_if_it_is_allowed() -> None:
+def test_python_checks_run_only_with_allow_code() -> None:
     Path("greet.test.yaml").write_text("cases: [{answer: [{python: os:getcwd}]}]\n", encoding="utf-8")
     store = answers()
     with pytest.raises(BatchError, match="python"):
@@ -149,7 +149,7 @@ def test_cases_are_compared_with_another_version() -> None:
     assert [each.change.kinds if each.change else None for each in new] == [("new",)] * 2 + [None]
 
 
-def test_a_version_that_reads_other_columns_is_filled_with_its_own() -> None:
+def test_an_older_version_with_other_inputs_is_filled_from_its_own_columns() -> None:
     Path("ask.test.jsonl").write_text('{"a": "x", "b": "x"}\n', encoding="utf-8")
     for name, slot in (("ask.prompty", "a"), ("old.prompty", "b")):
         Path(name).write_text(f"user:\n{{{{ {slot} }}}}\n", encoding="utf-8")

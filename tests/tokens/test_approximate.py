@@ -1,4 +1,4 @@
-"""Approximate tokens: how near they are to o200k_base, that they grow with the text, and what messages count."""
+"""Approximate tokens: their error against o200k_base, their growth with the text, and the counts of messages."""
 
 import inspect
 import json
@@ -39,7 +39,7 @@ from support.vocabularies import encoding
 
 COUNTER: TokenCounter = ApproximateTokenCounter()
 SAMPLES = sorted((GOLDEN / "samples").iterdir())
-# The sources of these are texts that are there wherever Python is.
+# Modules of the standard library, whose sources are texts that every machine has.
 MODULES = """
     abc argparse ast asyncio.base_events asyncio.tasks base64 bdb bisect calendar cmd codecs collections
     configparser contextlib copy csv dataclasses datetime decimal difflib dis doctest email.message enum filecmp
@@ -55,7 +55,7 @@ MODULES = """
 PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
 MEDIA = estimate_media_tokens(PICTURE)
 CALL: dict[str, Any] = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": "é"}'}}
-# All kinds of characters that are told apart, and what has broken counters before.
+# All kinds of characters that are distinguished, and some that broke counters before.
 CHARACTERS = "aeztAZ09 '\".,-=_/([\\\t\n\r\x00éßưạđпשاक一我们使用の。ー한ก！“—─😀️\u200d\u00a0\ud800\udc00\ue000"
 TEXTS = st.text(st.one_of(st.sampled_from(CHARACTERS), st.characters(exclude_categories=())), max_size=40)
 
@@ -67,25 +67,25 @@ def error(text: str, name: str = "o200k_base") -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_is_near(path: Path) -> None:
+def test_the_count_of_a_sample_text_is_within_15_percent_of_o200k_base(path: Path) -> None:
     assert abs(error(path.read_text("utf-8"))) < 0.15
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["english", "chinese", "code", "json", "other"])
-def test_samples_of_a_kind_are_nearer_together(kind: str) -> None:
+def test_the_mean_error_over_samples_of_a_kind_is_within_6_percent_of_o200k_base(kind: str) -> None:
     assert abs(mean(error(path.read_text("utf-8")) for path in SAMPLES if path.stem.startswith(kind))) < 0.06
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["english", "code", "json"])
-def test_samples_are_as_near_to_the_vocabulary_before(name: str) -> None:
+def test_the_mean_error_over_samples_is_within_10_percent_of_cl100k_base(name: str) -> None:
     paths = [path for path in SAMPLES if path.stem.startswith(name)]
     assert abs(mean(error(path.read_text("utf-8"), "cl100k_base") for path in paths)) < 0.1
 
 
 @pytest.mark.slow
-def test_sources_are_near() -> None:
+def test_counts_of_python_sources_are_close_to_o200k_base() -> None:
     errors = {name: error(inspect.getsource(import_module(name))) for name in MODULES}
     assert abs(mean(errors.values())) < 0.03
     assert mean(map(abs, errors.values())) < 0.05
@@ -94,7 +94,7 @@ def test_sources_are_near() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 4}])
-def test_json_is_near(layout: dict[str, Any]) -> None:
+def test_the_count_of_json_is_within_15_percent_of_o200k_base(layout: dict[str, Any]) -> None:
     statuses = [{"value": status, "phrase": status.phrase, "description": status.description} for status in HTTPStatus]
     modules = [
         {"name": name, "package": None, "lines": source.count("\n"), "public": True, "says": source[:200]}
@@ -117,11 +117,11 @@ def test_json_is_near(layout: dict[str, Any]) -> None:
     ],
     ids=["numbers", "times", "hex", "uuid", "base64", "address", "spaces", "line", "letter", "newlines", "emoji"],
 )
-def test_what_is_no_prose_is_near(text: str) -> None:
+def test_the_count_of_numbers_hashes_and_symbols_is_within_25_percent_of_o200k_base(text: str) -> None:
     assert abs(error(text)) < 0.25
 
 
-def test_no_text_is_no_token_and_any_text_is_one() -> None:
+def test_an_empty_text_has_no_tokens_and_any_character_has_at_least_one() -> None:
     assert approximate_tokens("") == 0
     assert {approximate_tokens(character) for character in CHARACTERS} <= {1, 2}
     assert approximate_tokens("шшααααα") == 1 + 1  # 1.49 are rounded down
@@ -143,7 +143,7 @@ UNITS = ["AA ", "xAA ", "AAx ", "xxxx ", "'x ", "-x ", "!!!! ", "éxa ", "éxxa 
         *(("đẠỀकॐกเ─═", "10 10 10 24 24 41 41 2 2"), (UNITS, "129 369 309 201 200 240 141 381 381 101 200 100 300")),
     ],
 )
-def test_characters_of_each_kind_keep_their_counts(units: Iterable[str], counts: str) -> None:
+def test_counts_of_each_kind_of_character_equal_the_recorded_counts(units: Iterable[str], counts: str) -> None:
     found = [str(approximate_tokens(unit * 100)) for unit in units]
     assert counts in (" ".join(found), " ".join({*found}))
 
@@ -151,7 +151,7 @@ def test_characters_of_each_kind_keep_their_counts(units: Iterable[str], counts:
 @pytest.mark.slow
 @given(TEXTS, TEXTS)
 @settings(max_examples=1000)
-def test_more_text_never_counts_less(text: str, more: str) -> None:
+def test_appending_text_never_lowers_the_token_count(text: str, more: str) -> None:
     counted = approximate_tokens(text)
     assert counted >= (1 if text else 0)
     assert approximate_tokens(text + more) >= counted
@@ -159,21 +159,21 @@ def test_more_text_never_counts_less(text: str, more: str) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_text_counts_more_with_every_character(path: Path) -> None:
+def test_token_counts_of_growing_prefixes_never_decrease(path: Path) -> None:
     text = path.read_text("utf-8")[:500]
     counts = [approximate_tokens(text[:end]) for end in range(len(text) + 1)]
     assert counts == sorted(counts)
 
 
 @given(TEXTS, TEXTS)
-def test_a_paragraph_counts_what_its_parts_do(text: str, more: str) -> None:
+def test_the_token_count_of_two_paragraphs_is_close_to_the_sum_of_both(text: str, more: str) -> None:
     together = approximate_tokens(f"{text}\n\n{more}")
     assert abs(together - approximate_tokens(text) - approximate_tokens(more)) <= 3
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("unit", [*"aA0 \t\n('-\x00中の😀éệ\ud800한", "\t ", " \n", "a'", "我们"])
-def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
+def test_counting_time_is_linear_in_the_text_length(unit: str) -> None:
     def seconds(length: int) -> float:
         text = unit * length
         times: list[float] = []
@@ -183,7 +183,7 @@ def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
             times.append(perf_counter() - start)
         return min(times)
 
-    # Sixteen times as long; what grew with the square would take 256 times as long.
+    # The text is 16 times as long; quadratic time would be 256 times as long.
     assert seconds(320_000) < 120 * max(seconds(20_000), 0.0005)
 
 
@@ -202,20 +202,17 @@ def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
         ({"role": "user", "content": "Hello world", "images": ["A" * 1000]}, 4 + 2 + MEDIA),
     ],
 )
-def test_a_message_counts_its_text_and_its_frame(message: dict[str, Any], expected: int) -> None:
+def test_the_token_count_of_a_message_is_its_text_plus_a_fixed_overhead(message: dict[str, Any], expected: int) -> None:
     assert COUNTER.count([message]) == 3 + expected
     assert COUNTER.count([message, message]) == 3 + 2 * expected
 
 
-def test_no_messages_count_the_beginning_of_the_answer() -> None:
-    assert COUNTER.count([]) == COUNTER.count([], []) == 3
-
-
-def test_tools_count_as_json() -> None:
+def test_tools_are_counted_as_json() -> None:
     function = {"name": "f", "description": "é", "parameters": {"type": "object"}}
     tool: dict[str, Any] = {"type": "function", "function": function}
     assert COUNTER.count([], [tool, tool]) == 3 + 2 * approximate_tokens(dump(tool))
     assert COUNTER.count([{"role": "user", "content": "Hello"}], [tool]) == 3 + 5 + approximate_tokens(dump(tool))
+    assert COUNTER.count([]) == COUNTER.count([], []) == 3  # the start of the response
 
 
 MESSAGES: list[Msg | dict[str, Any]] = [
@@ -231,23 +228,23 @@ MESSAGES: list[Msg | dict[str, Any]] = [
 
 
 @given(st.lists(st.sampled_from(MESSAGES), max_size=6), st.lists(st.sampled_from(MESSAGES), max_size=6))
-def test_each_message_counts_the_same_whichever_stand_beside_it(some: list[Any], more: list[Any]) -> None:
+def test_the_token_count_of_a_message_does_not_depend_on_other_messages(some: list[Any], more: list[Any]) -> None:
     none = COUNTER.count([])
     assert ApproximateTokenCounter.additive
     assert COUNTER.count(some + more) - none == sum(COUNTER.count([message]) - none for message in some + more)
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
-def test_every_providers_form_counts_about_the_same(provider: str) -> None:
+def test_token_counts_are_similar_in_the_format_of_every_provider(provider: str) -> None:
     texts = [path.read_text("utf-8") for path in SAMPLES]
     formatter = ChatFormatter(provider)
     payload = formatter.format([Msg("user", text, "user") for text in texts])
     counted = COUNTER.count(payload[formatter.profile.form.messages_key])
-    # Some providers want messages of one role as one, some have names.
+    # Some providers merge messages of one role, some have names.
     assert abs(counted / sum(map(approximate_tokens, texts)) - 1) < 0.03
 
 
-def test_a_counter_is_pickled_and_holds_nothing() -> None:
+def test_an_approximate_counter_can_be_pickled_and_has_no_state() -> None:
     counter = pickle.loads(pickle.dumps(COUNTER))  # noqa: S301 - our own
     assert isinstance(counter, ApproximateTokenCounter)
     assert counter.count_text("Hello world") == COUNTER.count_text("Hello world") == 2

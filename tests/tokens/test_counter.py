@@ -1,4 +1,4 @@
-"""Token counters: what they count of any provider's messages."""
+"""Token counters: the counts of messages in the format of any provider."""
 
 import json
 from typing import Any
@@ -44,38 +44,38 @@ def length(value: object) -> int:
         ({"role": "tool", "content": {"a": 1}}, 8),
     ],
 )
-def test_the_text_of_a_message_counts(message: dict[str, Any], expected: int) -> None:
+def test_the_count_of_a_message_includes_its_text_but_no_media(message: dict[str, Any], expected: int) -> None:
     assert COUNTER.count([message]) == expected
     assert COUNTER.count([message, message]) == 2 * expected
 
 
-def test_tools_count_as_json() -> None:
+def test_tools_are_counted_as_json() -> None:
     tools = [{"type": "function", "function": {"name": "f", "description": "é"}}]
     assert COUNTER.count([], tools) == length(tools[0])
     assert COUNTER.count([{"role": "user", "content": "ab"}], tools) == 2 + length(tools[0])
     assert COUNTER.count([]) == COUNTER.count([], []) == 0
 
 
-def test_a_text_counts() -> None:
+def test_the_char_count_of_a_text_is_its_length() -> None:
     assert COUNTER.count_text("") == 0
     assert COUNTER.count_text("a你\n") == 3
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("fields", "error"),
     [
         ({"tool_calls": [object()]}, "^the tool_calls of a message"),
         *(({"content": [{"x": b"a"}]}, "^a part of a message"), ({"content": {1}}, "^the content of a message")),
     ],
 )
-def test_what_is_no_json_is_refused(bad: dict[str, Any], told: str) -> None:
-    with pytest.raises(FormatError, match=told):
-        COUNTER.count([{"role": "user", **bad}])
+def test_messages_and_tools_that_are_not_json_are_refused(fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(FormatError, match=error):
+        COUNTER.count([{"role": "user", **fields}])
     with pytest.raises(FormatError, match="^a tool"):
         COUNTER.count([], [{"function": object()}])
 
 
-def test_it_limits_a_formatter() -> None:
+def test_a_token_counter_limits_the_messages_of_a_formatter() -> None:
     messages = [Msg("user", f"text {at}", "user") for at in range(5)]
     limited = ChatFormatter("anthropic", token_counter=CharTokenCounter(), max_tokens=13)
     assert limited.format(messages) == ChatFormatter("anthropic").format(messages[3:])
@@ -91,7 +91,7 @@ def test_it_limits_a_formatter() -> None:
         ("abc", []),
     ],
 )
-def test_messages_count_also_where_the_openai_form_has_no_place_for_their_media(blocks: Any, media: Any) -> None:
+def test_messages_with_media_unsupported_by_openai_are_counted(blocks: Any, media: Any) -> None:
     message = Msg("user", blocks, "user")
     assert CharTokenCounter().count([message]) == 3
     assert [content_of(form) for form in forms([message])] == [(["abc"], media)]

@@ -1,4 +1,4 @@
-"""What pictures, sounds, videos and documents count, in every provider's form."""
+"""Tokens of images, audio, videos and documents, in the format of every provider."""
 
 import struct
 import subprocess
@@ -43,10 +43,10 @@ def gif(width: int, height: int) -> bytes:
 
 
 def jpeg(width: int, height: int, before: int = 0) -> bytes:
-    """A JPEG with so many bytes of what cameras say of themselves before its size."""
-    said = b"".join(b"\xff\xe1" + struct.pack(">H", 65_535) + bytes(65_533) for _ in range(before // 65_535))
+    """A JPEG with so many bytes of metadata before its size."""
+    metadata = b"".join(b"\xff\xe1" + struct.pack(">H", 65_535) + bytes(65_533) for _ in range(before // 65_535))
     frame = struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(9)
-    return b"\xff\xd8" + said + b"\xff\xc0" + frame + bytes(60)
+    return b"\xff\xd8" + metadata + b"\xff\xc0" + frame + bytes(60)
 
 
 def webp(width: int, height: int) -> bytes:
@@ -84,7 +84,7 @@ def counted(part: dict[str, Any]) -> int:
         {"type": "file", "file": {"file_data": address("image/png", png(1024, 1024)), "filename": "a.png"}},
     ],
 )
-def test_a_picture_of_any_form_counts_by_its_size(part: dict[str, Any]) -> None:
+def test_image_tokens_depend_on_the_size_in_every_format(part: dict[str, Any]) -> None:
     assert counted(part) == SQUARE
 
 
@@ -110,7 +110,7 @@ def test_a_picture_of_any_form_counts_by_its_size(part: dict[str, Any]) -> None:
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}},
     ],
 )
-def test_a_picture_whose_size_is_not_known_counts_the_most(part: dict[str, Any]) -> None:
+def test_an_image_of_unknown_size_has_the_maximum_tokens(part: dict[str, Any]) -> None:
     assert counted(part) == MOST
 
 
@@ -119,32 +119,32 @@ def test_a_picture_whose_size_is_not_known_counts_the_most(part: dict[str, Any])
     ("size", "expected"),
     [((1, 1), 1), ((512, 512), 1), ((513, 512), 2), ((1024, 1024), 4), ((2048, 4096), 6), ((4096, 8192), 6)],
 )
-def test_the_size_is_read_from_the_bytes(make: Any, size: tuple[int, int], expected: int) -> None:
+def test_the_size_of_an_image_is_read_from_its_bytes(make: Any, size: tuple[int, int], expected: int) -> None:
     for width, height in (size, size[::-1]):
         assert counted({"image": address("image/x", make(width, height))}) == 85 + 170 * expected
 
 
-def test_the_size_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other number would make a budget drop messages that fit."""
+def test_reading_an_image_size_requires_the_images_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guess would make a budget drop messages that fit."""
     monkeypatch.setitem(sys.modules, "imagesize", None)
     with pytest.raises(MissingExtraError, match=r'pip install .+\[images\]"$'):
         estimate_media_tokens({"image": {"data": text_of(png(1, 1))}})
     assert estimate_media_tokens({"image": {"url": "https://a.example/b.png"}}) > 0
 
 
-def test_a_size_far_from_the_beginning_is_found() -> None:
-    """Photographs say much of themselves, with small pictures, before their size."""
-    for before in (0, 65_535, 400_000):
-        assert counted({"image": address("image/jpeg", jpeg(640, 480, before))}) == 85 + 2 * 170
+@pytest.mark.parametrize("before", [0, 65_535, 400_000])
+def test_the_size_of_a_jpeg_after_long_metadata_is_found(before: int) -> None:
+    """Photographs have long metadata, with thumbnails, before their size."""
+    assert counted({"image": address("image/jpeg", jpeg(640, 480, before))}) == 85 + 2 * 170
 
 
-def test_base64_with_line_ends_and_without_padding_is_read() -> None:
+def test_base64_with_line_breaks_and_without_padding_is_decoded() -> None:
     lines = "\r\n".join(text_of(png(600, 600))[at : at + 76] for at in range(0, 200, 76))
     assert counted({"image": f"data:image/png;base64,{lines.rstrip('=')}"}) == SQUARE
 
 
 @pytest.mark.timing
-def test_large_pictures_are_not_decoded() -> None:
+def test_large_images_are_not_fully_decoded() -> None:
     part = {"image": address("image/png", png(1024, 1024, padding=20_000_000))}
     began = time.perf_counter()
     assert counted(part) == SQUARE
@@ -170,13 +170,13 @@ def test_large_pictures_are_not_decoded() -> None:
         b"",
     ],
 )
-def test_broken_pictures_count_the_most(data: bytes) -> None:
+def test_a_broken_image_has_the_maximum_tokens(data: bytes) -> None:
     assert counted({"image": {"data": text_of(data)}}) == MOST
     assert image_size(media_in({"image": {"data": text_of(data)}})[0]) is None
 
 
 @pytest.mark.parametrize("error", [ValueError, struct.error, OverflowError])
-def test_broken_pictures_count_the_most_with_older_versions_of_the_library(
+def test_a_broken_image_has_the_maximum_tokens_with_older_versions_of_imagesize(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def get(_: object) -> None:
@@ -201,7 +201,7 @@ def test_broken_pictures_count_the_most_with_older_versions_of_the_library(
         ({"video": ["https://example.com/1.jpg", address("image/png", png(9, 9))]}, MOST + 255),
     ],
 )
-def test_sounds_and_videos_are_estimated_from_their_bytes(part: dict[str, Any], expected: int) -> None:
+def test_tokens_of_audio_and_video_are_estimated_from_their_bytes(part: dict[str, Any], expected: int) -> None:
     assert counted(part) == expected
 
 
@@ -219,7 +219,7 @@ def test_sounds_and_videos_are_estimated_from_their_bytes(part: dict[str, Any], 
         *(({"type": "file"}, 10), ({"unknown": 1}, 10)),
     ],
 )
-def test_documents_are_estimated_from_their_bytes(part: dict[str, Any], expected: int) -> None:
+def test_tokens_of_documents_are_estimated_from_their_bytes(part: dict[str, Any], expected: int) -> None:
     assert counted(part) == 3_000 * expected
 
 
@@ -233,18 +233,18 @@ def test_documents_are_estimated_from_their_bytes(part: dict[str, Any], expected
         ({"type": "text", "data": "\ud800"}, 2),
     ],
 )
-def test_documents_of_text_count_as_text(source: dict[str, Any], expected: int) -> None:
+def test_text_documents_are_counted_as_text(source: dict[str, Any], expected: int) -> None:
     assert counted({"type": "document", "source": source}) == expected
 
 
-def test_nothing_is_left_as_it_was_not() -> None:
+def test_estimating_media_tokens_does_not_modify_the_part() -> None:
     part = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "ab"}]}}
     before = str(part)
     estimate_media_tokens(part)
     assert str(part) == before
 
 
-def test_the_network_and_files_are_left_alone() -> None:
+def test_estimating_media_tokens_opens_no_file_or_connection() -> None:
     code = """
 import sys
 def hook(event, args):
@@ -262,13 +262,13 @@ print("urllib.request" in sys.modules)
     assert done.stdout.splitlines()[1:] == []
 
 
-# What OpenAI's bills said of pictures: community.openai.com/t/1281361, and JOHNISKING/image-token-cost for GPT-6 (auto,
+# Image tokens on OpenAI's bills: community.openai.com/t/1281361, and JOHNISKING/image-token-cost for GPT-6 (auto,
 # high) and GPT-5.5 (auto).
-def test_tiles_are_those_of_the_bills() -> None:
+def test_image_tiles_equal_openais_bills() -> None:
     assert [tiles(2049, 513), tiles(2050, 513), tiles(1, 9_999), tiles(768, 2048)] == [8, 4, 4, 8]
 
 
-def test_patches_are_those_of_the_guide_and_the_bills() -> None:
+def test_image_patches_equal_openais_guide_and_bills() -> None:
     old, high = Limit(2048, 1536), Limit(2048, 2500)
     assert patches(1024, 1024, old) == 1024
     assert patches(1800, 2400, old) == 1452
@@ -285,7 +285,7 @@ def test_patches_are_those_of_the_guide_and_the_bills() -> None:
         (4032, 3024, 14_364, 2942, 11_868),
     ],
 )
-def test_pictures_count_as_measured(width: int, height: int, gpt_6: int, gpt_6_high: int, gpt_5_5: int) -> None:
+def test_image_tokens_equal_openais_bills(width: int, height: int, gpt_6: int, gpt_6_high: int, gpt_5_5: int) -> None:
     size = (width, height)
     assert picture_tokens(rule_for("gpt-6-astra"), size) == gpt_6
     assert picture_tokens(rule_for("gpt-6-astra"), size, "high") == gpt_6_high
@@ -294,7 +294,7 @@ def test_pictures_count_as_measured(width: int, height: int, gpt_6: int, gpt_6_h
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4o-mini", "gpt-4.1-nano", "o4-mini", "gpt-5.2", "gpt-5.4", "gpt-5.5"])
 @pytest.mark.parametrize("detail", ["low", "high", "original", "auto", ""])
-def test_no_picture_counts_more_than_one_of_unknown_size(model: str, detail: str) -> None:
+def test_no_image_has_more_tokens_than_an_image_of_unknown_size(model: str, detail: str) -> None:
     rule = rule_for(model)
     sizes = [(1, 1), (1, 99_999), (99_999, 2), (777, 3333), (2048, 2048), (4999, 5001), (9_999, 9_999)]
     assert all(0 < picture_tokens(rule, size, detail) <= picture_tokens(rule, None, detail) for size in sizes)
@@ -323,8 +323,8 @@ LONG, LARGE = (9000, 500), (3000, 3000)
         ("unknown", (630, 2614, 6636, 5415, 10604, 12000, 9954)),
     ],
 )
-def test_a_picture_counts_by_the_rule_of_its_model(models: str, expected: tuple[int, ...]) -> None:
-    """A long picture at low, high and original, a large one at high and auto, and one of unknown size."""
+def test_image_tokens_follow_the_rule_of_each_model(models: str, expected: tuple[int, ...]) -> None:
+    """A long image at low, high and original, a large one at high and auto, and one of unknown size."""
     asked = [(LONG, "low"), (LONG, "high"), (LARGE, "high"), (LONG, "original"), (LARGE, "auto"), (None, "auto")]
     for model in models.split():
         rule = rule_for(model)
@@ -332,7 +332,7 @@ def test_a_picture_counts_by_the_rule_of_its_model(models: str, expected: tuple[
     assert (rule_for(models.split(maxsplit=1)[0]) is None) == (models == "unknown")
 
 
-def test_a_picture_of_gpt_5_6_is_scaled_down_to_65535_pixels() -> None:
+def test_an_image_for_gpt_5_6_is_scaled_down_to_65535_pixels() -> None:
     assert picture_tokens(rule_for("gpt-5.6"), (65_536, 32_769), "original") == ceil(1.2 * 2048 * 1024)
 
 
@@ -385,7 +385,7 @@ LEAST = "A" * 1024
         ({"file": {"content": "abc", "data": None}}, [Media("file", text="abc")]),
     ],
 )
-def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expected: list[Media]) -> None:
+def test_media_in_a_part_are_found_with_their_type_and_data(part: dict[str, Any], expected: list[Media]) -> None:
     assert media_in(part) == expected
 
 
@@ -393,5 +393,5 @@ def test_media_are_found_with_what_is_known_of_them(part: dict[str, Any], expect
     ("data", "expected"),
     [(png(0, 9), None), (png(9, 0), None), (png(1, 9), (1, 9)), (text_of(png(9, 1)), (9, 1)), (None, None), ("", None)],
 )
-def test_a_picture_has_a_size_if_both_sides_are_positive(data: Any, expected: tuple[int, int] | None) -> None:
+def test_image_size_requires_a_positive_width_and_height(data: Any, expected: tuple[int, int] | None) -> None:
     assert image_size(Media("image", data=data)) == expected

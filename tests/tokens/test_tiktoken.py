@@ -1,4 +1,4 @@
-"""OpenAI's tokens: the cookbook's printed counts, the guide's pictures, and messages and tools of every form."""
+"""OpenAI's tokens: counts from the cookbook and the guide, and messages and tools in every format."""
 
 import copy
 import json
@@ -63,8 +63,8 @@ SCHEMA: dict[str, Any] = {
     },
     "required": ["location"],
 }
-SAYS = "Get the current weather in a given location"
-DECLARED = {"name": "get_current_weather", "description": SAYS}
+DESCRIPTION = "Get the current weather in a given location"
+DECLARED = {"name": "get_current_weather", "description": DESCRIPTION}
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {**DECLARED, "parameters": SCHEMA}}]
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x04\0\x08\x02\0\0\0" + bytes(40)
@@ -85,7 +85,7 @@ def count_encoded(text: str, name: str = "o200k_base") -> int:
 
 
 def added_count(model: str, *messages: Any) -> int:
-    """What messages add to the count of none."""
+    """The tokens that messages add to an empty list."""
     counter = TiktokenCounter(model)
     return counter.count(messages) - counter.count([])
 
@@ -95,30 +95,27 @@ def picture(url: str, **more: str) -> dict[str, Any]:
 
 
 def picture_count(model: str, url: str = SQUARE, **more: str) -> int:
-    """What a picture counts, beside its message."""
+    """The tokens of an image without those of its message."""
     return added_count(model, picture(url, **more)) - added_count(model, {"role": "user", "content": ""})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "messages", "with_tools"),
-    [("gpt-3.5-turbo", 129, 105), ("gpt-4-0613", 129, 105), ("gpt-4o", 124, 101), ("gpt-4o-mini", 124, 101)],
+    [
+        *((model, 129, 105) for model in ("gpt-3.5-turbo", "gpt-4-0613", "cl100k_base")),
+        *((model, 124, 101) for model in ("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-5", "o3", "o4-mini", "o200k_base")),
+        *((model, 124, 101) for model in ("gpt-5.4-mini", "gpt-oss-120b")),
+    ],
 )
-def test_the_cookbooks_counts_come_out(model: str, messages: int, with_tools: int) -> None:
+def test_token_counts_equal_those_of_openais_cookbook(model: str, messages: int, with_tools: int) -> None:
     counter = TiktokenCounter(model)
     assert counter.count(JARGON) == messages
     assert counter.count(WEATHER, TOOLS) == with_tools
 
 
 @pytest.mark.slow
-def test_newer_models_count_as_gpt_4o_does() -> None:
-    for model in ("gpt-4.1", "gpt-5", "gpt-5.4-mini", "o3", "o4-mini", "gpt-oss-120b", "o200k_base"):
-        assert TiktokenCounter(model).count(WEATHER, TOOLS) == 101
-    assert TiktokenCounter("cl100k_base").count(WEATHER, TOOLS) == 105
-
-
-@pytest.mark.slow
-def test_nothing_is_three_tokens_and_no_text_none() -> None:
+def test_an_empty_message_list_has_three_tokens_and_an_empty_text_none() -> None:
     counter = TiktokenCounter("gpt-4o")
     assert counter.count([]) == counter.count([], []) == counter.count((), None) == 3
     assert counter.count_text("") == 0
@@ -150,7 +147,7 @@ def test_nothing_is_three_tokens_and_no_text_none() -> None:
         ({"role": "model", "parts": [{"text": "hello"}]}, ["model", "hello"], 3),
     ],
 )
-def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[str], more: int) -> None:
+def test_every_field_of_a_message_is_counted(message: dict[str, Any], texts: list[str], more: int) -> None:
     before = copy.deepcopy(message)
     assert added_count("gpt-4o", message) == sum(map(count_encoded, texts)) + more
     assert added_count("gpt-4o", message, message) == 2 * added_count("gpt-4o", message)
@@ -159,12 +156,12 @@ def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[st
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(max_size=30)), max_size=8))
-def test_plain_messages_count_by_the_formula(pairs: list[tuple[str, str]]) -> None:
+def test_the_token_count_of_plain_messages_follows_the_formula(pairs: list[tuple[str, str]]) -> None:
     messages = [{"role": role, "content": content} for role, content in pairs]
     expected = 3 + sum(3 + count_encoded(role) + count_encoded(content) for role, content in pairs)
     counter = TiktokenCounter("gpt-4o")
     assert counter.count(messages) == expected
-    # The same, but not by the quick path.
+    # The same messages with a field that disables the fast path.
     assert counter.count([{**message, "refusal": None} for message in messages]) == expected
     assert TiktokenCounter.additive
 
@@ -179,14 +176,14 @@ CONVERSATION = (
 
 
 @pytest.mark.slow
-def test_a_msg_counts_as_its_openai_form_does() -> None:
+def test_the_token_count_of_a_msg_equals_that_of_its_openai_format() -> None:
     counter = TiktokenCounter("gpt-4o")
     assert counter.count(CONVERSATION) == counter.count(openai_dicts(CONVERSATION))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
-def test_every_providers_form_counts_about_the_same(provider: str) -> None:
+def test_token_counts_are_similar_in_the_format_of_every_provider(provider: str) -> None:
     formatter = ChatFormatter(provider)
     messages = formatter.format(*CONVERSATION[1:])[formatter.profile.form.messages_key]
     assert 765 + 40 <= TiktokenCounter("gpt-4o").count(messages) <= 765 + 90
@@ -206,32 +203,34 @@ def test_every_providers_form_counts_about_the_same(provider: str) -> None:
         *(("gpt-5.5", 1229, 308, 12_000), ("gpt-5.6-sol", 1229, 308, 12_000), ("cl100k_base", 765, 85, 1445)),
     ],
 )
-def test_pictures_count_as_the_guide_has_them(model: str, auto: int, low: int, unknown: int) -> None:
-    """A picture of 1024 x 1024 px, and one at an address."""
+def test_image_tokens_of_each_model_equal_those_of_openais_guide(model: str, auto: int, low: int, unknown: int) -> None:
+    """An image of 1024 x 1024 px, and one at a URL."""
     assert picture_count(model) == picture_count(model, detail="auto") == picture_count(model, detail="high") == auto
     assert picture_count(model, detail="low") == low
     assert picture_count(model, "https://example.com/a.png") == unknown
 
 
 @pytest.mark.slow
-def test_for_a_model_that_is_not_known_pictures_count_the_most() -> None:
+@pytest.mark.parametrize("url", [SQUARE, "https://example.com/a.png"], ids=["known size", "unknown size"])
+def test_images_have_the_maximum_tokens_for_an_unknown_model(url: str) -> None:
     known = ("gpt-4o", "gpt-4.1-mini", "gpt-4.1-nano", "o4-mini", "gpt-5", "gpt-5.5")
-    for url in (SQUARE, "https://example.com/a.png"):
-        assert picture_count("o200k_base", url) == max(picture_count(model, url) for model in known)
+    assert picture_count("o200k_base", url) == max(picture_count(model, url) for model in known)
 
 
 @pytest.mark.slow
-def test_media_of_other_forms_count_too() -> None:
-    plain = added_count("gpt-4o", {"role": "user", "content": ""})
-    for message, expected in (
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
         ({"role": "user", "content": "", "images": [b64encode(PNG).decode()]}, 765),
         ({"role": "user", "content": [{"type": "input_image", "image_url": SQUARE, "detail": "low"}]}, 85),
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A" * 10_668}}]}, 64),
         ({"role": "user", "content": [{"type": "video"}]}, 60 * 295),
         ({"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a b c"}}]}, 3),
         ({"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}, 30_000),
-    ):
-        assert added_count("gpt-4o", message) == plain + expected
+    ],
+)
+def test_media_in_other_formats_are_counted(message: dict[str, Any], expected: int) -> None:
+    assert added_count("gpt-4o", message) == added_count("gpt-4o", {"role": "user", "content": ""}) + expected
 
 
 @pytest.mark.slow
@@ -242,10 +241,10 @@ def test_media_of_other_forms_count_too() -> None:
         [{**DECLARED, "input_schema": SCHEMA}],
         [{"function_declarations": [{**DECLARED, "parameters": SCHEMA}]}],
         [{"functionDeclarations": [{**DECLARED, "parametersJsonSchema": SCHEMA}]}],
-        ({"type": "function", "function": {**DECLARED, "description": f"{SAYS}.", "parameters": SCHEMA}},),
+        ({"type": "function", "function": {**DECLARED, "description": f"{DESCRIPTION}.", "parameters": SCHEMA}},),
     ],
 )
-def test_tools_of_every_form_count_the_same(tools: Any) -> None:
+def test_tools_in_every_format_have_the_same_token_count(tools: Any) -> None:
     before = copy.deepcopy(tools)
     assert TiktokenCounter("gpt-4o").count(WEATHER, tools) == 101
     assert tools == before
@@ -267,7 +266,7 @@ def test_tools_of_every_form_count_the_same(tools: Any) -> None:
         ({"$defs": {"b": {"type": "string"}}}, 0, ['{"$defs": {"b": {"type": "string"}}}']),
     ],
 )
-def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: list[str]) -> None:
+def test_the_token_count_of_tool_parameters_follows_the_formula(parameters: Any, frames: int, texts: list[str]) -> None:
     counted = TiktokenCounter("gpt-4o").count([], [{"name": "f", "parameters": parameters}])
     assert counted == 3 + 12 + 7 + count_encoded("f:") + frames + sum(map(count_encoded, texts))
 
@@ -276,13 +275,13 @@ def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: li
 @pytest.mark.parametrize(
     "tool", [{"google_search": {}}, {"type": "web_search"}, {"name": 3}, {"name": "f", "parameters": [1]}]
 )
-def test_tools_that_are_no_functions_count_as_json(tool: dict[str, Any]) -> None:
+def test_tools_that_are_not_functions_are_counted_as_json(tool: dict[str, Any]) -> None:
     assert TiktokenCounter("gpt-4o").count([], [tool]) == 3 + 12 + 7 + count_encoded(json.dumps(tool))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", [object(), {"a": {1, 2}}, float("nan"), b"x"])
-def test_what_is_no_json_is_refused(bad: Any) -> None:
+def test_messages_and_tools_that_are_not_json_are_refused(bad: Any) -> None:
     counter = TiktokenCounter("gpt-4o")
     with pytest.raises(FormatError):
         counter.count([], [{"name": "f", "parameters": {"properties": {"a": bad}}}])
@@ -293,7 +292,7 @@ def test_what_is_no_json_is_refused(bad: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_vocabulary_is_read_on_first_use_and_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_vocabulary_is_loaded_on_first_use_and_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     read = vocabulary._encoding  # noqa: SLF001 - what is read
     read.cache_clear()
@@ -304,13 +303,13 @@ def test_the_vocabulary_is_read_on_first_use_and_shared(monkeypatch: pytest.Monk
     assert tiktoken.registry.ENCODINGS == {}
 
 
-def test_an_encoding_that_tiktoken_has_loaded_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_already_loaded_by_tiktoken_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {"cl100k_base": vocabulary.encoding_for("cl100k_base")})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     assert TiktokenCounter("gpt-4").count(JARGON) == 129
 
 
-def test_a_file_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_file_of_the_user_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = TiktokenCounter("gpt-4", vocabulary_folder() / CL100K)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     assert counter.count(JARGON) == 129
@@ -318,7 +317,7 @@ def test_a_file_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_pickle_leaves_the_vocabulary_out() -> None:
+def test_a_pickled_counter_does_not_contain_the_vocabulary() -> None:
     counter = TiktokenCounter("gpt-4o", missing="approximate")
     assert counter.count(JARGON) == 124
     pickled = pickle.dumps(counter)
@@ -329,13 +328,13 @@ def test_a_pickle_leaves_the_vocabulary_out() -> None:
         assert repr(again) == "TiktokenCounter('gpt-4o')"
 
 
-def test_what_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_vocabulary_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     with pytest.raises(TokenizerError, match='or allow approximate counts with missing="approximate"'):
         TiktokenCounter("gpt-4o")
-    told = r"missing must be one of .*, not 'aproximate'.*did you mean 'approximate'"
-    with pytest.raises(TokenizerError, match=told):
+    error = r"missing must be one of .*, not 'aproximate'.*did you mean 'approximate'"
+    with pytest.raises(TokenizerError, match=error):
         TiktokenCounter("gpt-4o", missing="aproximate")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TokenizerError, match="cannot be read"):
         TiktokenCounter("gpt-4o", tmp_path / "none")
@@ -344,10 +343,10 @@ def test_what_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "gpt-99"])
-def test_what_is_missing_may_be_counted_approximately(
+def test_tokens_are_counted_approximately_without_a_vocabulary_if_allowed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    from lazyprompt.tokens.approximate import ApproximateTokenCounter  # noqa: PLC0415 - what stands in
+    from lazyprompt.tokens.approximate import ApproximateTokenCounter  # noqa: PLC0415 - the replacement
 
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -362,16 +361,15 @@ def test_what_is_missing_may_be_counted_approximately(
 
 
 @pytest.mark.slow
-def test_long_texts_of_one_sign_count() -> None:
-    """Of a million spaces tiktoken makes a panic, which no ``except Exception`` catches."""
+@pytest.mark.parametrize("text", [" " * 1_200_000, "a" * 1_200_000], ids=["spaces", "letters"])
+def test_long_texts_of_one_repeated_character_are_counted(text: str) -> None:
+    """A million spaces make tiktoken panic, which no ``except Exception`` catches."""
     counter = TiktokenCounter("gpt-4o")
-    for sign in (" ", "a"):
-        text = sign * 1_200_000
-        assert counter.count([{"role": "user", "content": text}]) == counter.count_text(text) + 7 > 9_000
+    assert counter.count([{"role": "user", "content": text}]) == counter.count_text(text) + 7 > 9_000
 
 
 @pytest.mark.slow
-def test_long_texts_count_as_whole_ones_do() -> None:
+def test_the_count_of_a_long_text_equals_that_of_encoding_the_whole_text() -> None:
     text = "".join(f"Line {at}: some words, 你好 and <tags>  \n\n\t" for at in range(20_000))
     assert len(text) > 600_000
     assert TiktokenCounter("gpt-4o").count_text(text) == count_encoded(text)
@@ -381,8 +379,8 @@ def test_long_texts_count_as_whole_ones_do() -> None:
 
 
 @pytest.mark.timing
-def test_counting_costs_little_beside_encoding() -> None:
-    """The shortest message costs a few times what encoding its text does."""
+def test_counting_messages_takes_less_than_8_times_the_encoding_time() -> None:
+    """Counting a very short message takes a few times as long as encoding its text."""
     counter = TiktokenCounter("gpt-4")
     encode = vocabulary.encoding_for("gpt-4").encode_ordinary
     messages = [{"role": "user", "content": "hello there"}] * 1000

@@ -1,4 +1,4 @@
-"""Vocabularies: found where tiktoken keeps them, never downloaded unasked, and downloaded within bounds when asked."""
+"""Vocabularies: found in tiktoken's cache, and downloaded only on request, within limits."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxies of this machine, and nothing that tiktoken or a test before has loaded."""
+    """No proxies of this machine, and no encoding loaded by tiktoken or an earlier test."""
     for name in (*PROXIES, "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
@@ -66,7 +66,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fault(name: Any, bpe_file: Any = None) -> str:
-    """What both functions say of a vocabulary that is not at hand."""
+    """The error that both functions raise for a vocabulary that is not available."""
     with pytest.raises(TokenizerError) as checked:
         check_vocabulary(name, bpe_file)
     with pytest.raises(TokenizerError) as found:
@@ -77,7 +77,7 @@ def fault(name: Any, bpe_file: Any = None) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base", "o200k_harmony"])
-def test_an_encoding_is_what_tiktoken_makes_of_it(name: str, full: Path) -> None:
+def test_an_encoding_equals_the_encoding_of_tiktoken(name: str, full: Path) -> None:
     check_vocabulary(name)
     ours = encoding_for(name)
     assert tiktoken.registry.ENCODINGS == {}
@@ -92,13 +92,13 @@ def test_an_encoding_is_what_tiktoken_makes_of_it(name: str, full: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("full")
-def test_a_model_has_the_encoding_that_tiktoken_says() -> None:
+def test_a_model_has_the_encoding_assigned_by_tiktoken() -> None:
     assert encoding_for("gpt-4o-mini-2024-07-18") is encoding_for("o200k_base")
     assert encoding_for("gpt-4").name == "cl100k_base"
 
 
 @pytest.mark.slow
-def test_nothing_of_tiktoken_is_changed(full: Path) -> None:
+def test_loading_an_encoding_does_not_modify_tiktoken(full: Path) -> None:
     before = (dict(vars(recipes)), dict(vars(tiktoken.load)))
     encoding_for("o200k_harmony")
     assert (dict(vars(recipes)), dict(vars(tiktoken.load))) == before
@@ -107,7 +107,7 @@ def test_nothing_of_tiktoken_is_changed(full: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(encoding_for("cl100k_base"))) for _ in range(8)]
@@ -115,21 +115,20 @@ def test_many_threads_share_one_encoding(monkeypatch: pytest.MonkeyPatch) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(map(id, found))) == 1
+    assert [*map(id, found)] == [id(found[0])] * 8
 
 
 @pytest.mark.slow
-def test_a_file_is_read_where_it_lies(folder: Path, tmp_path: Path) -> None:
-    lies = copy(vocabulary_folder() / KEY, tmp_path / "a.tiktoken")
-    for bpe_file in (lies, str(lies)):
+def test_a_vocabulary_file_is_read_without_copying_it_to_the_cache(folder: Path, tmp_path: Path) -> None:
+    path = copy(vocabulary_folder() / KEY, tmp_path / "a.tiktoken")
+    for bpe_file in (path, str(path)):
         check_vocabulary("gpt-4", bpe_file)
         assert encoding_for("gpt-4", bpe_file).encode("hello world") == [15339, 1917]
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "error"),
     [
         (b"IQ== 0\nIg== 1\n", "its 14 bytes have the SHA-256 "),
         (b"IQ== 0\nIg== 1\n", "though its 2 lines are tokens with their ranks"),
@@ -139,33 +138,33 @@ def test_a_file_is_read_where_it_lies(folder: Path, tmp_path: Path) -> None:
         (b"", "its 0 bytes"),
     ],
 )
-def test_a_file_that_is_another_is_refused(folder: Path, tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_that_is_not_the_vocabulary_is_refused(folder: Path, tmp_path: Path, content: bytes, error: str) -> None:
     path = tmp_path / "a.tiktoken"
     path.write_bytes(content)
-    said = fault("cl100k_base", path)
-    assert said.startswith(f"{path} differs from the file at https://{HOST}{PATH}: its ")
-    assert told in said
-    assert said.endswith("pass the correct file, or download it with `lazyprompt tokens --download cl100k_base`")
+    message = fault("cl100k_base", path)
+    assert message.startswith(f"{path} differs from the file at https://{HOST}{PATH}: its ")
+    assert error in message
+    assert message.endswith("pass the correct file, or download it with `lazyprompt tokens --download cl100k_base`")
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert fault("gpt-4", tmp_path / "none").startswith(f"{tmp_path / 'none'} cannot be read (No such file or dir")
     assert "cannot be read (the path is a directory, not a regular file)" in fault("gpt-4", tmp_path)
 
 
-def test_a_damaged_file_of_the_cache_is_refused_and_left(folder: Path) -> None:
+def test_a_damaged_cache_file_is_refused_and_not_changed(folder: Path) -> None:
     """tiktoken would delete it and download it again."""
     whole = (vocabulary_folder() / KEY).read_bytes()
     (folder / KEY).write_bytes(whole[:-20])
-    said = fault("cl100k_base")
-    assert said.startswith(f"{folder / KEY} differs from the file at ")
+    message = fault("cl100k_base")
+    assert message.startswith(f"{folder / KEY} differs from the file at ")
     assert (folder / KEY).read_bytes() == whole[:-20]
 
 
-def test_what_is_missing_is_told_with_every_way_out(folder: Path) -> None:
-    said = fault("gpt-4")
-    assert said == (
+def test_error_for_a_missing_vocabulary_lists_all_remedies(folder: Path) -> None:
+    message = fault("gpt-4")
+    assert message == (
         f"the vocabulary cl100k_base is not on this machine: {KEY} (https://{HOST}{PATH}) is not in {folder} "
         "(TIKTOKEN_CACHE_DIR). Pass its file with bpe_file=..., set TIKTOKEN_CACHE_DIR to a folder that contains it, "
         "download it with `lazyprompt tokens --download cl100k_base`, or allow approximate counts with "
@@ -173,9 +172,7 @@ def test_what_is_missing_is_told_with_every_way_out(folder: Path) -> None:
     )
 
 
-def test_the_folder_is_the_one_that_tiktoken_looks_in(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_folder_is_the_one_of_tiktoken(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(other))
@@ -195,17 +192,17 @@ def test_the_folder_is_the_one_that_tiktoken_looks_in(
 
 
 @pytest.mark.parametrize("name", ["gpt4o", "o200k", "GPT-4o", "", "claude-sonnet-4", None])
-def test_an_unknown_name_is_told_with_the_nearest(name: Any) -> None:
-    said = fault(name)
-    assert f"does not support {name!r}" in said
-    assert ("did you mean" in said) is (name in {"gpt4o", "o200k", "GPT-4o"})
-    assert "gpt2, r50k_base, " in said.partition("expected an encoding (")[2]
+def test_error_for_an_unknown_model_or_encoding_suggests_the_nearest_name(name: Any) -> None:
+    message = fault(name)
+    assert f"does not support {name!r}" in message
+    assert ("did you mean" in message) is (name in {"gpt4o", "o200k", "GPT-4o"})
+    assert "gpt2, r50k_base, " in message.partition("expected an encoding (")[2]
 
 
 # A small vocabulary in the form of gpt2's: the 256 bytes, and one merge.
-SIGNS = [chr(at) for at in range(256) if chr(at).isprintable() and at != 32]
-SIGNS += [chr(256 + at) for at in range(256 - len(SIGNS))]
-TOKENS = {sign: at for at, sign in enumerate([*SIGNS, "hi"])} | {"<|endoftext|>": 257}
+LETTERS = [chr(at) for at in range(256) if chr(at).isprintable() and at != 32]
+LETTERS += [chr(256 + at) for at in range(256 - len(LETTERS))]
+TOKENS = {sign: at for at, sign in enumerate([*LETTERS, "hi"])} | {"<|endoftext|>": 257}
 SMALL = {"https://a/vocab.bpe": b"#version: 0.2\nh i\n", "https://a/encoder.json": json.dumps(TOKENS).encode()}
 HASHES = tuple(hashlib.sha256(content).hexdigest() for content in SMALL.values())
 
@@ -225,7 +222,7 @@ def constructors_of_tiktoken() -> dict[str, Any]:
     return tiktoken.registry.ENCODING_CONSTRUCTORS or {}
 
 
-def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_of_two_files_needs_both(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "vocab.bpe) is not in" in fault("gpt2")
     assert "is a single file, but gpt2 consists of 2 files; put them all" in fault("gpt2", tmp_path / "vocab.bpe")
     for constructors in (constructors_of_tiktoken(), recipes.ENCODING_CONSTRUCTORS):
@@ -235,14 +232,14 @@ def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
         path = folder / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324 - as above
         path.write_bytes(content)
     path.write_bytes(b"other")
-    told = "differs from the file at https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not "
-    assert f"{told}{HASHES[1][:12]}…; pass" in fault("small")
+    error = "differs from the file at https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not "
+    assert f"{error}{HASHES[1][:12]}…; pass" in fault("small")
     path.write_bytes(content)
     assert encoding_for("small").encode("hi!") == [256, 0]
     assert download_vocabulary("small") == folder / hashlib.sha1(b"https://a/vocab.bpe").hexdigest()  # noqa: S324 - as above
 
 
-def test_encodings_of_plug_ins_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encodings_of_tiktoken_plugins_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(constructors_of_tiktoken(), "plug-in", lambda: sys.exit("it was asked"))
     assert fault("plug-in").startswith("the encoding 'plug-in' is not defined like tiktoken's built-in encodings, so ")
 
@@ -265,18 +262,18 @@ warnings.simplefilter("ignore")
 messages = [{"role": "user", "content": "hello"}, {"role": "user", "name": "Bob", "content": [{"type": "image"}]}]
 for name in ("gpt-4o", "cl100k_base", "gpt2"):
     for call in (encoding_for, check_vocabulary, TiktokenCounter):
-        said, seconds = took(lambda: call(name))
+        text, seconds = took(lambda: call(name))
         assert seconds < 20, seconds
-        assert "lazyprompt tokens --download" in said and "bpe_file=" in said and "TIKTOKEN_CACHE_DIR" in said, said
+        assert "lazyprompt tokens --download" in text and "bpe_file=" in text and "TIKTOKEN_CACHE_DIR" in text, text
     counter, seconds = took(lambda: TiktokenCounter(name, missing="approximate"))
     assert seconds < 20, seconds
     for call in (lambda: counter.count(messages), lambda: counter.count_text("hello")):
         counted, seconds = took(call)
         assert seconds < 20, seconds
         assert counted > 0
-said, seconds = took(lambda: download_vocabulary("gpt-4", timeout=1))
+text, seconds = took(lambda: download_vocabulary("gpt-4", timeout=1))
 assert seconds < 20, seconds
-print(said)
+print(text)
 """
 
 
@@ -291,21 +288,21 @@ def run(code: str, **environment: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "closed"])
-def test_behind_a_silent_or_closed_proxy_nothing_hangs(folder: Path, silent: bool) -> None:  # noqa: FBT001 - a parameter
-    """tiktoken would wait for ever behind a silent one."""
+def test_no_function_hangs_behind_an_unresponsive_or_closed_proxy(folder: Path, silent: bool) -> None:  # noqa: FBT001 - a parameter
+    """tiktoken would wait forever for an unresponsive proxy."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
         if not silent:
             server.close()
-        said = run(OFFLINE, HTTPS_PROXY=proxy, TIKTOKEN_CACHE_DIR=str(folder))
-    assert f"https://{HOST}{PATH} cannot be downloaded: " in said
-    assert f"check HTTPS_PROXY, or put the file at {folder / KEY} manually" in said
-    assert silent or "proxy" in said.partition("check HTTPS_PROXY")[0]
+        message = run(OFFLINE, HTTPS_PROXY=proxy, TIKTOKEN_CACHE_DIR=str(folder))
+    assert f"https://{HOST}{PATH} cannot be downloaded: " in message
+    assert f"check HTTPS_PROXY, or put the file at {folder / KEY} manually" in message
+    assert silent or "proxy" in message.partition("check HTTPS_PROXY")[0]
     assert list(folder.iterdir()) == []
 
 
 class Proxy(ThreadingTCPServer):
-    """A proxy on the loopback that leads every tunnel to one server."""
+    """A local proxy that connects every tunnel to one server."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -337,7 +334,7 @@ def pump(here: socket.socket, there: socket.socket) -> None:
             there.sendall(data)
         there.shutdown(socket.SHUT_WR)
     except OSError:
-        """One of them has hung up."""
+        """One side has closed the connection."""
 
 
 @pytest.fixture
@@ -347,7 +344,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def site(authority: trustme.CA, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A server that says it is OpenAI's, with a certificate that this process trusts."""
+    """A server under the name of OpenAI's, with a certificate that this process trusts."""
     made = Site()
     path = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(path))
@@ -382,24 +379,24 @@ def test_a_vocabulary_is_downloaded_through_a_proxy(site: Site, proxy: Proxy, fo
     whole = (vocabulary_folder() / KEY).read_bytes()
     site.gives(PATH, whole)
     deeper = folder / "made" / "here"
-    said = run(DOWNLOAD, HTTPS_PROXY=f"http://me:p%40ss@{proxy.url}", TIKTOKEN_CACHE_DIR=str(deeper))
-    assert said == f"{deeper / KEY}\n"
+    message = run(DOWNLOAD, HTTPS_PROXY=f"http://me:p%40ss@{proxy.url}", TIKTOKEN_CACHE_DIR=str(deeper))
+    assert message == f"{deeper / KEY}\n"
     assert [path.name for path in deeper.iterdir()] == [KEY]
     (asked,) = proxy.asked
     assert asked.startswith(f"CONNECT {HOST}:443 HTTP/1.")
     assert "roxy-" in asked
     assert "bWU6cEBzcw==" in asked
-    # What is there already is not asked for again.
-    assert run(DOWNLOAD, TIKTOKEN_CACHE_DIR=str(deeper), HTTPS_PROXY="http://127.0.0.1:1") == said
+    # An existing file is not downloaded again.
+    assert run(DOWNLOAD, TIKTOKEN_CACHE_DIR=str(deeper), HTTPS_PROXY="http://127.0.0.1:1") == message
 
 
 @pytest.mark.usefixtures("site")
-def test_a_damaged_file_is_downloaded_again(site: Site, proxy: Proxy, folder: Path, monkeypatch: Any) -> None:
+def test_a_damaged_vocabulary_is_downloaded_again(site: Site, proxy: Proxy, folder: Path, monkeypatch: Any) -> None:
     whole = (vocabulary_folder() / KEY).read_bytes()
     site.gives(PATH, whole)
     (folder / KEY).write_bytes(b"damaged")
     assert vocabularies_here() == []
-    # Proxies are named without a scheme, too.
+    # A proxy may be named without a scheme.
     monkeypatch.delenv("HTTPS_PROXY")
     monkeypatch.setenv("all_proxy", proxy.url)
     assert download_vocabulary("cl100k_base") == folder / KEY
@@ -411,25 +408,25 @@ def test_a_damaged_file_is_downloaded_again(site: Site, proxy: Proxy, folder: Pa
     assert seen["User-Agent"].startswith("lazyprompt/")
 
 
-def drips(_: socket.socket) -> Iterable[bytes]:
+def sends_body_slowly(_: socket.socket) -> Iterable[bytes]:
     yield b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"
     for _number in range(600):
         time.sleep(0.05)
         yield b"x"
 
 
-def drips_headers(_: socket.socket) -> Iterable[bytes]:
+def sends_headers_slowly(_: socket.socket) -> Iterable[bytes]:
     for _number in range(600):
         time.sleep(0.05)
         yield b"HTTP/1.1 200 OK\r\nX: " if _number == 0 else b"x"
 
 
-def waits(_: socket.socket) -> Iterable[bytes]:
+def sends_nothing(_: socket.socket) -> Iterable[bytes]:
     time.sleep(2)
     return []
 
 
-def floods(_: socket.socket) -> Iterable[bytes]:
+def sends_endless_data(_: socket.socket) -> Iterable[bytes]:
     yield b"HTTP/1.1 200 OK\r\n\r\n"
     yield from [bytes(1_000_000)] * 40
 
@@ -441,9 +438,9 @@ NO_VOCABULARY = "is not the vocabulary cl100k_base:"
 @pytest.mark.slow
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "error"),
     [
-        *((slow, TOO_LONG) for slow in (drips, drips_headers, waits)),
+        *((slow, TOO_LONG) for slow in (sends_body_slowly, sends_headers_slowly, sends_nothing)),
         (lambda _: [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], "the server responded with status 404"),
         (lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"], "status 302"),
         (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nIQ== 0"], "IncompleteRead"),
@@ -452,22 +449,22 @@ NO_VOCABULARY = "is not the vocabulary cl100k_base:"
         (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], f"{NO_VOCABULARY} its 0 bytes"),
     ],
 )
-def test_what_is_no_vocabulary_leaves_nothing_behind(site: Site, folder: Path, answer: Any, told: str) -> None:
+def test_a_failed_download_leaves_no_file(site: Site, folder: Path, answer: Any, error: str) -> None:
     site.does(PATH, answer)
-    slow = "took longer" in told
+    slow = "took longer" in error
     began = time.monotonic()
-    with pytest.raises(TokenizerError) as error:
+    with pytest.raises(TokenizerError) as caught:
         download_vocabulary("gpt-4", timeout=0.5 if slow else 20)
-    assert time.monotonic() - began < 15  # far less than it goes on
-    assert told in str(error.value)
-    assert str(error.value).endswith(f"put the file at {folder / KEY} manually")
+    assert time.monotonic() - began < 15  # much less than the response would last
+    assert error in str(caught.value)
+    assert str(caught.value).endswith(f"put the file at {folder / KEY} manually")
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("proxy")
-def test_a_flood_is_left(site: Site, folder: Path) -> None:
-    site.does(PATH, floods)
+def test_a_download_of_endless_data_is_stopped(site: Site, folder: Path) -> None:
+    site.does(PATH, sends_endless_data)
     with pytest.raises(TokenizerError, match="the file is larger than 33554432 bytes"):
         download_vocabulary("gpt-4")
     assert list(folder.iterdir()) == []
@@ -475,12 +472,12 @@ def test_a_flood_is_left(site: Site, folder: Path) -> None:
 
 @pytest.mark.usefixtures("proxy")
 @pytest.mark.parametrize(
-    ("size", "told"), [(5_000, f"{NO_VOCABULARY} its 5000 bytes"), (5_001, "larger than 5000 bytes")]
+    ("size", "error"), [(5_000, f"{NO_VOCABULARY} its 5000 bytes"), (5_001, "larger than 5000 bytes")]
 )
-def test_a_file_may_be_as_large_as_the_limit(site: Site, monkeypatch: pytest.MonkeyPatch, size: int, told: str) -> None:
+def test_too_large_downloads_are_refused(site: Site, monkeypatch: pytest.MonkeyPatch, size: int, error: str) -> None:
     monkeypatch.setattr("lazyprompt.tokens.download.MOST_BYTES", 5_000)
     site.gives(PATH, bytes(size))
-    with pytest.raises(TokenizerError, match=told):
+    with pytest.raises(TokenizerError, match=error):
         download_vocabulary("gpt-4")
 
 
@@ -497,7 +494,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused(
 
 
 @pytest.mark.usefixtures("site")
-def test_hosts_that_need_no_proxy_are_asked_themselves(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_in_no_proxy_are_contacted_directly(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", ".windows.net")
     names: list[str] = []
 
@@ -512,7 +509,7 @@ def test_hosts_that_need_no_proxy_are_asked_themselves(proxy: Proxy, monkeypatch
 
 
 @pytest.mark.parametrize("proxy", ["ftp://127.0.0.1:9", "http://[", "socks5://127.0.0.1:9"])
-def test_a_proxy_that_is_none_is_told(proxy: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_proxy_address_is_reported(proxy: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(TokenizerError, match="cannot be downloaded: .*; check HTTPS_PROXY"):
         download_vocabulary("gpt-4")
@@ -520,11 +517,11 @@ def test_a_proxy_that_is_none_is_told(proxy: str, folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("proxy")
-def test_a_folder_that_cannot_be_written_to_is_told(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_folder_is_reported(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site.gives(PATH, (vocabulary_folder() / KEY).read_bytes())
     (folder / "file").touch()
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder / "file"))
-    told = r"cannot be written to .* \(\w+( \w+)*\); set TIKTOKEN_CACHE_DIR to a writable folder$"
-    with pytest.raises(TokenizerError, match=told):
+    error = r"cannot be written to .* \(\w+( \w+)*\); set TIKTOKEN_CACHE_DIR to a writable folder$"
+    with pytest.raises(TokenizerError, match=error):
         download_vocabulary("gpt-4")
     assert [path.name for path in folder.iterdir()] == ["file"]

@@ -18,7 +18,7 @@ from lazyprompt.tokens.windows import _ROWS, _WINDOWS, context_of
         *(("kimi-k2-0905-preview", 256_000), ("grok-4-0709", 256_000)),
     ],
 )
-def test_known_models_and_their_versions(model: str, tokens: int) -> None:
+def test_the_context_window_of_known_models_and_their_versions_is_found(model: str, tokens: int) -> None:
     assert context_of(model) == tokens
 
 
@@ -30,18 +30,18 @@ def test_known_models_and_their_versions(model: str, tokens: int) -> None:
         "./models/gpt-4o.gguf",
     ],
 )
-def test_what_only_looks_like_one_is_not_guessed(model: str) -> None:
+def test_the_context_window_of_an_unknown_model_is_none(model: str) -> None:
     assert context_of(model) is None
 
 
-def test_each_row_has_its_source_and_each_name_is_there_once() -> None:
+def test_each_row_has_a_source_and_each_model_is_listed_once() -> None:
     names = [name for row in _ROWS for name in row[0].split()]
     assert len(names) == len(set(names)) == len(_WINDOWS)
     assert all(tokens > 0 and source.startswith("https://") for _, tokens, source in _ROWS)
     assert all(context_of(name) == tokens for name, tokens in _WINDOWS.items())
 
 
-def test_a_page_of_one_model_names_it() -> None:
+def test_the_source_page_of_a_single_model_names_the_model() -> None:
     pages = [(row[0], re.search(r"/models/(?:text/)?([^/]+)(?:/overview)?$", row[2])) for row in _ROWS]
     named = [(names, page[1]) for names, page in pages if page and names.startswith(("claude", "glm"))]
     assert len(named) == 11
