@@ -1,4 +1,4 @@
-"""Text out of the environment: whoever sends it has it, and nothing that is printed."""
+"""Environment values in a prompt file: requests contain them, printed text and pickles do not."""
 
 import copy
 import json
@@ -29,28 +29,28 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> Prompty:
     return Prompty.loads(FILE)
 
 
-def test_nothing_that_is_printed_has_it(prompt: Prompty, caplog: pytest.LogCaptureFixture) -> None:
-    # It was in every repr of what a file says, and so in logs and tracebacks.
+def test_printed_prompt_has_no_environment_values(prompt: Prompty, caplog: pytest.LogCaptureFixture) -> None:
+    # The value was in the repr of each part of a prompt, and so in logs and tracebacks.
     logging.getLogger("shop").warning("%s %r %s", prompt, prompt.model, prompt.spec)
-    key = prompt.model["connection"]["apiKey"]  # type: ignore[index,call-overload]  # that it is there is the test
+    key = prompt.model["connection"]["apiKey"]  # type: ignore[index,call-overload]  # a missing key fails the test
     printed = [*map(repr, (prompt, prompt.spec, prompt.inputs)), f"{prompt.model}", f"{key}", f"{key!s:>9}"]
     shown = [*printed, caplog.text]
     assert all(KEY not in text for text in shown)
     assert "***" in shown[1]
-    # A default stands in the file, and so is no secret.
+    # A default is in the file, so it is no secret.
     assert "https://x.y" in shown[1]
 
 
-def test_whoever_sends_it_has_it(prompt: Prompty) -> None:
+def test_messages_and_requests_have_the_environment_values(prompt: Prompty) -> None:
     assert prompt.messages()[0].text == KEY
     body = prompt.request()
     assert (body["messages"][0]["content"], body["user"], type(body["user"])) == (KEY, KEY, str)
-    told = prompt.to_dict()
-    assert json.loads(json.dumps(told))["model"]["connection"]["headers"] == [KEY]
-    assert isinstance(told["model"]["connection"]["apiKey"], SecretText)  # type: ignore[index,call-overload]  # as above
+    fields = prompt.to_dict()
+    assert json.loads(json.dumps(fields))["model"]["connection"]["headers"] == [KEY]
+    assert isinstance(fields["model"]["connection"]["apiKey"], SecretText)  # type: ignore[index,call-overload]  # as above
 
 
-def test_a_pickle_has_it_not_and_looks_it_up_again(prompt: Prompty, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickle_reads_environment_values_when_it_is_loaded(prompt: Prompty, monkeypatch: pytest.MonkeyPatch) -> None:
     data = pickle.dumps((prompt, prompt.prompter))
     assert KEY.encode() not in data
     assert pickle.loads(data)[0].messages()[0].text == KEY  # noqa: S301 - our own
@@ -62,6 +62,6 @@ def test_a_pickle_has_it_not_and_looks_it_up_again(prompt: Prompty, monkeypatch:
         pickle.loads(data)  # noqa: S301 - as above
 
 
-def test_a_file_that_is_written_holds_the_reference(prompt: Prompty, tmp_path: Path) -> None:
+def test_written_file_has_the_reference_and_not_the_environment_value(prompt: Prompty, tmp_path: Path) -> None:
     prompt.with_fields(description="A shop.").dump(tmp_path / "a.prompty")
     assert KEY not in (tmp_path / "a.prompty").read_text()

@@ -1,4 +1,4 @@
-"""How Jinja in a prompt file prints what is no text: as every language does, where it printed Python's words."""
+"""How Jinja in a prompt file prints values other than text: not in Python syntax (True, None, 1.0)."""
 
 import json
 import pickle
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import InstructionTemplate, Prompty
 
-LEAVES = [
+SCALARS_AND_TEXTS = [
     (True, "true"),
     (False, "false"),
     (None, ""),
@@ -37,12 +37,12 @@ TEMPLATES = [
     [
         (template, value, text)
         for template in TEMPLATES
-        for value, text in LEAVES
-        # A list beside ~ is written by Python.
+        for value, text in SCALARS_AND_TEXTS
+        # Python formats a list that is an operand of ~.
         if not ("~" in template and isinstance(value, list))
     ],
 )
-def test_a_leaf_prints_as_in_any_language(template: str, value: object, text: str) -> None:
+def test_scalar_is_printed_without_python_syntax(template: str, value: object, text: str) -> None:
     assert Prompty.loads(template).render({"v": value, "a": {"v": value}}) == f"<{text}>"
 
 
@@ -56,17 +56,17 @@ def test_a_leaf_prints_as_in_any_language(template: str, value: object, text: st
         *(("v.t and v.f", "false"), ("v.absent", ""), ("'%s' % 3", "3"), ("v.one | int", "1"), ("[1.0, 2] | sum", "3")),
     ],
 )
-def test_filters_and_operators_print_leaves_so(expression: str, text: str) -> None:
+def test_filters_and_operators_print_scalars_without_python_syntax(expression: str, text: str) -> None:
     values = {"t": True, "f": False, "n": None, "one": 1.0, "rows": [{"ok": True}, {"ok": None}]}
     assert Prompty.loads(f"{{{{ {expression} }}}}", undefined="empty").render({"v": values}) == text
 
 
 @pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9), st.lists))
-def test_no_word_of_python_is_printed(value: object) -> None:
+def test_printed_value_is_json_without_python_constants(value: object) -> None:
     text = Prompty.loads("{{ v }}").render({"v": value})
     assert not {"None", "True", "False"} & {*text.split(), text}
-    # What is printed is the value, as JSON reads it.
+    # The printed text is JSON of the value.
     assert (json.loads(text) if text else None) == value
 
 
@@ -80,8 +80,8 @@ def test_no_word_of_python_is_printed(value: object) -> None:
         "inputs: {v: {type: boolean}}",
     ],
 )
-def test_every_dialect_prints_them_so(front: str) -> None:
-    """The dialect is found by its fields: a field more must not change how a value prints."""
+def test_scalar_is_printed_the_same_in_every_dialect(front: str) -> None:
+    """A field that selects another dialect must not change how a value is printed."""
     prompt = Prompty.loads(f"---\n{front}\n---\nuser:\n{{{{v}}}}" if front else "user:\n{{v}}")
     assert prompt.messages({"v": True})[0].text == "true"
     copied: Prompty = pickle.loads(pickle.dumps(prompt))  # noqa: S301 - it was written here
@@ -89,7 +89,7 @@ def test_every_dialect_prints_them_so(front: str) -> None:
 
 
 @pytest.mark.parametrize(("values", "text"), [({"v": True}, "True"), ({"v": 1.0}, "1.0")])
-def test_instructions_in_python_print_pythons_words(values: Mapping[str, object], text: str) -> None:
+def test_instruction_template_prints_scalars_in_python_syntax(values: Mapping[str, object], text: str) -> None:
     assert InstructionTemplate("{{ v }}", syntax="jinja2").fill(values).system == text
     written = pickle.dumps(InstructionTemplate("{{ v ~ '' }}", syntax="jinja2"))
     copied: InstructionTemplate = pickle.loads(written)  # noqa: S301 - it was written here

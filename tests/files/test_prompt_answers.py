@@ -1,4 +1,4 @@
-"""Answers to prompt files: as dicts and as objects of the official clients, good and bad."""
+"""Responses to prompt files, valid and invalid, as dicts and as objects of the official clients."""
 
 from __future__ import annotations
 
@@ -43,6 +43,10 @@ def anthropic(*content: dict[str, Any], stop: str = "end_turn") -> dict[str, Any
     return {**own, "content": [*content], "stop_reason": stop, "stop_sequence": None}
 
 
+def tool_call(arguments: str) -> list[dict[str, str]]:
+    return [{"id": "c1", "name": "f", "arguments": arguments}]
+
+
 REFUSED = {**output_message(), "content": [{"type": "refusal", "refusal": "I will not."}]}
 CALLED = {"type": "function_call", "id": "i", "call_id": "c1", "name": "f", "arguments": '{"a": 1}'}
 USED = {"type": "tool_use", "id": "c1", "name": "f", "input": {"city": "Köln", "n": [1]}}
@@ -57,41 +61,31 @@ CLASSES: dict[str, type[BaseModel]] = {
 }
 ANSWERS: list[tuple[str, str, dict[str, Any], Any]] = [
     ("text", "openai-chat", chat(content="Hi"), "Hi"),
-    ("nothing", "openai-chat", chat(), ""),
-    ("no text", "openai-chat", chat(content=""), ""),
+    ("no content", "openai-chat", chat(), ""),
+    ("empty text", "openai-chat", chat(content=""), ""),
     ("refusal", "openai-chat", chat(refusal="I will not."), "I will not."),
-    (
-        # What was cut off is given as it came.
-        "calls",
-        "openai-chat",
-        chat(content="I look.", tool_calls=[CALL]),
-        [{"id": "c1", "name": "f", "arguments": '{"city": "Rom'}],
-    ),
+    # Truncated arguments are returned unchanged.
+    ("calls", "openai-chat", chat(content="I look.", tool_calls=[CALL]), tool_call('{"city": "Rom')),
     ("text", "openai-responses", responses(output_message("H", "i")), "Hi"),
-    ("nothing", "openai-responses", responses(), ""),
-    ("no text", "openai-responses", responses(output_message("")), ""),
+    ("no content", "openai-responses", responses(), ""),
+    ("empty text", "openai-responses", responses(output_message("")), ""),
     ("refusal", "openai-responses", responses(REFUSED), "I will not."),
-    (
-        "calls",
-        "azure-responses",
-        responses(output_message("I look."), CALLED),
-        [{"id": "c1", "name": "f", "arguments": '{"a": 1}'}],
-    ),
+    ("calls", "azure-responses", responses(output_message("I look."), CALLED), tool_call('{"a": 1}')),
     (
         "text",
         "anthropic-chat",
         anthropic({"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "Hi"}),
         "Hi",
     ),
-    ("nothing", "anthropic-chat", anthropic(), ""),
+    ("no content", "anthropic-chat", anthropic(), ""),
     (
         "calls",
         "anthropic-chat",
         anthropic({"type": "text", "text": "I look."}, USED, stop="tool_use"),
-        [{"id": "c1", "name": "f", "arguments": '{"city":"Köln","n":[1]}'}],
+        tool_call('{"city":"Köln","n":[1]}'),
     ),
     (
-        "vectors",
+        "embeddings",
         "openai-embedding",
         {
             "object": "list",
@@ -101,21 +95,22 @@ ANSWERS: list[tuple[str, str, dict[str, Any], Any]] = [
         },
         [[0.0], [0.5], [1.0]],
     ),
-    ("picture", "openai-image", {"created": 1, "data": [{"b64_json": "aGk="}]}, "aGk="),
+    ("image", "openai-image", {"created": 1, "data": [{"b64_json": "aGk="}]}, "aGk="),
 ]
 
 
+@pytest.mark.parametrize("as_object", [False, True])
 @pytest.mark.parametrize(
-    ("whose", "answer", "wanted"), [case[1:] for case in ANSWERS], ids=[f"{case[1]}-{case[0]}" for case in ANSWERS]
+    ("target", "answer", "expected"), [case[1:] for case in ANSWERS], ids=[f"{case[1]}-{case[0]}" for case in ANSWERS]
 )
-def test_what_an_answer_says_as_a_dict_and_as_its_clients_object(
-    whose: str, answer: dict[str, Any], wanted: object
+def test_response_is_read_from_a_dict_and_from_a_client_object(
+    target: str, answer: dict[str, Any], expected: object, *, as_object: bool
 ) -> None:
-    for given in (answer, CLASSES[whose].model_validate(answer)):
-        assert read_answer(given, *whose.split("-")) == wanted
+    response = CLASSES[target].model_validate(answer) if as_object else answer
+    assert read_answer(response, *target.split("-")) == expected
 
 
-def test_gemini_and_ollama_are_read_too() -> None:
+def test_gemini_and_ollama_responses_are_read() -> None:
     part = {"functionCall": {"name": "f", "args": {"a": 1}}}
     gemini = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}]}
     calls: Any = read_answer(gemini, "gemini")
@@ -124,25 +119,30 @@ def test_gemini_and_ollama_are_read_too() -> None:
     assert read_answer(ollama, "ollama", structured=True) == {"a": 1}
 
 
-def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
-    prompt = Prompty.loads("---\nmodel: m\noutputs: {a: {kind: integer}}\n---\nuser:\nhi")
-    for text, wanted in (
-        ('{"a": 1}', {"a": 1}),
-        ("[1, 2]", [1, 2]),
-        ("", ""),
-        ("no JSON", "no JSON"),
-        ('```json\n{"a": 1}\n```', '```json\n{"a": 1}\n```'),
-        ("[" * 100_000, "[" * 100_000),
-    ):
-        assert prompt.read(ChatCompletion.model_validate(chat(content=text))) == wanted
-    assert prompt.read(chat(refusal="I will not.")) == "I will not."
-    assert prompt.read(chat(tool_calls=[CALL])) == [{"id": "c1", "name": "f", "arguments": '{"city": "Rom'}]
-    assert Prompty.loads("user:\nhi").read(chat(content='{"a": 1}')) == '{"a": 1}'
-    assert prompt.read(anthropic({"type": "text", "text": '{"a": 2}'}), "anthropic") == {"a": 2}
+WITH_OUTPUTS = Prompty.loads("---\nmodel: m\noutputs: {a: {kind: integer}}\n---\nuser:\nhi")
 
 
 @pytest.mark.parametrize(
-    ("answer", "whose", "says"),
+    ("text", "expected"),
+    [
+        *(('{"a": 1}', {"a": 1}), ("[1, 2]", [1, 2]), ("", ""), ("no JSON", "no JSON"), ("[" * 100_000, "[" * 100_000)),
+        ('```json\n{"a": 1}\n```', '```json\n{"a": 1}\n```'),
+    ],
+    ids=["object", "list", "empty", "text", "nested", "fenced"],
+)
+def test_response_text_is_parsed_as_json_if_the_prompt_has_outputs(text: str, expected: object) -> None:
+    assert WITH_OUTPUTS.read(ChatCompletion.model_validate(chat(content=text))) == expected
+
+
+def test_outputs_apply_to_every_provider_but_not_to_refusals_and_tool_calls() -> None:
+    assert WITH_OUTPUTS.read(chat(refusal="I will not.")) == "I will not."
+    assert WITH_OUTPUTS.read(chat(tool_calls=[CALL])) == tool_call('{"city": "Rom')
+    assert Prompty.loads("user:\nhi").read(chat(content='{"a": 1}')) == '{"a": 1}'
+    assert WITH_OUTPUTS.read(anthropic({"type": "text", "text": '{"a": 2}'}), "anthropic") == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("answer", "target", "message"),
     [
         (chat(content="x"), ("opnai", None), r"provider 'opnai' is unknown \(did you mean 'openai'\?\)"),
         (
@@ -163,12 +163,12 @@ def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
         (3, ("openai", "chat"), "int"),
     ],
 )
-def test_what_is_no_answer_is_refused(answer: object, whose: tuple[str, str | None], says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read_answer(answer, *whose)
+def test_invalid_response_is_refused(answer: object, target: tuple[str, str | None], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        read_answer(answer, *target)
 
 
-def test_data_of_a_picture_is_given_as_it_came() -> None:
+def test_image_data_is_returned_unchanged() -> None:
     data = base64.b64encode(bytes(300)).decode()
     answer = {"data": [{"b64_json": data}, {"url": "https://x", "index": 0}]}
     assert read_answer(answer, api="image") == [data, "https://x"]

@@ -22,14 +22,14 @@ TOOL = """\
 """
 
 
-def make_prompt(text: str, given: object = None, **options: object) -> str:
-    prompt = PromptFile.loads(text).prompter.generate_prompt(given, **options)  # type: ignore[call-overload]
+def make_prompt(text: str, inputs: object = None, **options: object) -> str:
+    prompt = PromptFile.loads(text).prompter.generate_prompt(inputs, **options)  # type: ignore[call-overload]
     assert isinstance(prompt, str)
     return prompt
 
 
-def messages(text: str, given: object = None) -> object:
-    return PromptFile.loads(text).prompter.generate_prompt(given, format="openai")["messages"]
+def messages(text: str, inputs: object = None) -> object:
+    return PromptFile.loads(text).prompter.generate_prompt(inputs, format="openai")["messages"]
 
 
 def fault(text: str, name: str = "f.yaml") -> str:
@@ -38,43 +38,39 @@ def fault(text: str, name: str = "f.yaml") -> str:
     return str(caught.value)
 
 
-def test_instruction_is_a_chat_by_default() -> None:
-    given: Mapping[str, object] = {"question": "who", "input": "hi"}
-    expected = ChatPrompter("Answer {question}").generate_prompt(given)
-    assert make_prompt('instruction: "Answer {question}"', given) == expected
+def test_type_is_chat_by_default() -> None:
+    inputs: Mapping[str, object] = {"question": "who", "input": "hi"}
+    expected = ChatPrompter("Answer {question}").generate_prompt(inputs)
+    assert make_prompt('instruction: "Answer {question}"', inputs) == expected
     assert isinstance(PromptFile.loads("instruction: x").prompter, ChatPrompter)
-    assert make_prompt('type: chat\ninstruction: "Answer {question}"', given) == expected
-
-
-def test_alpaca() -> None:
-    assert make_prompt("type: alpaca\ninstruction: Add {a}", "1") == AlpacaPrompter("Add {a}").generate_prompt("1")
+    assert make_prompt('type: chat\ninstruction: "Answer {question}"', inputs) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "said"),
+    ("text", "inputs", "contents"),
     [
         ("instruction:\n  system: Be {m}.\n  user: Say {w}.\nsystem: ''", {"m": "a", "w": "b"}, ["Be a.", "Say b."]),
         ("system: Be brief.", "hi", ["Be brief.", "hi"]),
         ("system: ''", "hi", ["hi"]),
     ],
 )
-def test_levels_of_the_instruction_and_system_text(text: str, given: object, said: list[str]) -> None:
-    expected = [*zip(("system", "user")[-len(said) :], said, strict=True)]
-    assert messages(text, given) == [{"role": role, "content": content} for role, content in expected]
+def test_system_text_and_instructions_become_messages(text: str, inputs: object, contents: list[str]) -> None:
+    expected = [*zip(("system", "user")[-len(contents) :], contents, strict=True)]
+    assert messages(text, inputs) == [{"role": role, "content": content} for role, content in expected]
 
 
 @pytest.mark.parametrize("keys", ["extra_keys: a", "extra_keys: [a]", "extra_keys:\n- a"])
-def test_extra_keys(keys: str) -> None:
+def test_extra_keys_can_be_text_or_a_list(keys: str) -> None:
     expected = ChatPrompter("x", extra_keys="a").generate_prompt({"a": 1})
     assert make_prompt(f"instruction: x\n{keys}", {"a": 1}) == expected
 
 
-def test_tools() -> None:
+def test_tools_are_in_the_payload() -> None:
     prompter = PromptFile.loads(f"tools:\n{TOOL}").prompter
     assert prompter.generate_prompt("hi", format="openai")["tools"] == yaml.safe_load(TOOL)
 
 
-def test_history_of_pairs_and_messages() -> None:
+def test_history_can_have_pairs_and_messages() -> None:
     text = "system: ''\nhistory:\n- [hi, hello]\n- {role: user, content: and?}\n- {role: assistant, content: so.}"
     assert messages(text, "ok") == [
         {"role": "user", "content": "hi"},
@@ -85,17 +81,16 @@ def test_history_of_pairs_and_messages() -> None:
     ]
 
 
-def test_examples_of_a_chat_are_turns_before_the_history() -> None:
+def test_chat_examples_are_turns_before_the_history() -> None:
     text = "system: ''\nexamples:\n- {input: '{a}', output: b}\n- [c, '{d}']\nhistory: [[e, f]]"
-    said = messages(text, "g")
-    assert isinstance(said, list)
-    assert [turn["content"] for turn in said] == ["{a}", "b", "c", "{d}", "e", "f", "g"]
-    assert [turn["role"] for turn in said] == ["user", "assistant"] * 3 + ["user"]
+    sent = messages(text, "g")
+    assert isinstance(sent, list)
+    assert [turn["content"] for turn in sent] == ["{a}", "b", "c", "{d}", "e", "f", "g"]
+    assert [turn["role"] for turn in sent] == ["user", "assistant"] * 3 + ["user"]
 
 
-def test_examples_of_alpaca_are_text_behind_the_instruction() -> None:
-    text = "type: alpaca\ninstruction: |\n  Add {x}.\nexamples:\n- ['{x} {{x}}', '{y}']\n- {input: 3, output: 4}"
-    text = text.replace("input: 3, output: 4", "input: '3', output: '4'")
+def test_alpaca_examples_are_text_after_the_instruction() -> None:
+    text = "type: alpaca\ninstruction: |\n  Add {x}.\nexamples:\n- ['{x} {{x}}', '{y}']\n- ['3', '4']"
     expected = AlpacaPrompter("Add {x}.\n\nInput: {{x}} {{{x}}}\nOutput: {{y}}\n\nInput: 3\nOutput: 4")
     assert make_prompt(text, "7") == expected.generate_prompt("7")
     assert "Add 7.\n\nInput: {x} {{x}}\nOutput: {y}\n\nInput: 3\nOutput: 4\n\n" in make_prompt(text, "7")
@@ -110,19 +105,19 @@ def test_examples_of_alpaca_are_text_behind_the_instruction() -> None:
         ("''", "Input: a\nOutput: b"),
     ],
 )
-def test_examples_of_alpaca_go_with_what_is_the_instruction(instruction: str, expected: str) -> None:
+def test_alpaca_examples_follow_the_first_instruction_that_is_set(instruction: str, expected: str) -> None:
     text = f"type: alpaca\ninstruction: {instruction}\nexamples: [[a, b]]"
     assert make_prompt(text) == AlpacaPrompter(expected).generate_prompt()
 
 
-def test_model_gives_the_markers() -> None:
+def test_model_selects_the_markers() -> None:
     file = PromptFile.loads("instruction: x\nmodel: qwen2.5")
     assert file.model == "qwen2.5"
     assert file.prompter.generate_prompt("hi") == ChatPrompter("x").generate_prompt("hi", model="qwen2.5")
     assert PromptFile.loads("instruction: x").model is None
 
 
-def test_every_field_is_taken_together() -> None:
+def test_all_fields_can_be_used_together() -> None:
     text = f"""
 type: chat
 instruction: "Answer {{a}}"
@@ -138,7 +133,7 @@ model: qwen2.5
     assert PromptFile.loads(text).prompter.slots == ("a", "b")
 
 
-def test_aliases_repeat_a_value() -> None:
+def test_yaml_aliases_repeat_a_value() -> None:
     text = "system: &s Be brief.\ninstruction: {system: *s}\nhistory: [&p [a, b], *p]"
     assert messages(text, "x") == [
         {"role": "system", "content": "Be brief.\nBe brief."},
@@ -147,7 +142,7 @@ def test_aliases_repeat_a_value() -> None:
     ]
 
 
-def test_load(tmp_path: Path) -> None:
+def test_load_reads_a_path_with_bom_and_crlf(tmp_path: Path) -> None:
     path = tmp_path / "提示.yaml"
     path.write_bytes("\ufeffinstruction: 回答\r\nmodel: qwen2.5\r\n".encode())
     file = PromptFile.load(path)
@@ -156,14 +151,14 @@ def test_load(tmp_path: Path) -> None:
     assert PromptFile.load(str(path)).path == path
 
 
-def test_loads_takes_text_and_has_a_name_and_no_path() -> None:
+def test_loads_accepts_only_text_and_the_file_has_no_path() -> None:
     file = PromptFile.loads("instruction: x")
     assert (file.path, file.name) == (None, "<string>")
     with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt must be text, not bytes"):
         PromptFile.loads(b"instruction: x")  # type: ignore[arg-type]
 
 
-def test_file_is_frozen_and_can_be_pickled() -> None:
+def test_prompt_file_is_frozen_and_can_be_pickled() -> None:
     file = PromptFile.loads("instruction: x {a}\nmodel: qwen2.5")
     with pytest.raises(AttributeError):
         file.model = "other"  # type: ignore[misc]
@@ -172,15 +167,15 @@ def test_file_is_frozen_and_can_be_pickled() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PROMPTS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_examples_load(path: Path) -> None:
+def test_example_prompt_files_can_be_loaded_and_filled(path: Path) -> None:
     assert len([*PROMPTS.glob("*.yaml")]) >= 3
     prompter = PromptFile.load(path).prompter
-    given = {name: f"<{name}>" for name in prompter.slots}
-    text = prompter.generate_prompt(given)
+    inputs = {name: f"<{name}>" for name in prompter.slots}
+    text = prompter.generate_prompt(inputs)
     assert all(f"<{name}>" in text for name in prompter.slots)
 
 
-def test_missing_file_and_impossible_path(tmp_path: Path) -> None:
+def test_missing_file_and_invalid_path_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "no.yaml"
     with pytest.raises(PromptFileError, match="file not found") as caught:
         PromptFile.load(path)
@@ -189,7 +184,7 @@ def test_missing_file_and_impossible_path(tmp_path: Path) -> None:
         PromptFile.load("a\0b")
 
 
-def test_large_file(tmp_path: Path) -> None:
+def test_file_larger_than_the_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"instruction: " + "中".encode() * (MAX_BYTES // 3))
     with pytest.raises(PromptFileError, match="bytes; the limit is 5,000,000"):
@@ -199,9 +194,9 @@ def test_large_file(tmp_path: Path) -> None:
     assert PromptFile.loads("instruction: ".ljust(MAX_BYTES, "x")).prompter.slots == ()
 
 
-def test_other_encodings(tmp_path: Path) -> None:
+def test_file_in_another_encoding_is_an_error_at_the_first_invalid_byte(tmp_path: Path) -> None:
     path = tmp_path / "gbk.yaml"
-    path.write_bytes("model: qwen2.5\ninstruction: 回答".encode("gbk"))
+    path.write_bytes(b"\xef\xbb\xbfmodel: qwen2.5\ninstruction: " + "回答".encode("gbk"))
     with pytest.raises(PromptFileError) as caught:
         PromptFile.load(path)
     assert str(caught.value) == f"{path}:2:14: byte 0xbb is not UTF-8; save the file as UTF-8"
@@ -268,7 +263,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("text", "message"), FAULTS.items())
 @pytest.mark.parametrize("loader", ["C", "Python"])
-def test_faults_are_one_error_with_a_place(
+def test_faulty_prompt_file_is_one_error_with_its_place(
     text: str, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loader == "Python":
@@ -301,14 +296,14 @@ SYNTAX = {
 }
 
 
-@pytest.mark.skipif(not yaml.__with_libyaml__, reason="libyaml, which CI has, words its errors so")
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="these messages are those of libyaml, which CI has")
 @pytest.mark.parametrize(("text", "message"), SYNTAX.items())
-def test_syntax_errors_show_the_line(text: str, message: str) -> None:
+def test_yaml_syntax_error_shows_the_line(text: str, message: str) -> None:
     assert fault(text) == message
 
 
 @pytest.mark.parametrize("text", [*SYNTAX, "a: [1, 2", "key: |\n  text\n bad", '"\\q": x', "%YAML 9.0\n---\na", "{"])
-def test_syntax_errors_of_the_python_parser(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_syntax_error_of_the_python_parser_shows_the_line(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     first, line, caret = fault(text).split("\n")
     assert first.startswith("f.yaml:")
@@ -316,29 +311,29 @@ def test_syntax_errors_of_the_python_parser(text: str, monkeypatch: pytest.Monke
     assert caret.strip() == "^"
 
 
-def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lone_surrogate_is_refused_with_the_python_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     assert fault('system: "\\ud800"').startswith("f.yaml:1:9: the text has a lone surrogate")
 
 
 @pytest.mark.slow
-def test_number_of_values_is_bound() -> None:
+def test_number_of_yaml_values_is_limited() -> None:
     assert "more than 100000 values" in fault(f"history: [{'a,' * MAX_NODES}]")
 
 
-def test_values_behind_an_anchor_that_is_given_anew() -> None:
+def test_alias_of_a_redefined_yaml_anchor_has_the_last_value() -> None:
     assert "Be b." in make_prompt("history: [&a [x, y]]\nsystem: &a Be b.\ninstruction: *a", "x")
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 @pytest.mark.parametrize("loader", ["C", "Python"])
-def test_depth_is_bound(opening: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_nesting_depth_is_limited(opening: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if loader == "Python":
         monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     assert f"nested deeper than {MAX_DEPTH} levels" in fault(opening * 100_000)
 
 
-def test_name_of_a_path_object_is_its_text(tmp_path: Path) -> None:
+def test_path_like_object_is_named_by_its_path_in_errors(tmp_path: Path) -> None:
     class Named(os.PathLike[str]):
         def __fspath__(self) -> str:
             return str(tmp_path / "none.yaml")

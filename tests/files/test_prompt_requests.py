@@ -1,4 +1,4 @@
-"""Whole requests of prompt files: what each provider is sent, what its report says, and what is refused."""
+"""Complete requests of prompt files: the fields for each provider, the report, and the errors."""
 
 import base64
 import pickle
@@ -30,7 +30,7 @@ from lazyprompt.files.spec import OPTIONS
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.report import Payload
 
-WHOLE = """---
+ALL_FIELDS = """---
 model: {id: m, options: {temperature: 0.5, maxOutputTokens: 9, topP: 0.9, topK: 4, frequencyPenalty: 0.1,
   presencePenalty: 0.2, seed: 7, stopSequences: [END], allowMultipleToolCalls: false, reasoningEffort: low}}
 outputs: {city: {kind: string, required: true}, people: {kind: integer}}
@@ -53,21 +53,26 @@ LOOSE = {
 }
 FIND = {"type": "object", "properties": {"q": {"type": ["string", "null"]}}, "required": ["q"]}
 STRICT_FIND = {**FIND, "additionalProperties": False}
-LEFT_FOR_ALL = ["tools[1] tools", "messages[1] metadata"]
 
 
 def report_entries(made: Payload) -> list[str]:
-    """The places of a report, each with its kind."""
+    """The place and kind of each report entry."""
     return [f"{each.where} {each.kind}" for each in made.report]
+
+
+def assert_left_out(made: Payload, *entries: str, options: str) -> None:
+    options_left_out = [f"model.options.{each} option" for each in options.split()]
+    expected = ["tools[1] tools", "messages[1] metadata", *entries, *options_left_out]
+    assert sorted(report_entries(made)) == sorted(expected)
 
 
 def prompt_of(fields: str, body: str = "user:\nhi") -> Prompty:
     return Prompty.loads(f"---\n{fields}\n---\n{body}")
 
 
-class TestWhatIsSent:
-    def test_openai(self) -> None:
-        made = Prompty.loads(WHOLE).request()
+class TestRequestFields:
+    def test_openai_request_has_all_supported_fields(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request()
         assert made == {
             "model": "m",
             "messages": [
@@ -89,10 +94,10 @@ class TestWhatIsSent:
             "parallel_tool_calls": False,
             "reasoning_effort": "low",
         }
-        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "model.options.topK option"])
+        assert_left_out(made, options="topK")
 
-    def test_openai_responses(self) -> None:
-        made = Prompty.loads(WHOLE).request(api="responses")
+    def test_openai_responses_request_has_all_supported_fields(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request(api="responses")
         assert made == {
             "model": "m",
             "instructions": "Be brief.",
@@ -105,14 +110,12 @@ class TestWhatIsSent:
             "parallel_tool_calls": False,
             "reasoning": {"effort": "low"},
         }
-        missing = ("topK", "frequencyPenalty", "presencePenalty", "seed", "stopSequences")
-        options = [f"model.options.{each} option" for each in missing]
-        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "messages name", *options])
+        assert_left_out(made, "messages name", options="topK frequencyPenalty presencePenalty seed stopSequences")
         alone = Prompty.loads("---\nmodel: m\n---\nsystem:\nHi").request(api="responses", provider="openai")
         assert alone == {"model": "m", "input": [{"role": "developer", "content": "Hi"}]}
 
-    def test_anthropic(self) -> None:
-        made = Prompty.loads(WHOLE).request(provider="anthropic")
+    def test_anthropic_request_has_all_supported_fields(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request(provider="anthropic")
         plain = {"type": "object", "properties": {"q": {"type": "string"}}}
         assert made == {
             "model": "m",
@@ -129,12 +132,15 @@ class TestWhatIsSent:
             "top_k": 4,
             "stop_sequences": ["END"],
         }
-        missing = ("frequencyPenalty", "presencePenalty", "seed", "allowMultipleToolCalls")
-        options = [f"model.options.{each} option" for each in missing]
-        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools[0] strict", "messages name", *options])
+        assert_left_out(
+            made,
+            "tools[0] strict",
+            "messages name",
+            options="frequencyPenalty presencePenalty seed allowMultipleToolCalls",
+        )
 
-    def test_gemini(self) -> None:
-        made = Prompty.loads(WHOLE).request(provider="googleai")
+    def test_gemini_request_has_all_supported_fields(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request(provider="googleai")
         assert made == {
             "model": "m",
             "system_instruction": "Be brief.",
@@ -153,11 +159,10 @@ class TestWhatIsSent:
                 "stop_sequences": ["END"],
             },
         }
-        options = [f"model.options.{each} option" for each in ("allowMultipleToolCalls", "reasoningEffort")]
-        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
+        assert_left_out(made, "tools strict", "messages name", options="allowMultipleToolCalls reasoningEffort")
 
-    def test_ollama(self) -> None:
-        made = Prompty.loads(WHOLE).request(provider="ollama")
+    def test_ollama_request_has_all_supported_fields(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request(provider="ollama")
         assert made["tools"] == [{"type": "function", "function": {"name": "find", "parameters": STRICT_FIND}}]
         assert made["format"] == LOOSE
         assert made["options"] == {
@@ -170,20 +175,19 @@ class TestWhatIsSent:
             "seed": 7,
             "stop": ["END"],
         }
-        options = [f"model.options.{each} option" for each in ("allowMultipleToolCalls", "reasoningEffort")]
-        assert sorted(report_entries(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
+        assert_left_out(made, "tools strict", "messages name", options="allowMultipleToolCalls reasoningEffort")
 
-    def test_one_that_speaks_like_openai(self) -> None:
-        made = Prompty.loads(WHOLE).request(provider="deepseek")
+    def test_openai_compatible_request_has_the_fields_of_its_provider(self) -> None:
+        made = Prompty.loads(ALL_FIELDS).request(provider="deepseek")
         assert (made["max_tokens"], "response_format" in made) == (9, False)
         assert "outputs outputs" in report_entries(made)
-        assert Prompty.loads(WHOLE).request(provider="vllm")["response_format"]["type"] == "json_schema"
+        assert Prompty.loads(ALL_FIELDS).request(provider="vllm")["response_format"]["type"] == "json_schema"
 
-    def test_all_options_were_given(self) -> None:
-        options: Any = Prompty.loads(WHOLE).model["options"]
+    def test_prompt_of_these_tests_sets_all_options(self) -> None:
+        options: Any = Prompty.loads(ALL_FIELDS).model["options"]
         assert {*options} == {*OPTIONS}
 
-    def test_to_embed_and_to_draw(self) -> None:
+    def test_image_and_embedding_requests_have_only_the_text(self) -> None:
         body = "system:\nS\nuser:\nA cat{{ p }}\nassistant:\nno"
         prompt = prompt_of(
             "model: m\ninputs: {p: {kind: image}}\noutputs: {a: {kind: string}}\ntools: [{name: t}]", body
@@ -197,69 +201,65 @@ class TestWhatIsSent:
         assert embedded == {"model": "m", "input": ["S", "A cat", "no"]}
         assert report_entries(embedded) == [*left, "messages[1].content[1] image"]
 
-    def test_nothing_is_shared(self) -> None:
-        prompt = Prompty.loads(WHOLE)
+    def test_requests_share_no_mutable_values(self) -> None:
+        prompt = Prompty.loads(ALL_FIELDS)
         first = prompt.request()
         first["stop"].append("x")
         first["tools"][0]["function"]["parameters"]["properties"].clear()
-        assert prompt.request() == Prompty.loads(WHOLE).request()
+        assert prompt.request() == Prompty.loads(ALL_FIELDS).request()
         again = pickle.loads(pickle.dumps(prompt.request()))  # noqa: S301 - our own
         assert (again, again.report) == (prompt.request(), prompt.request().report)
 
-    def test_an_empty_turn_of_the_user_is_left_out(self) -> None:
+    def test_empty_user_turn_is_left_out(self) -> None:
         """``request`` sent the empty turn that ``generate_prompt`` left out."""
         prompt = prompt_of("inputs: {q: {kind: string, default: ''}}", "system:\nS\nuser:\nHi\nuser:\n{{ q }}")
         for made in (prompt.request(provider="vllm"), prompt.generate_prompt({}, format="vllm")):
             assert made["messages"] == [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]
 
-    def test_several_texts_of_one_message_stay_apart(self) -> None:
-        """``request`` joined them with nothing between, where the formatter sends parts or lines."""
+    @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "gemini", "ollama"])
+    def test_text_blocks_of_one_message_are_not_joined(self, provider: str) -> None:
+        """``request`` joined text blocks without a separator; the formatter sends parts or lines."""
         texts = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
-        for provider in ("openai", "openai-responses", "anthropic", "gemini", "ollama"):
-            made, sent = prompt_of("model: m").request(messages=texts, provider=provider), ChatFormatter(provider)
-            assert {key: made[key] for key in made if key in ("messages", "input", "contents")} == sent.format(texts)
+        made, sent = prompt_of("model: m").request(messages=texts, provider=provider), ChatFormatter(provider)
+        assert {key: made[key] for key in made if key in ("messages", "input", "contents")} == sent.format(texts)
 
-    def test_messages_in_the_place_of_those_of_the_template(self) -> None:
+    def test_messages_argument_replaces_the_messages_of_the_template(self) -> None:
         made = prompt_of("model: m").request(messages=[["a", "b"], {"role": "user", "content": "c"}])
         assert [each["content"] for each in made["messages"]] == ["a", "b", "c"]
 
 
-class TestWhoIsSent:
+class TestProviderAndApi:
     @pytest.mark.parametrize(
-        ("fields", "asked", "says"),
+        ("model", "arguments", "message"),
         [
+            ("{provider: opnai}", {}, r"provider 'opnai' is unknown \(did you mean 'openai'\?\); prompt files can"),
             (
-                "model: {provider: opnai}",
-                {},
-                r"provider 'opnai' is unknown \(did you mean 'openai'\?\); prompt files can",
-            ),
-            (
-                "model: m",
+                "m",
                 {"provider": "dashscope"},
                 "provider 'dashscope' does not support complete requests; prompt files can",
             ),
             (
-                "model: m",
+                "m",
                 {"api": "chta"},
                 r"openai doesn't support the 'chta' API \(did you mean 'chat'\?\); expected one of chat, resp",
             ),
             (
-                "model: m",
+                "m",
                 {"provider": "anthropic", "api": "image"},
                 "anthropic doesn't support the 'image' API; expected one of chat",
             ),
             (
-                "model: {provider: gemini, apiType: embedding}",
+                "{provider: gemini, apiType: embedding}",
                 {},
                 "gemini doesn't support the 'embedding' API; expected one of chat",
             ),
         ],
     )
-    def test_one_who_has_no_such_interface(self, fields: str, asked: dict[str, Any], says: str) -> None:
-        with pytest.raises(FormatError, match=says):
-            prompt_of(fields).request(**asked)
+    def test_unknown_provider_or_api_is_an_error(self, model: str, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(FormatError, match=message):
+            prompt_of(f"model: {model}").request(**arguments)
 
-    def test_an_interface_of_openai_alone_does_not_bind_others(self) -> None:
+    def test_openai_api_type_is_ignored_for_other_providers(self) -> None:
         prompt = prompt_of("model: {id: m, apiType: responses}")
         assert "input" in prompt.request()
         assert "input" in prompt.request(provider="azure")
@@ -267,7 +267,7 @@ class TestWhoIsSent:
         assert "messages" in prompt.request(api="chat")
         assert prompt_of("model: m").request(provider="openai-responses") == prompt.request()
 
-    def test_what_the_file_does_not_know_is_told(self) -> None:
+    def test_missing_model_and_unknown_options_are_reported(self) -> None:
         prompt = prompt_of("model: {options: {temprature: 1, additionalProperties: {messages: [], user: u}}}")
         made = prompt.request()
         assert made == {"messages": [{"role": "user", "content": "hi"}], "user": "u"}
@@ -283,13 +283,13 @@ class TestWhoIsSent:
             ("model.options.additionalProperties.messages", "the request already has 'messages'"),
         ]
 
-    def test_a_model_is_named_by_text(self) -> None:
-        assert prompt_of("model: {id: 4.1}").request()["model"] == "4.1"
-        for part in ("id", "provider", "apiType"):
-            with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{part} must be text, not a list"):
-                prompt_of(f"model: {{{part}: [a]}}")
+    @pytest.mark.parametrize("field", ["id", "provider", "apiType"])
+    def test_model_id_provider_and_api_type_must_be_text(self, field: str) -> None:
+        with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{field} must be text, not a list"):
+            prompt_of(f"model: {{{field}: [a]}}")
 
-    def test_options_of_the_provider_are_a_mapping(self) -> None:
+    def test_numeric_model_id_is_text_and_additional_properties_that_are_no_mapping_are_reported(self) -> None:
+        assert prompt_of("model: {id: 4.1}").request()["model"] == "4.1"
         (entry,) = prompt_of("model: {id: m, options: {additionalProperties: [1]}}").request().report
         assert (entry.where, entry.kind) == ("model.options.additionalProperties", "option")
 
@@ -302,32 +302,43 @@ MEDIA = prompt_of(
 
 
 class TestMedia:
-    def test_base64_alone_is_known_by_its_first_bytes(self) -> None:
-        for given in (PNG, f"{PNG[:20]}\n{PNG[20:]}\n"):
-            for made in (MEDIA.request({"p": given}), MEDIA.generate_prompt({"p": given}, format="openai")):
-                shown = made["messages"][0]["content"][0]
-                assert shown == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    @pytest.mark.parametrize("data", [PNG, f"{PNG[:20]}\n{PNG[20:]}\n"])
+    def test_media_type_of_bare_base64_data_is_detected(self, data: str) -> None:
+        for made in (MEDIA.request({"p": data}), MEDIA.generate_prompt({"p": data}, format="openai")):
+            sent = made["messages"][0]["content"][0]
+            assert sent == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+
+    def test_media_type_of_bare_base64_data_must_fit_the_kind_of_the_input(self) -> None:
         sound = MEDIA.request({"a": WAV})["messages"][0]["content"][0]
         assert sound == {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}
-        # A file may be anything; what is of another kind is no medium of this one.
+        # A file input accepts any data; base64 of an image is a URL for an audio input.
         assert MEDIA.messages({"f": PNG})[0].blocks[0] == FileBlock(Base64Source("image/png", PNG))
         assert MEDIA.messages({"a": PNG})[0].blocks[0] == AudioBlock(URLSource(PNG))
 
     @pytest.mark.parametrize(
         "text", ["photos/cat", "base64data", "file-abc", "//server/share/cat", "a" * 4000, " ", "="]
     )
-    def test_other_text_stays_an_address(self, text: str) -> None:
+    def test_text_other_than_base64_data_is_a_url(self, text: str) -> None:
         assert MEDIA.messages({"p": text})[0].blocks[0] == ImageBlock(URLSource(text))
 
-    def test_what_is_no_picture_is_refused_by_all_alike(self) -> None:
-        data, form = ImageBlock(Base64Source("image/png", "base64data")), MEDIA.generate_prompt
-        for given, says in (("aGVsbG8=", "expected http"), (data, "the data is not base64: invalid padding")):
-            for make in (MEDIA.request, partial(form, format="openai"), partial(form, format="gemini")):
-                with pytest.raises(MediaError, match=says):
-                    make({"p": given})
+    @pytest.mark.parametrize(
+        ("image", "message"),
+        [
+            ("aGVsbG8=", "expected http"),
+            (ImageBlock(Base64Source("image/png", "base64data")), "the data is not base64: invalid padding"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "make", [MEDIA.request, *(partial(MEDIA.generate_prompt, format=f) for f in ("openai", "gemini"))]
+    )
+    def test_invalid_image_is_refused_by_request_and_generate_prompt(
+        self, make: Callable[..., object], image: object, message: str
+    ) -> None:
+        with pytest.raises(MediaError, match=message):
+            make({"p": image})
 
-    def test_a_file_at_an_address(self) -> None:
-        """OpenAI's chat refuses one: a request is as Prompty has it, and says so; the other form says what to do."""
+    def test_file_url_for_openai_chat_is_reported_by_request_and_refused_by_generate_prompt(self) -> None:
+        """OpenAI chat does not accept file URLs, but Prompty sends them: request() follows Prompty with a report."""
         given = {"f": "https://x/a.pdf?key=secret"}
         made = MEDIA.request(given)
         assert made["messages"][0]["content"][0] == {"type": "file", "file": {"url": "https://x/a.pdf?key=secret"}}
@@ -344,7 +355,8 @@ class TestMedia:
         )
 
 
-NAMED = """tools:
+OWN_TOOL = "---\ntools: [{name: own}]\n---\n"
+TOOLS_SECTION = """tools:
 - {id: a, type: function, function: {name: "{{ n }}", description: d, parameters: {type: object, properties: {}}}}
 - {id: web, type: bing}
 
@@ -356,36 +368,37 @@ FUNCTION: dict[str, Any] = {
 }
 
 
-class TestToolsOfTheText:
-    def test_functions_are_offered_and_others_are_told(self) -> None:
-        prompt = Prompty.loads(NAMED)
-        for made in (
-            prompt.request({"n": "find"}),
-            prompt.generate_prompt({"n": "find"}, format="openai"),
-            prompt.generate_prompt({"n": "find"}, format="vllm"),
-        ):
-            assert made["tools"] == [FUNCTION]
-            assert [each.text for each in made.report if each.kind == "tools"] == ["web"]
-        assert '"name": "find"' in prompt.generate_prompt({"n": "find"})
-        own = Prompty.loads("---\ntools: [{name: own}]\n---\n" + NAMED)
-        made = own.generate_prompt({"n": "find"}, format="openai")
+class TestToolsSection:
+    @pytest.mark.parametrize(
+        "make", [Prompty.request, *(partial(Prompty.generate_prompt, format=f) for f in ("openai", "vllm"))]
+    )
+    def test_function_tools_are_sent_and_other_tools_are_reported(self, make: Callable[..., Any]) -> None:
+        made = make(Prompty.loads(TOOLS_SECTION), {"n": "find"})
+        assert made["tools"] == [FUNCTION]
+        assert [each.text for each in made.report if each.kind == "tools"] == ["web"]
+
+    def test_function_tools_are_in_flat_text_and_follow_those_of_the_front_matter(self) -> None:
+        assert '"name": "find"' in Prompty.loads(TOOLS_SECTION).generate_prompt({"n": "find"})
+        made = Prompty.loads(OWN_TOOL + TOOLS_SECTION).generate_prompt({"n": "find"}, format="openai")
         assert [each["function"]["name"] for each in made["tools"]] == ["own", "find"]
 
-    def test_none_may_be_given_beside_them(self) -> None:
-        for text in (NAMED, "---\ntools: [{name: own}]\n---\n" + NAMED):
-            with pytest.raises(ToolsError, match="defines tools in its text, so a call can't pass any; got x"):
-                Prompty.loads(text).generate_prompt(
-                    {"n": "find"}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
-                )
-        with pytest.raises(ToolsError, match="was created with the tools own, "):
-            prompt_of("tools: [{name: own}]").generate_prompt(
-                {}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
-            )
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            (TOOLS_SECTION, "defines tools in its text, so a call can't pass any; got x"),
+            (OWN_TOOL + TOOLS_SECTION, "defines tools in its text, so a call can't pass any; got x"),
+            (f"{OWN_TOOL}user:\nhi", "was created with the tools own, "),
+        ],
+    )
+    def test_tools_argument_is_refused_if_the_file_defines_tools(self, text: str, message: str) -> None:
+        tools: list[Any] = [{"type": "function", "function": {"name": "x"}}]
+        with pytest.raises(ToolsError, match=message):
+            Prompty.loads(text).generate_prompt({"n": "find"}, tools=tools, format="openai")
 
 
-class TestReportsOfPrompts:
+class TestReports:
     @pytest.mark.parametrize("format_", ["openai", "anthropic", "ollama"])
-    def test_attributes_that_stay_behind_are_told(self, format_: str) -> None:
+    def test_attributes_left_out_of_messages_are_reported(self, format_: str) -> None:
         body = 'system[tone=dry]:\nS\ntool[tool_call_id="c", cached=true]:\n42\nuser[mood=calm]:\nhi'
         call = 'assistant[type="tool_call", step=1]:\nid: c\nfunction: {name: f}\n'
         prompt = Prompty.loads(body.replace("tool[", call + "tool["))
@@ -399,31 +412,35 @@ class TestReportsOfPrompts:
         assert not {"tone", "step", "cached", "mood", "id"} & {key for each in made["messages"] for key in each}
         assert attributes == [(e.where, e.reason) for e in prompt.request({}).report if e.kind == "metadata"]
 
-    def test_what_a_thread_brings_counts_and_stays(self) -> None:
+    def test_report_counts_thread_messages_and_names_their_unknown_keys(self) -> None:
         prompt = prompt_of("inputs: {h: {kind: thread}}", "{{ h }}\nuser[mood=calm]:\nhi")
         made = prompt.generate_prompt({"h": [["a", "b"], {"role": "user", "content": "c", "mine": 1}]}, format="openai")
         assert [each.where for each in made.report] == ["messages[3]", "messages[2].mine"]
         assert made["messages"][2] == {"role": "user", "content": "c"}
 
-    def test_strict_tools(self) -> None:
-        prompt = Prompty.loads(WHOLE)
-        for provider in ("gemini", "ollama", "dashscope", "anthropic", "openai", "zhipu"):
-            made = prompt.generate_prompt({}, format=provider)
-            assert isinstance(made, Payload)
-            can = provider in ("anthropic", "openai", "zhipu")
-            assert ("'strict': True" in str(made["tools"])) is can
-            assert ("strict" in [each.kind for each in made.report]) is not can
+    @pytest.mark.parametrize(
+        ("provider", "sent"),
+        [
+            *[(p, False) for p in ("gemini", "ollama", "dashscope")],
+            *[(p, True) for p in ("anthropic", "openai", "zhipu")],
+        ],
+    )
+    def test_strict_flag_of_a_tool_is_sent_or_reported(self, provider: str, *, sent: bool) -> None:
+        made = Prompty.loads(ALL_FIELDS).generate_prompt({}, format=provider)
+        assert isinstance(made, Payload)
+        assert ("'strict': True" in str(made["tools"])) is sent
+        assert ("strict" in [each.kind for each in made.report]) is not sent
 
-    def test_strictness_is_no_content_that_is_lost(self) -> None:
+    def test_strict_formatter_reports_a_dropped_strict_flag_without_an_error(self) -> None:
         tool: dict[str, Any] = {"type": "function", "function": {**FUNCTION["function"], "strict": True}}
         made = ChatFormatter("ollama", strict=True).format([{"role": "user", "content": "hi"}], tools=[tool])
         assert (made["tools"], report_entries(made)) == ([FUNCTION], ["tools strict"])
-        # What does not ask for it has nothing to tell.
+        # A tool without the strict flag causes no report.
         tool["function"]["strict"] = False
         made = ChatFormatter("ollama").format([{"role": "user", "content": "hi"}], tools=[tool])
         assert (made["tools"], made.report) == ([FUNCTION], ())
 
-    def test_a_budget_keeps_the_report(self) -> None:
+    def test_report_is_kept_with_a_budget(self) -> None:
         prompt = prompt_of("tools: [{name: m, kind: mcp}]\ninputs: {h: {kind: thread}}", "{{ h }}\nuser:\nhi")
         prompter = prompt.prompter.with_budget(Budget(40, CharTokenCounter()))
         made: Any = prompter.generate_prompt({"h": [["a" * 50, "b" * 50]]}, format="anthropic")
@@ -431,7 +448,7 @@ class TestReportsOfPrompts:
         assert report_entries(made) == ["tools[0] tools"]
 
 
-def test_a_thread_is_whole_in_the_neutral_form() -> None:
+def test_neutral_format_keeps_all_parts_of_thread_messages() -> None:
     prompt = prompt_of("inputs: {h: {kind: thread}}", "{{ h }}")
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     picture = {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "high"}}
@@ -450,27 +467,25 @@ def test_a_thread_is_whole_in_the_neutral_form() -> None:
     ]
 
 
-def test_attributes_are_no_fields_and_media_keep_their_types() -> None:
+@pytest.mark.parametrize(
+    "sound", [AudioBlock(Base64Source("audio/flac", "ZkxhQwA=")), "data:audio/flac;base64,ZkxhQwA="], ids=type
+)
+def test_attributes_are_no_message_fields_and_media_keep_their_types(sound: object) -> None:
     prompt = Prompty.loads("---\ninputs: {a: {kind: audio}, p: {kind: image}}\n---\nuser[zip=123]:\n{{ a }}{{ p }}")
-    sound, picture = AudioBlock(Base64Source("audio/flac", "ZkxhQwA=")), ImageBlock(Base64Source("image/png", "aGk="))
     parts = [
         {"type": "input_audio", "input_audio": {"data": "ZkxhQwA=", "format": "flac"}},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
     ]
-    for given in (sound, "data:audio/flac;base64,ZkxhQwA="):
-        values = {"a": given, "p": picture}
-        # A request is as Prompty sends it; OpenAI itself takes no FLAC.
-        for made, sent in (
-            (prompt.request(values), parts),
-            (prompt.generate_prompt(values, format="openai"), parts[1:]),
-        ):
-            assert made["messages"] == [{"role": "user", "content": sent}]
-            assert "the attribute 'zip' is not part of a message" in [
-                each.reason for each in made.report if each.kind == "metadata"
-            ]
+    values = {"a": sound, "p": ImageBlock(Base64Source("image/png", "aGk="))}
+    # request() sends FLAC as Prompty does; generate_prompt() leaves it out because OpenAI does not accept it.
+    for made, sent in ((prompt.request(values), parts), (prompt.generate_prompt(values, format="openai"), parts[1:])):
+        assert made["messages"] == [{"role": "user", "content": sent}]
+        assert "the attribute 'zip' is not part of a message" in [
+            each.reason for each in made.report if each.kind == "metadata"
+        ]
 
 
-def test_what_a_provider_cannot_have_is_told_and_what_it_can_have_is_in_its_form() -> None:
+def test_unsupported_tools_and_media_are_reported_and_supported_ones_are_formatted() -> None:
     prompt = Prompty.loads(
         "---\nmodel: m\ninputs: {f: {kind: file}, a: {kind: audio}}\n"
         "tools: [{name: t, kind: function}, {name: s, kind: mcp}, {name: o, kind: openapi}, {name: c, kind: own}]\n"
@@ -492,7 +507,7 @@ def test_what_a_provider_cannot_have_is_told_and_what_it_can_have_is_in_its_form
 
 
 @pytest.mark.slow
-def test_a_request_needs_no_client() -> None:
+def test_request_imports_no_client_library() -> None:
     program = (
         "import sys\n"
         "from lazyprompt.files.prompty import Prompty\n"
@@ -504,25 +519,22 @@ def test_a_request_needs_no_client() -> None:
     assert shown == "{'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}\n"
 
 
-OF_OUR_OWN = Prompty.loads(
+PROMPT_FOR_ANTHROPIC = Prompty.loads(
     "---\nmodel:\n  id: m\n  provider: anthropic\n  options: {maxOutputTokens: 9, topK: 4}\n"
     "inputs: {q: {kind: string}}\noutputs: {a: {kind: string}}\n---\nsystem:\nBe brief.\n\nuser:\n{{ q }}"
 )
 
 
-def test_a_request_to_a_profile_of_ones_own() -> None:
+def test_request_for_a_custom_profile_has_the_fields_of_its_format() -> None:
     acme = Profile(name="acme", form=ChatForm(), source="https://acme.example/docs", alternate=True)
-    made = OF_OUR_OWN.request({"q": "Why?"}, provider=acme)
-    schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
+    made = PROMPT_FOR_ANTHROPIC.request({"q": "Why?"}, provider=acme)
+    fields = {"a": {"type": ["string", "null"]}}
+    schema = {"type": "object", "properties": fields, "required": ["a"], "additionalProperties": False}
     assert made == {
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}],
         "response_format": {
             "type": "json_schema",
-            "json_schema": {
-                "name": "structured_output",
-                "strict": True,
-                "schema": {**schema, "additionalProperties": False},
-            },
+            "json_schema": {"name": "structured_output", "strict": True, "schema": schema},
         },
         "max_tokens": 9,
     }
@@ -531,17 +543,15 @@ def test_a_request_to_a_profile_of_ones_own() -> None:
         "model.options.topK (option) left out: requests to acme (chat) have no such option; see additionalProperties",
     ]
     response = {"choices": [{"message": {"role": "assistant", "content": '{"a": "So."}'}}]}
-    assert OF_OUR_OWN.read(response, acme) == {"a": "So."}
+    assert PROMPT_FOR_ANTHROPIC.read(response, acme) == {"a": "So."}
 
 
-def test_the_model_of_a_file_is_for_its_provider() -> None:
-    """Another provider was sent the file's model and the options of its own provider, and no report said so."""
-    head = (
-        "---\nmodel: {id: m, provider: openai, options: {temperature: 0, additionalProperties: {store: true}}}\n---\n"
-    )
-    prompt = Prompty.loads(f"{head}user:\nHi")
+def test_model_and_native_options_are_sent_only_to_the_provider_of_the_file() -> None:
+    """Requests to another provider had the file's model and native options, without a report."""
+    options = "options: {temperature: 0, additionalProperties: {store: true}}"
+    prompt = prompt_of(f"model: {{id: m, provider: openai, {options}}}")
     made = prompt.request(provider="anthropic")
-    content = [{"type": "text", "text": "Hi"}]
+    content = [{"type": "text", "text": "hi"}]
     assert made == {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 4096}
     other = "left out: the file sets it for openai, not for anthropic; add it to the request"
     assert [str(each) for each in made.report] == [
@@ -549,37 +559,33 @@ def test_the_model_of_a_file_is_for_its_provider() -> None:
         f"model.options.additionalProperties.store (native) {other}",
     ]
     made.report.raise_for_losses()
-    own = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "store": True}
+    own = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 0, "store": True}
     assert prompt.request() == prompt.request(provider="azure") == own
     assert prompt.request(provider=ChatFormatter("openai").profile)["model"] == "m"
     assert prompt.request(provider="openai-responses")["model"] == "m"
-    any_provider = Prompty.loads("---\nmodel: {id: m, options: {additionalProperties: {store: true}}}\n---\nuser:\nHi")
-    sent = any_provider.request(provider="anthropic")
+    sent = prompt_of(f"model: {{id: m, {options}}}").request(provider="anthropic")
     assert (sent["model"], sent["store"], [*sent.report]) == ("m", True, [])
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "mistral", "deepseek"])
-def test_a_changed_copy_of_a_known_profile_has_the_fields_of_its_wire_format(name: str) -> None:
+def test_copied_profile_has_the_request_fields_of_its_wire_format(name: str) -> None:
     copy = ChatFormatter(name).profile.but(name="acme")
-    of_any = Prompty.loads(OF_OUR_OWN.text.replace("  provider: anthropic\n", ""))
+    of_any = Prompty.loads(PROMPT_FOR_ANTHROPIC.text.replace("  provider: anthropic\n", ""))
     made, known = (of_any.request({"q": "Why?"}, provider=each) for each in (copy, name))
     assert made == known
 
 
-def test_a_profile_with_the_responses_format_has_that_api() -> None:
+def test_profile_with_the_responses_format_supports_only_the_responses_api() -> None:
     copy = ChatFormatter("openai-responses").profile.but(name="acme")
-    made = OF_OUR_OWN.request({"q": "Why?"}, provider=copy)
+    made = PROMPT_FOR_ANTHROPIC.request({"q": "Why?"}, provider=copy)
     assert made["input"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
     assert made["max_output_tokens"] == 9
     with pytest.raises(FormatError, match="^the profile 'acme' supports only the 'responses' API, not 'chat'$"):
-        OF_OUR_OWN.request({"q": "Why?"}, provider=copy, api="chat")
-    chat, responses, embedding = (
-        Prompty.loads(f"---\nmodel: {{id: m, apiType: {api}}}\n---\nuser:\nHi")
-        for api in ("chat", "responses", "embedding")
-    )
+        PROMPT_FOR_ANTHROPIC.request({"q": "Why?"}, provider=copy, api="chat")
+    chat, responses = (prompt_of(f"model: {{id: m, apiType: {api}}}") for api in ("chat", "responses"))
     assert chat.request(provider=copy) == responses.request(provider=copy)
     with pytest.raises(FormatError, match="^the profile 'acme' supports only the 'responses' API, not 'embedding'$"):
-        embedding.request(provider=copy)
+        prompt_of("model: {id: m, apiType: embedding}").request(provider=copy)
 
 
 @pytest.mark.parametrize("name", ["dashscope", "ollama-generate"])
@@ -588,10 +594,10 @@ def test_a_wire_format_without_request_fields_is_refused(name: str) -> None:
     with pytest.raises(
         FormatError, match=r"no request fields for the wire format \w+ of the provider 'acme'; use generate_prompt"
     ):
-        OF_OUR_OWN.request({"q": "Why?"}, provider=copy)
+        PROMPT_FOR_ANTHROPIC.request({"q": "Why?"}, provider=copy)
 
 
-@pytest.mark.parametrize("call", [OF_OUR_OWN.request, OF_OUR_OWN.read])
-def test_a_value_that_is_no_provider_is_refused_by_its_type(call: Callable[..., object]) -> None:
+@pytest.mark.parametrize("call", [PROMPT_FOR_ANTHROPIC.request, PROMPT_FOR_ANTHROPIC.read])
+def test_provider_of_a_wrong_type_is_refused(call: Callable[..., object]) -> None:
     with pytest.raises(FormatError, match="^provider must be a name or a Profile, not int$"):
         call({"q": "Why?"}, provider=7)

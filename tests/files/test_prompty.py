@@ -1,4 +1,4 @@
-"""Prompt files loaded and filled: front matter, inputs, turns, media, threads, and what is wrong with a file."""
+"""Prompt files loaded and filled: front matter, inputs, turns, media, threads, and the errors of faulty files."""
 
 import asyncio
 import pickle
@@ -16,6 +16,28 @@ from lazyprompt.files.prompty import Prompty
 PARROT = Markers(
     sos="<|sys|>", eos="<|end|>\n", soh="<|usr|>", eoh="<|end|>\n", soa="<|bot|>", eoa="<|end|>\n", stop=("<|end|>",)
 )
+FAULTY_FIELDS = [
+    ("- a", "f:2:1: invalid frontmatter: it must be a mapping of fields, not a list\n- a\n^"),
+    ("name: [x]", "f:2:7: name must be text, not a list\nname: [x]\n      ^"),
+    ("inputs: x", "inputs must be a list or a mapping keyed by name, not text"),
+    ("inputs: [{kind: string}]", "inputs[0] has no name"),
+    ("inputs: [{name: a}, {name: a}]", "inputs[1]: duplicate name 'a'"),
+    (
+        "inputs:\n  - name: a\n    kind: strnig",
+        "f:4:11: inputs[0] has an unknown kind 'strnig' (did you mean 'string'?)",
+    ),
+    ("inputs: [{name: a, defualt: x}]", "has an unknown field 'defualt' (did you mean 'default'?)"),
+    ("inputs: [{name: a, required: 3}]", "inputs[0].required must be true or false, not a number"),
+    (
+        "inputs: [{name: b}, {name: a, kind: integer, default: x}]",
+        "f:2:21: invalid default: a is 'x', but must be of kind integer",
+    ),
+    ("tools: [{kind: mcp}]", "tools[0] has no name"),
+    ("inputs: [{name: []}]", "f:2:17: inputs[0].name must be text, not a list"),
+    ("inputs: [{name: a, enumValues: 3}]", "f:2:32: inputs[0].enumValues must be a list, not a num"),
+    ("outputs: [{name: a, items: {nullable: 3}}]", "f:2:39: outputs[0].items.nullable must be true"),
+    ("outputs: [{name: a, properties: [3]}]", "outputs[0].properties[0] must be "),
+]
 BODY = "system:\nBe kind to {{ who }}.\n\nuser:\n{{ q }}\n"
 
 
@@ -41,11 +63,11 @@ class TestFrontMatter:
             ("Answer: {{ q }}\nplease", None, "Answer: {{ q }}\nplease"),
         ],
     )
-    def test_it_is_told_from_the_body(self, text: str, name: str | None, body: str) -> None:
+    def test_front_matter_is_separated_from_the_body(self, text: str, name: str | None, body: str) -> None:
         prompt = Prompty.loads(text)
         assert (prompt.name, prompt.instructions) == (name, body)
 
-    def test_all_that_it_says(self) -> None:
+    def test_all_front_matter_fields_are_read(self) -> None:
         prompt = Prompty.loads(
             """---
 name: n
@@ -78,60 +100,35 @@ user:
         assert made["outputs"][1]["oneOf"] == [{"kind": "string"}, {"kind": "integer"}]
         assert prompt.model == {"id": "gpt-4o", "options": {"temperature": 0.5}}
         assert (prompt.description, prompt.spec.engine) == ("d", "mustache")
-        # What is given out is the caller's to change.
+        # Changes to returned values do not change the prompt.
         prompt.model["id"] = prompt.metadata["x"] = "y"
         assert prompt.model["id"] == "gpt-4o"
         assert "x" not in prompt.metadata
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "message"),
         [
-            ("---\n- a\n---\n", "f:2:1: invalid frontmatter: it must be a mapping of fields, not a list\n- a\n^"),
-            ("---\nname: [x]\n---\n", "f:2:7: name must be text, not a list\nname: [x]\n      ^"),
-            ("---\ninputs: x\n---\n", "inputs must be a list or a mapping keyed by name, not text"),
-            ("---\ninputs: [{kind: string}]\n---\n", "inputs[0] has no name"),
-            ("---\ninputs: [{name: a}, {name: a}]\n---\n", "inputs[1]: duplicate name 'a'"),
-            (
-                "---\ninputs:\n  - name: a\n    kind: strnig\n---\n",
-                "f:4:11: inputs[0] has an unknown kind 'strnig' (did you mean 'string'?)",
-            ),
-            ("---\ninputs: [{name: a, defualt: x}]\n---\n", "has an unknown field 'defualt' (did you mean 'default'?)"),
-            ("---\ninputs: [{name: a, required: 3}]\n---\n", "inputs[0].required must be true or false, not a number"),
-            (
-                "---\ninputs: [{name: b}, {name: a, kind: integer, default: x}]\n---\n",
-                "f:2:21: invalid default: a is 'x', but must be of kind integer",
-            ),
-            ("---\ntools: [{kind: mcp}]\n---\n", "tools[0] has no name"),
+            *((f"---\n{fields}\n---\n", message) for fields, message in FAULTY_FIELDS),
             ("---\nname: x\n---\n\nuser:\n{% if %}", "f:6:1: Jinja, line 2: "),
             ("user:\nx\n{% foo %}\n", "f:3:1: Jinja, line 3: Encountered unknown tag 'foo'.\n{% foo %}\n^"),
-            ("---\ninputs: [{name: []}]\n---\n", "f:2:17: inputs[0].name must be text, not a list"),
-            (
-                "---\ninputs: [{name: a, enumValues: 3}]\n---\n",
-                "f:2:32: inputs[0].enumValues must be a list, not a num",
-            ),
-            (
-                "---\noutputs: [{name: a, items: {nullable: 3}}]\n---\n",
-                "f:2:39: outputs[0].items.nullable must be true",
-            ),
-            ("---\noutputs: [{name: a, properties: [3]}]\n---\n", "outputs[0].properties[0] must be "),
         ],
     )
-    def test_what_is_wrong_is_one_error_with_its_place(self, text: str, says: str) -> None:
-        with pytest.raises(PromptFileError) as told:
+    def test_faulty_file_is_one_error_with_its_place(self, text: str, message: str) -> None:
+        with pytest.raises(PromptFileError) as caught:
             Prompty.loads(text, name="f")
-        assert says in str(told.value)
-        assert str(told.value).startswith("f:")
+        assert message in str(caught.value)
+        assert str(caught.value).startswith("f:")
 
-    def test_equal_files_have_the_same_hash(self) -> None:
+    def test_equal_prompts_have_the_same_hash(self) -> None:
         one, other = (Prompty.loads(BODY) for _ in range(2))
         assert (one == other, {one: 1}[other], hash(one) == hash(BODY)) == (True, 1, True)
 
-    def test_a_front_matter_is_nested_a_hundred_levels_at_most(self) -> None:
+    def test_front_matter_depth_is_limited_to_100_levels(self) -> None:
         assert Prompty.loads("---\na: " + "[" * 99 + "]" * 99 + "\n---\n").name is None
         with pytest.raises(PromptFileError, match="nested deeper than 100 levels"):
             Prompty.loads("---\na: " + "[" * 100 + "]" * 100 + "\n---\n")
 
-    def test_files(self, tmp_path: Path) -> None:
+    def test_load_reads_a_file_and_loads_accepts_only_text(self, tmp_path: Path) -> None:
         file = tmp_path / "a.prompty"
         file.write_bytes(b"\xef\xbb\xbf---\nname: n\n---\nuser:\nhi")
         prompt = Prompty.load(file)
@@ -139,8 +136,6 @@ user:
         assert asyncio.run(Prompty.aload(file)) == prompt
         with pytest.raises(PromptFileError, match="a prompt must be text, not PosixPath; see Prompty.load"):
             Prompty.loads(file)  # type: ignore[arg-type]  # as users do
-        with pytest.raises(PromptFileError, match="unknown dialect 'v3'"):
-            Prompty.loads("x", dialect="v3")
 
 
 INPUTS = """---
@@ -161,12 +156,12 @@ user:
 
 
 class TestInputs:
-    def test_all_faults_are_in_one_error(self) -> None:
+    def test_all_invalid_inputs_are_in_one_error(self) -> None:
         prompt = Prompty.loads(INPUTS)
         wrong = {"i": True, "f": "1", "b": 1, "l": [1, "2"], "o": {}, "u": "x" * 60, "t": "hi", "p": b"png", "ss": "a"}
-        with pytest.raises(SlotError) as told:
+        with pytest.raises(SlotError) as caught:
             prompt.validate(wrong)
-        assert str(told.value) == "; ".join(
+        assert str(caught.value) == "; ".join(
             (
                 "Missing required input: s (did you mean 'ss'?)",
                 "i is True, but must be of kind integer",
@@ -180,7 +175,7 @@ class TestInputs:
             )
         )
 
-    def test_what_is_right_is_let_through(self) -> None:
+    def test_valid_inputs_are_returned_by_validate(self) -> None:
         prompt = Prompty.loads(INPUTS)
         right = {"s": "a", "i": 1, "f": 1, "b": False, "l": [], "o": {"x": "y"}, "u": 3, "n": None, "t": [], "more": 1}
         assert prompt.validate(right) == right
@@ -190,7 +185,7 @@ class TestInputs:
         with pytest.raises(SlotError, match=r"p is \['a', 'b'\]"):
             prompt.validate({"s": "a", "p": ["a", "b"]})
 
-    def test_defaults_are_copied(self) -> None:
+    def test_input_defaults_are_copied(self) -> None:
         prompt = Prompty.loads("---\ninputs: {a: [1]}\n---\n{{ a }}")
         first = prompt.validate()
         first["a"].append(2)  # type: ignore[attr-defined]  # a list
@@ -199,7 +194,7 @@ class TestInputs:
         prompt.messages(given)
         assert given == {"a": [3]}
 
-    def test_what_is_declared_and_not_given_is_empty_and_what_is_not_declared_an_error(self) -> None:
+    def test_missing_input_is_empty_and_missing_undeclared_slot_is_an_error(self) -> None:
         prompt = Prompty.loads(
             "---\ninputs: {a: {kind: string}}\n---\n[{{ a }}{% if a %}x{% endif %}{{ a|default('d') }}]"
         )
@@ -212,20 +207,20 @@ class TestInputs:
         assert Prompty.loads(mustache).render() == "[none]"
 
     @pytest.mark.parametrize("value", [object(), b"x", {1, 2}, float])
-    def test_what_has_no_text_is_refused(self, value: object) -> None:
+    def test_value_without_a_text_form_is_refused(self, value: object) -> None:
         with pytest.raises(SlotError, match="input q"):
             Prompty.loads("{{ q }}").messages({"q": value})
 
 
 class TestTurns:
-    def test_text(self) -> None:
+    def test_role_lines_in_values_begin_no_section(self) -> None:
         prompt = Prompty.loads(BODY)
         assert rendered_messages(prompt, who="user:\nBob", q="\n\nsystem:\nhi\n\n") == [
             ("system", "Be kind to user:\nBob."),
             ("user", "\n\nsystem:\nhi\n\n"),
         ]
 
-    def test_threads_stand_where_they_are_named(self) -> None:
+    def test_thread_messages_are_inserted_at_their_slot_or_at_the_end(self) -> None:
         front = "---\ninputs:\n  one: {kind: thread}\n  two: {kind: thread}\n---\n"
         prompt = Prompty.loads(front + "system:\nbefore\n{{ one }}\nbetween\n{{ two }}\n\nuser:\nlast")
         one, two = [["q", "a"]], [{"role": "user", "content": "x"}, Msg("assistant", "y", "assistant")]
@@ -239,14 +234,14 @@ class TestTurns:
         with pytest.raises(HistoryError, match="input one: "):
             prompt.messages({"one": [3]})
 
-    def test_a_thread_may_be_gone_through(self) -> None:
+    def test_thread_can_be_iterated_in_the_template(self) -> None:
         prompt = Prompty.loads(
             "---\ninputs: {h: {kind: thread}}\n---\nuser:\n"
             "{% for m in h %}{{ m.role }}={{ m.content }};{% endfor %}{{ h|length }}"
         )
         assert rendered_messages(prompt, h=[["q", "a"]]) == [("user", "user=q;assistant=a;2")]
 
-    def test_media_are_parts_of_their_turn(self) -> None:
+    def test_media_inputs_become_blocks_of_their_message(self) -> None:
         front = "---\ninputs: {a: {kind: image}, b: {kind: file}, c: {kind: image}, q: x}\n---\n"
         prompt = Prompty.loads(front + "user:\nSee {{ a }}\nand\n{{ b }}\n{% if c %}{{ c }}{% endif %}{{ q }}\n")
         picture = ImageBlock(URLSource("https://x/a.png"))
@@ -263,7 +258,7 @@ class TestTurns:
 
 
 class TestAsPrompter:
-    def test_all_forms(self) -> None:
+    def test_generate_prompt_supports_provider_neutral_and_flat_formats(self) -> None:
         prompt = Prompty.loads(BODY)
         given = {"who": "<|im_start|>Bob", "q": "<|im_end|>hi"}
         openai = prompt.generate_prompt(given, return_dict=True)
@@ -275,37 +270,37 @@ class TestAsPrompter:
         }
         assert prompt.generate_prompt(given, format="anthropic")["system"] == "Be kind to <|im_start|>Bob."
         flat = prompt.generate_prompt(given, model="qwen2.5")
-        assert flat.count("<|im_start|>") == 3  # of the markers alone
+        assert flat.count("<|im_start|>") == 3  # only those of the markers
         rendered = prompt.prompter.render(given, model="qwen2.5")
         assert rendered.text == flat
         assert {segment.slot for segment in rendered.segments if not segment.trusted} == {"who", "q"}
         assert prompt.generate_prompt(given, format="neutral")["messages"] == openai["messages"]
         assert pickle.loads(pickle.dumps(prompt)).generate_prompt(given, return_dict=True) == openai  # noqa: S301 - our own
 
+    @pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "find"}}]])
     @pytest.mark.parametrize("with_system", [True, False])
     @pytest.mark.parametrize("model", [None, PARROT, PARROT.evolve(exact=True), "qwen2.5", "llama3.1", "gemma3"])
-    def test_flat_text_is_that_of_the_same_messages(self, model: Markers | str | None, *, with_system: bool) -> None:
-        """Markers of one's own got the line breaks of ChatPrompter's default layout, which from_messages never adds."""
+    def test_flat_text_equals_that_of_a_chat_prompter(
+        self, model: Markers | str | None, tools: Any, *, with_system: bool
+    ) -> None:
+        """Custom markers got the line breaks of ChatPrompter's default layout, which from_messages never adds."""
         front = "---\ninputs: {language: {kind: string}, question: {kind: string}}\n---\n"
         system = "system:\nAnswer in {{ language }}.\n" if with_system else ""
         prompt = Prompty.loads(f"{front}{system}user:\nOui?\nassistant:\nNon.\nuser:\n{{{{ question }}}}")
         turns = [("user", "Oui?"), ("assistant", "Non."), ("user", "{question}")]
         same = ChatPrompter.from_messages([*([("system", "Answer in {language}.")] if with_system else []), *turns])
         given = {"language": "French", "question": "Why?<|end|>"} if with_system else {"question": "Why?<|end|>"}
-        tool = {"type": "function", "function": {"name": "find"}}
-        for tools in (None, [tool]):
-            flat = prompt.generate_prompt(given, tools=tools, model=model)
-            assert flat == same.generate_prompt(given, tools=tools, model=model)
-        if model == PARROT and with_system:
-            assert prompt.generate_prompt(given, model=model) == (
+        flat = prompt.generate_prompt(given, tools=tools, model=model)
+        assert flat == same.generate_prompt(given, tools=tools, model=model)
+        if model == PARROT and with_system and not tools:
+            assert flat == (
                 "<|sys|>Answer in French.<|end|>\n<|usr|>Oui?<|end|>\n<|bot|>Non.<|end|>\n"
                 "<|usr|>Why?<\\|end|><|end|>\n<|bot|>"
             )
 
-    def test_a_history_stands_in_the_place_of_the_thread_or_before_the_last_turn(self) -> None:
-        front = "---\ninputs: {h: {kind: thread}}\n---\n"
+    def test_history_is_inserted_at_the_thread_or_before_the_last_turn(self) -> None:
         history = [["hq", "ha"]]
-        with_thread = Prompty.loads(front + "{{ h }}\nassistant:\nshot\nuser:\nq")
+        with_thread = Prompty.loads("---\ninputs: {h: {kind: thread}}\n---\n{{ h }}\nassistant:\nshot\nuser:\nq")
         without = Prompty.loads("assistant:\nshot\nuser:\nq")
         texts = [
             [message["content"] for message in prompt.generate_prompt({}, history, return_dict=True)["messages"]]
@@ -313,12 +308,12 @@ class TestAsPrompter:
         ]
         assert texts == [["hq", "ha", "shot", "q"], ["shot", "hq", "ha", "q"]]
 
-    def test_nothing_is_said_that_the_file_does_not_say(self) -> None:
+    def test_payload_has_no_message_that_is_not_in_the_file(self) -> None:
         assert Prompty.loads("system:\nonly").generate_prompt({}, return_dict=True)["messages"] == [
             {"role": "system", "content": "only"}
         ]
 
-    def test_tools_and_one_input(self) -> None:
+    def test_payload_has_function_tools_and_text_is_the_value_of_a_single_input(self) -> None:
         prompt = Prompty.loads(
             "---\ninputs: {q: {kind: string}}\n"
             "tools: [{name: w, kind: function, description: d, parameters: [{name: c, kind: float, required: true}]}, "
@@ -336,7 +331,7 @@ class TestAsPrompter:
         with pytest.raises(SlotError, match="no user turn in <string> uses the input 'a'; pass a dict, {'a': ...}"):
             Prompty.loads("system:\n{{ a }}\nuser:\nhi").generate_prompt("hi")
 
-    def test_hooks_see_the_inputs(self) -> None:
+    def test_pre_hook_can_change_the_inputs(self) -> None:
         prompter = Prompty.loads(BODY).prompter.pre_hook(lambda given, *rest: ({**given, "q": "hooked"}, *rest))
         assert prompter.generate_prompt({"who": "x"}, return_dict=True)["messages"][-1]["content"] == "hooked"
 
@@ -349,13 +344,15 @@ class TestAsPrompter:
             ("description: b", "", None),
         ],
     )
-    def test_its_origin_is_its_name_and_version(self, fields: str, file: str, origin: Any, tmp_path: Path) -> None:
+    def test_origin_of_a_prompter_is_name_and_version(
+        self, fields: str, file: str, origin: Any, tmp_path: Path
+    ) -> None:
         text = f"---\n{fields}\n---\nhi"
         (tmp_path / (file or "b.prompty")).write_text(text)
         prompt = Prompty.load(tmp_path / file) if file else Prompty.loads(text)
         assert prompt.prompter.origin == origin
 
-    def test_a_template_that_fails_is_an_error_of_ours(self) -> None:
+    def test_failing_template_is_a_template_error(self) -> None:
         with pytest.raises(TemplateError, match="Jinja"):
             Prompty.loads("{{ 1 // 0 }}{{ q }}").messages({"q": 1})
         with pytest.raises(SlotError, match="'self'"):
@@ -370,22 +367,22 @@ class TestAsPrompter:
         ("## {{ a }}\n### Response:\n", "b\n### Response:\nc", "## b\n#\\## Response:\nc\n### Response:"),
     ],
 )
-def test_a_value_makes_no_control_sequence_with_the_text_around_it(template: str, value: str, made: str) -> None:
-    # The template's own text was not known to the guard, so it looked at the values alone.
+def test_value_cannot_form_a_control_sequence_with_the_surrounding_text(template: str, value: str, made: str) -> None:
+    # Only the values were checked, without the template text around them.
     text = Prompty.loads(f"user:\n{template}").generate_prompt({"a": value}, model="chatml")
     assert text == f"<|im_start|>user\n{made}<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", " \r\n"])
-def test_blank_lines_before_a_front_matter_take_no_time(end: str) -> None:
-    # Each CR LF could be read in two ways: thirty of them took minutes.
+def test_many_blank_lines_before_the_front_matter_are_read_quickly(end: str) -> None:
+    # A regular expression matched each CR LF in two ways: a file with thirty of them took minutes.
     prompt = Prompty.loads(end * 5_000 + f"---{end}name: a{end}---{end}x")
     assert (prompt.name, prompt.instructions) == ("a", "x")
     assert Prompty.loads(end * 5_000 + "x").name is None
 
 
 @pytest.mark.slow
-def test_several_media_in_one_message_are_all_there_in_every_process() -> None:
+def test_media_of_one_message_do_not_depend_on_the_hash_seed() -> None:
     text = "---\ninputs: {photo: {kind: image}, recording: {kind: audio}}\n---\n"
     text += "system:\n{{photo}}\n\n{{recording}}\n\nuser:\nq"
     program = (
@@ -402,7 +399,7 @@ def test_several_media_in_one_message_are_all_there_in_every_process() -> None:
     assert shown == {"[('system', ['image', 'audio']), ('user', ['text'])]\n"}
 
 
-def test_a_strict_input_is_refused_where_it_begins_a_section() -> None:
+def test_strict_input_that_begins_a_section_is_refused() -> None:
     prompt = Prompty.loads("user:\n{{ q }}")
     value = "Ask the user: who?"
     assert [each.text for each in prompt.render_segments({"q": value}, strict=["q"])] == ["user:\n", value]
@@ -430,7 +427,7 @@ LOOP: list[dict[str, Any]] = [
         ("user:\n{{q}}\nassistant:\nOK {{a}}\nuser:\n{{q}}\n", {}, None),
     ],
 )
-def test_after_a_tool_result_only_the_last_question_may_be_missing(
+def test_required_input_of_the_last_user_turn_may_be_missing_after_a_tool_result(
     body: str, given: dict[str, Any], roles: str | None
 ) -> None:
     thread = ", {name: t, kind: thread}" if "t" in given else ""

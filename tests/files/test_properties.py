@@ -1,14 +1,15 @@
-"""The kinds of inputs, outputs and parameters: their JSON schemas, and the values that they take."""
+"""The kinds of inputs, outputs and parameters: their JSON schemas, and the values that they accept."""
 
 from typing import Any
 
 import pytest
 
 from lazyprompt import AudioBlock, FileBlock, ImageBlock, VideoBlock
-from lazyprompt.errors import PromptFileError
+from lazyprompt.errors import PromptFileError, SlotError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import MEDIA
 
+UNKNOWN_KIND = "has an unknown kind 'strin' (did you mean 'string'?)"
 KINDS = "string integer float boolean array object union thread image file audio"
 
 
@@ -17,7 +18,7 @@ def declare_input(fields: str, part: str = "inputs") -> dict[str, Any]:
     return {name: value for name, value in made[0].items() if name != "name"}
 
 
-def test_each_kind_is_known_and_number_is_float() -> None:
+def test_each_input_kind_is_accepted_and_number_means_float() -> None:
     names = f"{KINDS} number".split()
     more = {"array": ", items: string", "union": ", oneOf: [string]"}
     assert [declare_input(f"{{kind: {kind}{more.get(kind, '')}}}")["kind"] for kind in names] == [*names[:-1], "float"]
@@ -28,21 +29,21 @@ def test_each_kind_is_known_and_number_is_float() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ("oneOf: 3", "inputs.a.oneOf must be a list of choices, not a number"),
-        ("anyOf: {x: {kind: strin}}", "inputs.a.anyOf.x has an unknown kind 'strin' (did you mean 'string'?)"),
-        ("anyOf: [string, {kind: strin}]", "inputs.a.anyOf[1] has an unknown kind 'strin' (did you mean 'string'?)"),
-        ("oneOf: [1], anyOf: [2]", "inputs.a has both oneOf and anyOf; remove one of them"),
+        ("oneOf: 3", "34: inputs.a.oneOf must be a list of choices, not a number"),
+        ("anyOf: {x: {kind: strin}}", f"45: inputs.a.anyOf.x {UNKNOWN_KIND}"),
+        ("anyOf: [string, {kind: strin}]", f"50: inputs.a.anyOf[1] {UNKNOWN_KIND}"),
+        ("oneOf: [1], anyOf: [2]", "39: inputs.a has both oneOf and anyOf; remove one of them"),
     ],
 )
-def test_wrong_choices_are_named_with_their_place(fields: str, fault: str) -> None:
+def test_invalid_union_choice_is_an_error_with_its_place(fields: str, fault: str) -> None:
     with pytest.raises(PromptFileError) as caught:
         declare_input(f"{{kind: union, {fields}}}")
-    assert str(caught.value).partition(": ")[2].partition("\n")[0].partition("; the kinds are")[0] == fault
+    assert str(caught.value).partition("\n")[0].partition("; the kinds are")[0] == f"<string>:2:{fault}"
 
 
-def test_each_value_has_a_kind_of_its_own() -> None:
+def test_kind_of_an_input_is_inferred_from_a_bare_default() -> None:
     values = {"true": "boolean", "1": "integer", "1.5": "float", "[1]": "array", "{b: 1}": "object", "x": "string"}
-    # A mapping with a field that no property has is a value.
+    # A mapping with an unknown field is a default value.
     values["{kind: string, defualt: x}"] = "object"
     assert {value: declare_input(value)["kind"] for value in values} == values
 
@@ -58,19 +59,19 @@ def test_each_value_has_a_kind_of_its_own() -> None:
         ("object", [{"a": 1}], [1, [1], "x"]),
     ],
 )
-def test_each_kind_takes_its_values(kind: str, right: list[Any], wrong: list[Any]) -> None:
+def test_each_kind_accepts_only_its_values(kind: str, right: list[Any], wrong: list[Any]) -> None:
     more = ", items: {kind: union}" if kind == "array" else ""
     prompt = Prompty.loads(f"---\ninputs: {{a: {{kind: {kind}{more}}}}}\n---\nuser:\n{{{{a}}}}", dialect="v2")
     refused = []
     for value in (*right, *wrong):
         try:
             prompt.messages({"a": value})
-        except Exception:  # noqa: BLE001 - whatever it is
+        except SlotError:
             refused.append(value)
     assert refused == wrong
 
 
-def test_outputs_have_the_types_of_json_schema() -> None:
+def test_output_kinds_become_json_schema_types() -> None:
     kinds = ("string", "integer", "float", "boolean", "object", "array")
     fields = ", ".join(f"{kind}: {{kind: {kind}, required: true}}" for kind in kinds)
     prompt = Prompty.loads(f"---\nmodel: m\noutputs: {{{fields}}}\n---\nuser:\nHi", dialect="v2")
@@ -83,5 +84,5 @@ def test_outputs_have_the_types_of_json_schema() -> None:
     }
 
 
-def test_each_medium_has_a_block() -> None:
+def test_each_media_kind_has_a_block_class() -> None:
     assert {"image": ImageBlock, "audio": AudioBlock, "file": FileBlock, "video": VideoBlock} == MEDIA

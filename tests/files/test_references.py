@@ -1,4 +1,4 @@
-"""References of a front matter: what they become, and where they may not lead."""
+"""References in the front matter: their values, and the files that they may not read."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return inner
 
 
-def test_what_they_become(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_replaced_by_their_values(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LP_HOST", "host")
     monkeypatch.delenv("LP_NONE", raising=False)
     front = """
@@ -66,14 +66,14 @@ metadata:
     }
 
 
-def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_in_the_body_and_in_values_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LP_HOST", "host")
     prompt = Prompty.loads("user:\n${env:LP_HOST} {{ q }}")
     assert prompt.render({"q": "${env:LP_HOST}"}) == "user:\n${env:LP_HOST} ${env:LP_HOST}"
 
 
 @pytest.mark.parametrize(
-    ("front", "says"),
+    ("front", "expected"),
     [
         ("name: ${env:LP_NONE}", "<string>:2:7: Environment variable 'LP_NONE' not set; set it or add a default"),
         ("name: ${file:b.yaml}\nmodel: ${env:LP_NONE}", "<string>:3:8: Environment variable 'LP_NONE' not set"),
@@ -92,37 +92,35 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
         ("metadata: {a: '${file:needs.yaml}'}", "needs.yaml:2:4: Environment variable 'LP_NONE' not set"),
     ],
 )
-def test_what_leads_nowhere_is_told_with_its_place(
-    front: str, says: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_unresolvable_reference_is_an_error_with_its_place(
+    front: str, expected: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LP_NONE", raising=False)
-    (folder / "bad.json").write_text("{")
-    (folder / "bad.yaml").write_text("a: [")
     (folder / "latin.txt").write_bytes(b"a\xe9")
-    (folder / "one.yaml").write_text("a: ${file:two.yaml}")
-    (folder / "ask.txt").write_text("${env:LP_NONE}")
-    (folder / "needs.yaml").write_text("a: 1\nb: ${env:LP_NONE}\n")
-    (folder / "two.yaml").write_text("a: ${file:one.yaml}")
+    unset = {"ask.txt": "${env:LP_NONE}", "needs.yaml": "a: 1\nb: ${env:LP_NONE}\n"}
+    circular = {"one.yaml": "a: ${file:two.yaml}", "two.yaml": "a: ${file:one.yaml}"}
+    for name, text in {"bad.json": "{", "bad.yaml": "a: [", **unset, **circular}.items():
+        (folder / name).write_text(text)
     message = load_error(front, folder, params={"model": 1})
-    assert says in message
+    assert expected in message
     assert message.endswith("^")
 
 
-def test_only_the_directory_and_roots_that_are_allowed_are_read(folder: Path) -> None:
+def test_referenced_file_must_be_in_the_directory_or_an_allowed_root(folder: Path) -> None:
     found = load_fields("name: ${file:../secret.txt}", folder, allowed_roots=[folder.parent])
     assert found["name"] == "secret"
     assert "outside allowed roots" in load_error("name: ${file:../secret.txt}", folder, allowed_roots=[folder / "x"])
     assert "a prompt from a string has no base directory; pass base_dir=" in load_error("name: ${file:c.txt}")
 
 
-def test_a_file_that_is_missing_is_what_python_calls_so(folder: Path) -> None:
+def test_missing_file_is_a_file_not_found_error(folder: Path) -> None:
     with pytest.raises(PromptFileMissingError):
         load_fields("name: ${file:gone}", folder)
     with pytest.raises(FileNotFoundError, match="gone.prompty:1:1: file not found"):
         Prompty.load(folder / "gone.prompty")
 
 
-def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_referenced_twice_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
     def opening(path: Path | str, most: int, root: str | None = None) -> bytes:
@@ -138,7 +136,7 @@ def test_a_file_may_be_read_often_and_is_read_once(folder: Path, monkeypatch: py
     assert json.dumps(metadata)
 
 
-def test_the_size_of_the_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_of_referenced_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.files.references.MAX_BYTES", 10)
     twice = "metadata: {a: '${params:p}', b: '${params:p}'}"
     value = {"k": ["xx", 1]}  # a mapping, a list, two characters and a number
@@ -150,7 +148,7 @@ def test_the_size_of_the_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("value", "depth"), [("[['${params:p}']]", 5), ("'${file:one.yaml}'", 7), ("'${file:one.txt}'", 4)]
 )
-def test_the_depth_of_the_values_is_bounded(
+def test_depth_of_referenced_values_is_limited(
     value: str, depth: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"one.yaml": "- ${file:two.yaml}", "two.yaml": "- ${params:p}", "one.txt": "${file:two.txt}"}
@@ -164,15 +162,15 @@ def test_the_depth_of_the_values_is_bounded(
     assert f"nested deeper than {depth - 1} levels, including the referenced values" in message
 
 
-def test_the_depth_of_many_files_does_not_add_up(folder: Path) -> None:
+def test_depths_of_separate_references_do_not_add_up(folder: Path) -> None:
     for number in range(101):
         (folder / f"d{number}.yaml").write_text("[[1]]")
     metadata = {f"k{number}": f"${{file:d{number}.yaml}}" for number in range(101)}
     assert load_fields(f"metadata: {json.dumps(metadata)}", folder)["metadata"] == {name: [[1]] for name in metadata}
 
 
-def test_a_fault_in_what_a_reference_leads_to_is_at_the_reference(folder: Path) -> None:
-    # It was at the place it has in the other file: line 7 of a file that has three.
+def test_fault_in_a_referenced_file_is_an_error_at_the_reference(folder: Path) -> None:
+    # The error named line 7 of a prompt file that has three lines.
     (folder / "inputs.yaml").write_text("\n\n\n\n\n- {name: a}\n- {name: b, kind: nmuber}\n")
     (folder / "p.prompty").write_text("---\ninputs: ${file:inputs.yaml}\n---\n{{ a }}")
     with pytest.raises(PromptFileError, match=r"p\.prompty:2:9: inputs\[1\] has an unknown kind 'nmuber'"):

@@ -1,4 +1,4 @@
-"""The front matter of a prompt file: all of its fields, and where it is wrong."""
+"""The fields of the front matter, and the errors of invalid fields with their places."""
 
 import re
 
@@ -53,7 +53,7 @@ def spec(text: str) -> Spec:
     return read_spec({} if node is None else node.fields, source)
 
 
-def test_all_fields_are_read() -> None:
+def test_all_front_matter_fields_are_read() -> None:
     made = spec(TEXT)
     assert made.engine == "mustache"
     assert made.to_dict() == {
@@ -70,7 +70,7 @@ def test_all_fields_are_read() -> None:
     }
 
 
-def test_a_model_sees_no_parameter_that_is_bound() -> None:
+def test_bound_parameters_are_left_out_of_the_function_of_a_tool() -> None:
     integer = {"type": "object", "properties": {"j": {"type": "integer"}}, "required": ["j"]}
     assert [tool.function()["function"] for tool in spec(TEXT).tools] == [
         {"name": "f", "description": "d", "parameters": {**integer, "additionalProperties": False}, "strict": True},
@@ -91,7 +91,7 @@ def test_a_model_sees_no_parameter_that_is_bound() -> None:
         ("outputs: {type: {kind: string}}", {"outputs": [{"name": "type", "kind": "string"}]}, "jinja2"),
     ],
 )
-def test_short_forms_are_read(text: str, fields: dict[str, object], engine: str) -> None:
+def test_short_forms_of_fields_are_expanded(text: str, fields: dict[str, object], engine: str) -> None:
     assert spec(text).to_dict() == {"kind": "prompt", **fields}
     assert spec(text).engine == engine
 
@@ -120,7 +120,7 @@ def test_short_forms_are_read(text: str, fields: dict[str, object], engine: str)
         ("name: []", "7: name must be text, not a list"),
     ],
 )
-def test_a_wrong_field_is_reported_at_its_place(text: str, message: str) -> None:
+def test_invalid_field_is_an_error_at_its_place(text: str, message: str) -> None:
     with pytest.raises(PromptFileError, match="^" + re.escape(f"a.yaml:1:{message}")):
         spec(text)
 
@@ -135,7 +135,7 @@ def test_a_wrong_field_is_reported_at_its_place(text: str, message: str) -> None
         ("", {"integer", "float", "array", "thread", "string", "union"}),
     ],
 )
-def test_a_value_fits_some_kinds(value: str, kinds: set[str]) -> None:
+def test_yaml_value_fits_only_its_kinds(value: str, kinds: set[str]) -> None:
     node = YamlReader(SourceText(f"[{value}, ]" if value else "[null]", "a.yaml")).read()
     assert node is not None
     asked = ("integer", "float", "array", "thread", "string", "union")

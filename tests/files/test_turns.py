@@ -1,4 +1,4 @@
-"""The turns of a filled template, and the messages and reports that are made of them."""
+"""Turns of a filled template, and how they become messages and report entries."""
 
 import re
 from typing import Any
@@ -65,12 +65,12 @@ def turn(*texts: str, role: str = "system", **attributes: Any) -> Turn:
         ),
     ],
 )
-def test_a_section_is_turns_and_threads(parts: list[str], steps: list[Any]) -> None:
-    """White space next to a thread is stripped, elsewhere only line breaks; values are left alone."""
+def test_section_is_split_into_turns_and_threads(parts: list[str], steps: list[Any]) -> None:
+    """White space next to a thread is stripped, elsewhere only line breaks; values are kept unchanged."""
     assert [*steps_of(Section("", {}, tuple(parts)))] == steps
 
 
-def test_a_section_without_a_role_is_a_system_turn() -> None:
+def test_section_with_a_role_becomes_a_turn_with_its_attributes() -> None:
     assert [*steps_of(Section("user", {"name": "Ann"}, ("a",)))] == [turn("a", role="user", name="Ann")]
 
 
@@ -83,16 +83,16 @@ def test_a_section_without_a_role_is_a_system_turn() -> None:
         (["\n", ""], []),
     ],
 )
-def test_line_breaks_are_stripped_from_both_ends(parts: list[str], left: list[str]) -> None:
+def test_line_breaks_are_stripped_from_both_ends_of_a_text(parts: list[str], left: list[str]) -> None:
     assert text_items(parts) == ([TextItem(tuple(left))] if left else [])
 
 
-def test_a_result_keeps_its_attributes_without_the_type() -> None:
+def test_tool_result_turn_keeps_its_attributes_except_the_type() -> None:
     section = Section("tool", {"type": "result", "id": "c1"}, ("\n1", Value("2"), "\n"))
     assert result_turn(section) == Turn("tool", (ResultItem("12"),), {"id": "c1"})
 
 
-def test_links_to_media_are_blocks_except_in_values() -> None:
+def test_media_links_become_blocks_except_in_values() -> None:
     def medium(label: str, url: str) -> Any:
         return (label, {"detail": "low"}) if label in ("image", "file") and url else None
 
@@ -119,7 +119,7 @@ def test_links_to_media_are_blocks_except_in_values() -> None:
         ([THREAD, HISTORY, turn("u", role="user")], 1, ["talk", "history", "user"]),
     ],
 )
-def test_the_history_has_its_place(steps: list[Any], place: int | None, expected: list[str]) -> None:
+def test_history_is_inserted_at_its_place(steps: list[Any], place: int | None, expected: list[str]) -> None:
     made = with_history(steps, [ANSWER])
     assert place_of_history(steps) == place
     assert [step.name if isinstance(step, Thread) else step.role for step in made] == expected
@@ -129,6 +129,7 @@ def test_the_history_has_its_place(steps: list[Any], place: int | None, expected
 
 
 CALL: Any = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+NAMELESS_CALLS: list[Any] = [{}, {"name": ""}, {"function": {"name": 1}}]
 
 
 DETAILS: list[Any] = [
@@ -171,10 +172,7 @@ RESULTS: list[Any] = [
             )
             for attributes, detail in DETAILS
         ),
-        (
-            Turn("user", (MediaItem(FILE, {"detail": "low"}),)),
-            [Msg("user", [FILE], "user")],
-        ),
+        (Turn("user", (MediaItem(FILE, {"detail": "low"}),)), [Msg("user", [FILE], "user")]),
         *((Turn("assistant", (CallItem(call),)), [Msg("assistant", [block], "assistant")]) for call, block in CALLS),
         *(
             (Turn("tool", (ResultItem("1"),), attributes), [Msg("tool", [block], "tool", metadata=metadata)])
@@ -182,11 +180,8 @@ RESULTS: list[Any] = [
         ),
     ],
 )
-def test_a_turn_is_a_message(step: Any, messages: list[Msg]) -> None:
+def test_turn_becomes_a_message(step: Any, messages: list[Msg]) -> None:
     assert messages_of([step, turn("z")]) == [*messages, Msg("system", "z", "system")]
-
-
-NAMELESS: list[Any] = [{}, {"name": ""}, {"function": {"name": 1}}]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +190,12 @@ NAMELESS: list[Any] = [{}, {"name": ""}, {"function": {"name": 1}}]
         (ResultItem("1"), 'a tool turn needs the id of its tool call: tool[tool_call_id="..."]:'),
         *(
             (CallItem(call), "a tool_call has no name; write function: {name: ..., arguments: ...}")
-            for call in NAMELESS
+            for call in NAMELESS_CALLS
         ),
         (CallItem({"name": "f", "arguments": "{}"}), "the arguments of the tool_call 'f' must be a mapping"),
     ],
 )
-def test_a_turn_that_is_no_message_is_an_error(item: Any, message: str) -> None:
+def test_turn_with_an_invalid_tool_call_or_tool_result_is_an_error(item: Any, message: str) -> None:
     with pytest.raises(PromptFileError, match="^" + re.escape(message)):
         messages_of([Turn("tool", (item,))])
 
@@ -210,7 +205,7 @@ def left_out(where: str, kind: str, name: str = "") -> Entry:
     return Entry(where, "tools", "left out", why, name)
 
 
-def test_tools_that_are_no_functions_are_reported() -> None:
+def test_tools_other_than_functions_are_reported() -> None:
     notes = Notes()
     function, web = ToolSpec("f"), ToolSpec("w", "mcp")
     assert functions_of([web, function], notes) == [function.function()]
@@ -226,7 +221,7 @@ def test_tools_that_are_no_functions_are_reported() -> None:
     ]
 
 
-def test_attributes_that_no_message_has_are_reported_with_the_place_of_the_message() -> None:
+def test_attributes_left_out_are_reported_with_the_index_of_their_message() -> None:
     notes = Notes()
     result = turn("1", role="tool", id="c1", tool_call_id="c1", name="f")
     thread = Thread("talk", [USER, ANSWER], ("the tone",))

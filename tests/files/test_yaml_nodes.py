@@ -1,4 +1,4 @@
-"""The values of YAML in prompt files, and what is said of text that is no such YAML."""
+"""YAML values in prompt files, and the errors for text that is not valid YAML."""
 
 import re
 from typing import Any
@@ -10,7 +10,6 @@ from lazyprompt.files.yaml_nodes import (
     Node,
     SourceText,
     YamlReader,
-    decode_file,
     is_same,
     is_text,
     plain,
@@ -34,7 +33,7 @@ def parse_yaml(text: str) -> Any:
         ("1" * 300, int("1" * 300)),
     ],
 )
-def test_a_scalar_is_text_unless_json_reads_it_otherwise(text: str, value: object) -> None:
+def test_yaml_scalar_is_text_unless_it_is_a_json_scalar(text: str, value: object) -> None:
     assert parse_yaml(text) == value
     assert type(parse_yaml(text)) is type(value)
 
@@ -47,12 +46,12 @@ def test_a_scalar_is_text_unless_json_reads_it_otherwise(text: str, value: objec
         ("{~: 2}", "1:2: a key must be text, not empty; put it in quotes"),
     ],
 )
-def test_a_fault_of_yaml_is_shown_at_its_place(text: str, message: str) -> None:
+def test_yaml_fault_is_an_error_at_its_place(text: str, message: str) -> None:
     with pytest.raises(PromptFileError, match="^" + re.escape(f"a:{message}")):
         parse_yaml(text)
 
 
-def test_the_line_of_a_fault_is_shown_with_a_caret() -> None:
+def test_error_shows_the_faulty_line_with_a_caret() -> None:
     text = f"x\r\n\t{'中' * 70}e\u0301\u202e!{'y' * 60}"
     shown = f"a:2:76: what\n{'中' * 56}e\u0301\\u202e!{'y' * 40}\n{' ' * 120}^"
     assert str(SourceText(text, "a").fault_at(text.index("!") + 1, "what")) == shown
@@ -69,7 +68,7 @@ def test_the_line_of_a_fault_is_shown_with_a_caret() -> None:
         ("----\na", None, "----\na"),
     ],
 )
-def test_a_file_is_front_matter_and_body(text: str, fields: Any, body: str) -> None:
+def test_file_is_split_into_front_matter_and_body(text: str, fields: Any, body: str) -> None:
     parts = split(SourceText(text, "a"))
     found = None if parts.fields is None else {name: plain(node) for name, node in parts.fields.items()}
     assert (found, parts.body) == (fields, body)
@@ -87,17 +86,12 @@ def test_a_file_is_front_matter_and_body(text: str, fields: Any, body: str) -> N
         ("---\na: [\n---\n", "3:1: invalid frontmatter: while parsing a flow node, did not find expected node content"),
     ],
 )
-def test_front_matter_that_is_none_is_an_error(text: str, message: str) -> None:
+def test_invalid_front_matter_is_an_error(text: str, message: str) -> None:
     with pytest.raises(PromptFileError, match="^" + re.escape(f"a:{message}")):
         split(SourceText(text, "a"))
 
 
-def test_a_byte_that_is_no_utf_8_is_shown_at_its_place() -> None:
-    with pytest.raises(PromptFileError, match="^a:2:2: byte 0xff is not UTF-8; save the file as UTF-8$"):
-        decode_file(b"\xef\xbb\xbfa\nb\xff", "a")
-
-
-def test_values_become_nodes_at_a_place() -> None:
+def test_to_node_places_values_at_another_node() -> None:
     inner = Node("x", 1, 2)
     made = to_node({"a": [inner, 1, None], "b": "c"}, Node("", 7, 8))
     assert plain(made) == {"a": ["x", 1, None], "b": "c"}

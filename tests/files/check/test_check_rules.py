@@ -1,4 +1,4 @@
-"""Each rule of ``lazyprompt check``: what it finds, what it leaves alone, and what the page says of it."""
+"""The rules of ``lazyprompt check``: faulty texts, valid texts, and the documentation page of the rules."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ PAGE = DOCS / "reference" / "check.md"
 
 TOOL = "tools:\n  - name: add\n    kind: function\n    description: Adds.\n"
 
-# The rule, a text, and where it finds something there.
+# The code of a rule, a faulty text, and the line and column of the finding.
 FINDINGS = [
     ("LP001", front("name: [a"), 3, 1),
     ("LP001", front("model: 7"), 2, 8),
@@ -66,7 +66,7 @@ FINDINGS = [
     ("LP030", "system:\nBe kind.\nasistant:\nHi.\n", 3, 1),
     ("LP030", "Sytem:\nBe kind.\n", 1, 1),
     ("LP030", "system:\nx\n # suer :\nHi.\n", 3, 4),
-    # Lines that looked like roles, and were passed.
+    # Lines that look like role lines, and were not reported.
     *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 1) for line in ("AI:", "Bot:", "用户：", "Assitant:", "user：")),
     *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 3) for line in ("**user:**", "**User**:", "- user:", "# user")),
     *(("LP030", f"system:\nx\n{line}\nHi.\n", 3, 5) for line in ("### Human:", "  ~~user~~:", "> **user**:")),
@@ -83,7 +83,7 @@ FINDINGS = [
     ("LP036", "system: Be kind.\n", 1, 1),
     ("LP036", "Answer.\nHuman: {{ q }}\nAI: {{ a }}\n", 2, 1),
     ("LP036", "**User :** {{ q }}\n**Assistant :** {{ a }}\n", 1, 3),
-    # One capital speaker was passed; with a space before the colon it is no prose.
+    # A single capitalized speaker with a space before the colon was not reported.
     *(("LP036", f"You help.\n{line} {{{{ q }}}}\n", 2, 1) for line in ("User :", "Human\t:")),
     ("LP040", "\n{# a\n #}{{ a }}{% if b %}[INST]{% endif %}\n", 3, 21),
     ("LP040", "<|im_start|> {{ a }}\n", 1, 1),
@@ -114,13 +114,13 @@ FINDINGS = [
     ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 4088}}"), 2, 8),
     ("LP071", front("model: moonshot-v1-8k", f"user:\n{'word ' * 9000}\n"), 2, 8),
     ("LP071", front("model: {id: moonshot-v1-8k, options: {maxOutputTokens: 7992}}"), 2, 8),
-    # The name of the variable stood for the model, though the file says what it is without one.
+    # The variable name was taken for the model, instead of the default in the file.
     ("LP071", front("model: '${env:MODEL:moonshot-v1-8k}'", f"user:\n{'word ' * 9000}\n"), 2, 8),
     ("LP090", "{# lazyprompt: ignore=LP999 #}\nuser:\nHi.\n", 1, 23),
     ("LP090", "{# lazyprompt: ignore=LP060 #}\nuser:\nHi.\n", 1, 23),
 ]
 
-# The rule, and a text in which it finds nothing.
+# The code of a rule, and a valid text.
 NO_FINDINGS = [
     ("LP001", front("model:\n  connection: {kind: key, apiKey: '${env:NOT_SET_ANYWHERE}'}\nname: ${params:x}")),
     ("LP002", "user:\nHi.\n"),
@@ -130,7 +130,7 @@ NO_FINDINGS = [
     ("LP010", front("name: a\nmodel: {id: gpt-4o, options: {temperature: 1, additionalProperties: {x: 1}}}")),
     ("LP012", front(f"{TOOL}  - {{name: files, kind: mcp}}")),
     ("LP013", front("inputs:\n  - {name: a, default: 'no'}\n  - {name: b, default: 12.5}", "{{a}}{{b}}")),
-    # Where the file says that it is text, it is; where it says that it is not, that is an error of its own.
+    # With kind: string the value is text; with another kind, another rule reports it.
     ("LP013", front("name: no\nmodel: on\ninputs:\n  - {name: a, kind: string, default: no, enumValues: [no, 12:30]}")),
     ("LP013", front("outputs:\n  - {name: a, kind: string, example: off}\nmetadata: {since: 2026-01-31}")),
     ("LP014", front(f"{TOOL}    foo: 1\nmetadata: {{tags: [a]}}\ntemplate: {{format: jinja2, foo: 1}}")),
@@ -149,7 +149,7 @@ NO_FINDINGS = [
     ("LP025", front(f"inputs: [name: x]\n{TOOL}    parameters: [{{name: a}}]\n    bindings: {{a: x}}")),
     ("LP026", front("inputs: {a: {kind: string}, b: [string], c: text}", "{{a}}{{b}}{{c}}")),
     ("LP030", "system:\nOur users:\nAda\nsummary:\nx\n```\nasistant:\n```\n"),
-    # What names a role in another case or with blanks is one; other words, headings and JSON are text.
+    # Role lines may have another case and blanks; other words, headings and JSON are text.
     ("LP030", "System:\nx\nUser :\nx\n# user:\nx\nUSER[name=a] :\nx\n"),
     ("LP030", 'system:\nUse:\nNotes:\n# System design\n## AI\nAssistance:\nuser;\n"user": 1,\n{ user:\n'),
     ("LP031", "system:\n```\nx\n```\nuser:\nHi.\n"),
@@ -161,12 +161,12 @@ NO_FINDINGS = [
     ("LP036", "user:\nContinue:\nuser: Hi.\nassistant: Hello.\n"),
     ("LP036", "The system: it runs.\nUser: Ada\n"),
     ("LP040", "user:\n{{ '<|im_start|>' }} and <b> | [1]\n"),
-    # A key of a dict may begin so: it was an error, and yet worked.
+    # A dict key may begin with _: it was reported, though the template works.
     ("LP050", "user:\n{{ a.b_c['_d'] }} {{ a._id }} {{ a['__e'] }} {{ a['f__'] }}\n"),
     ("LP052", "user:\n{{ a | lower }}{% if a is even %}x{% endif %}\n"),
     ("LP053", "user:\n{{ safe }}\n"),
     ("LP054", "user:\n{% for i in range(100000) %}{{ '-' * 3 }}{% endfor %}\n"),
-    # A number with a sign, and the length of what is there, are set by nobody.
+    # Users cannot set a signed number, or the length of an existing value.
     ("LP054", "user:\n{% for i in range(9, 0, -1) %}{{ '-' * -1 }}{% endfor %}\n"),
     ("LP054", "user:\n{% for i in range(a | length) %}{{ '-' * (a | count) }}{% endfor %}\n"),
     ("LP060", "user:\nsk-learn and risk-assessment-of-all-kinds-of-things\n"),
@@ -179,7 +179,7 @@ NO_FINDINGS = [
     ("LP062", front("model:\n  connection:\n    apiKey: ${env:KEY}\n    headers: ['Bearer ${env:KEY}']")),
     ("LP062", front("model:\n  configuration:\n    azure_endpoint: ${env:URL}")),
     ("LP062", front("tools:\n  - name: f\n    kind: mcp\n    connection: {apiKey: '${env:KEY}'}")),
-    # A word of a text is no field; and what hid it took the closing quote, so that the file was no YAML any more.
+    # "password:" in a description is no field; masking it removed the closing quote and broke the YAML.
     ("LP061", front("description: 'the password: must be long, a secret: not'")),
     ("LP070", front("model: {id: gpt-99, options: {maxOutputTokens: 4087}}")),
     ("LP070", front("model: gpt-4o-2024-08-06", f"user:\n{'word ' * 9000}\n")),
@@ -191,12 +191,12 @@ NO_FINDINGS = [
 
 
 @pytest.mark.parametrize(("code", "text", "line", "column"), FINDINGS)
-def test_findings(code: str, text: str, line: int, column: int) -> None:
+def test_rule_reports_a_faulty_text_at_its_place(code: str, text: str, line: int, column: int) -> None:
     assert (code, line, column) in find_issues(text)
 
 
 @pytest.mark.parametrize(("code", "text"), NO_FINDINGS)
-def test_what_is_left_alone(code: str, text: str) -> None:
+def test_rule_accepts_a_valid_text(code: str, text: str) -> None:
     assert code not in [each for each, _, _ in find_issues(text)]
     if code != "LP001":
         assert "LP001" not in [each for each, _, _ in find_issues(text)]
@@ -204,7 +204,7 @@ def test_what_is_left_alone(code: str, text: str) -> None:
 
 MANY = [f"v{number:03}" for number in range(101)]
 KEPT = "the field model.options.best_of has no effect: it is kept, but not sent"
-UNCLOSED = "Mustache: {{/c}} does not match the open tag {{#a}}"
+UNCLOSED = "Mustache: {{/c}} does not match the open tag {{#a}} on line 4; write {{/a}} first"
 UNFIT = "the default does not fit: a is 'yes', but must be of kind"
 IS_DEFAULT = "outputs.ok: a bare value is the default, here the text 'boolean'"
 LITERAL = "apiKey contains a literal value: hun… (14 characters)"
@@ -226,12 +226,7 @@ UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not
         ),
         ("LP023", front("inputs: {a: {kind: boolean, default: yes}}"), f"{UNFIT} boolean", "write true or false"),
         ("LP023", front("inputs: {a: {kind: float, default: yes}}"), f"{UNFIT} float", "correct the value or the kind"),
-        (
-            "LP001",
-            front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"),
-            f"{UNCLOSED} on line 4; write {{{{/a}}}} first",
-            "",
-        ),
+        ("LP001", front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"), UNCLOSED, ""),
         ("LP014", front("model: {options: {best_of: 2}}"), KEPT, "move it under model.options.additionalProperties"),
         *(
             (
@@ -258,7 +253,7 @@ UNKNOWN_MODEL = "the context window of 'gpt-99' is unknown, so the length is not
         ),
     ],
 )
-def test_a_finding_says_what_is_wrong_and_what_to_do(code: str, text: str, message: str, advice: str) -> None:
+def test_finding_has_a_message_and_advice(code: str, text: str, message: str, advice: str) -> None:
     assert [(each.message, each.advice) for each in check(text) if each.code == code] == [(message, advice)]
 
 
@@ -268,35 +263,35 @@ def test_a_finding_says_what_is_wrong_and_what_to_do(code: str, text: str, messa
         (f"default: {'x' * 200}, example: y", 148),
         (f"required: true, example: {'x' * 200}", 148),
         *(("kind: string, required: true", 8), ("kind: integer", 11), ("kind: boolean", 10), ("kind: object", 10)),
-        # Without a value for a picture, the template is counted as it is written.
+        # Without a value for an image, the unfilled template is counted.
         ("kind: image", 8),
     ],
 )
-def test_a_prompt_is_measured_with_defaults_examples_and_empty_values(fields: str, tokens: int) -> None:
+def test_token_count_uses_defaults_examples_or_empty_values(fields: str, tokens: int) -> None:
     model = "model: {id: gpt-99, options: {maxOutputTokens: 5000}}"
     text = front(f"{model}\ninputs: {{a: {{{fields}}}}}", "user:\n{{a}} {{a}} {# a comment of the template #}\n")
     (message,) = [each.message for each in check(text) if each.code == "LP070"]
-    says = f"about {tokens} tokens, and 5000 are reserved for the response; {UNKNOWN_MODEL}"
-    assert message == f"with defaults and examples, the prompt contains {says}"
+    counts = f"about {tokens} tokens, and 5000 are reserved for the response; {UNKNOWN_MODEL}"
+    assert message == f"with defaults and examples, the prompt contains {counts}"
 
 
-def test_each_rule_is_tried_both_ways() -> None:
+def test_every_rule_has_faulty_and_valid_texts_in_this_file() -> None:
     assert {code for code, *_ in FINDINGS} == {code for code, *_ in NO_FINDINGS} == set(RULES)
 
 
-def test_the_table_of_the_page_is_that_of_the_rules() -> None:
+def test_documented_table_of_rules_matches_the_rules() -> None:
     rows = re.findall(
         r"^\| (LP\d+) \| (\S+) \| (\S+) \|(?: [^|](?:\\\||[^|])* \|){2}$", PAGE.read_text("utf-8"), re.MULTILINE
     )
     assert rows == [(rule.code, rule.name, rule.severity) for rule in RULES.values()]
 
 
-def test_the_page_names_what_nothing_lets_off() -> None:
-    (told,) = re.findall(r"^Comments can't disable (LP[^;\n]*);", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert re.findall(r"LP\d+", told) == [rule.code for rule in RULES.values() if rule.fixed]
+def test_documentation_lists_the_rules_that_comments_cannot_disable() -> None:
+    (codes,) = re.findall(r"^Comments can't disable (LP[^;\n]*);", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"LP\d+", codes) == [rule.code for rule in RULES.values() if rule.fixed]
 
 
-# The words that are taken for each role, and the options that take each kind of value.
+# The words that are reported as a misspelled role, and those that are text.
 ROLE_WORDS = """
 user: human usr 用户 人类 usr usre suer usxr
 assistant: ai assist asst bot chatgpt gpt model 助手 助理 asistant asssistant
@@ -306,20 +301,21 @@ text: use users uses used systems assistants assistance developers developed dev
 """
 
 
-def test_each_word_for_a_role_is_told_with_the_role() -> None:
+def test_synonyms_and_misspellings_of_a_role_are_reported_with_the_role() -> None:
     rows = dict(row.split(": ") for row in ROLE_WORDS.strip().split("\n"))
-    told: dict[str, list[str]] = {role: [] for role in rows}
+    reported: dict[str, list[str]] = {role: [] for role in rows}
     for word in (word for words in rows.values() for word in words.split()):
         hits = [each for each in check(f"system:\nx\n{word}:\nHi.\n") if each.code == "LP030"]
-        told[hits[0].advice.removeprefix("write ").removesuffix(":") if hits else "text"].append(word)
-    assert told == {role: words.split() for role, words in rows.items()}
+        reported[hits[0].advice.removeprefix("write ").removesuffix(":") if hits else "text"].append(word)
+    assert reported == {role: words.split() for role, words in rows.items()}
 
 
-def test_each_option_takes_values_of_its_kinds() -> None:
-    values = ("1", "1.5", "true", "x", "[x]", "{a: 1}", "null")
+def test_each_model_option_accepts_only_values_of_its_types() -> None:
+    values = ("1", "1.5", "true", "x", "[x]", "{a: 1}")
+    texts = {value: front(f"model: {{id: gpt-4o, options: {{NAME: {value}}}}}") for value in values}
     integer, number = {"1"}, {"1", "1.5"}
     assert {
-        name: {value for value in values if not found_options(name, value)} - {"null"}
+        name: {value for value, text in texts.items() if "LP015" not in str(find_issues(text.replace("NAME", name)))}
         for name in (*OPTIONS, "additionalProperties")
     } == {
         **dict.fromkeys(("maxOutputTokens", "seed"), integer),
@@ -331,11 +327,6 @@ def test_each_option_takes_values_of_its_kinds() -> None:
     }
 
 
-def found_options(name: str, value: str) -> list[str]:
-    text = front(f"model: {{id: gpt-4o, options: {{{name}: {value}}}}}")
-    return [each.message for each in check(text) if each.code == "LP015"]
-
-
 V2 = "name displayName description metadata model inputs outputs tools template instructions kind"
 
 
@@ -343,13 +334,13 @@ V2 = "name displayName description metadata model inputs outputs tools template 
     ("dialect", "fields"),
     [("v2", V2), ("agentschema", f"{V2} inputSchema outputSchema"), ("v1", f"{V2} version authors tags sample")],
 )
-def test_each_dialect_knows_its_fields(dialect: str, fields: str) -> None:
+def test_each_dialect_accepts_only_its_own_fields(dialect: str, fields: str) -> None:
     every = f"{V2} inputSchema outputSchema version authors tags sample".split()
     codes = {name: {each.code for each in check(front(f"{name}: null"), dialect=dialect)} for name in every}
     assert [name for name, found in codes.items() if not found & {"LP010", "LP014"}] == fields.split()
 
 
-def test_annotations_for_github_have_the_severity_and_no_special_characters() -> None:
+def test_github_and_sarif_reports_have_severities_and_escaped_characters() -> None:
     hits = [Finding("LP010", severity, "50%\n: a, b", "a,b:c%.prompty", 1, 2) for severity in SEVERITIES]
     kinds = dict(zip(SEVERITIES, ("error", "warning", "notice"), strict=True))
     head = "file=a%2Cb%3Ac%25.prompty,line=1,col=2,title=LP010 unknown-field"
@@ -360,13 +351,14 @@ def test_annotations_for_github_have_the_severity_and_no_special_characters() ->
     assert levels == {rule.code: rule.severity.replace("info", "note") for rule in RULES.values()}
 
 
-def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
-    told = "yes no on off YES Off 12:30 -1:59:59 017 +00 1_000 -1_0"
-    left = "true null y n 12:60 1:2:60 08 18 1000 _1 'no' 'yes'"
+def test_scalars_that_other_yaml_readers_parse_differently_are_reported() -> None:
+    unsafe = "yes no on off YES Off 12:30 -1:59:59 017 +00 1_000 -1_0"
+    safe = "true null y n 12:60 1:2:60 08 18 1000 _1 'no' 'yes'"
     codes = {
-        word: [code for code, *_ in find_issues(front(f"metadata:\n  a: {word}"))] for word in f"{told} {left}".split()
+        word: [code for code, *_ in find_issues(front(f"metadata:\n  a: {word}"))]
+        for word in f"{unsafe} {safe}".split()
     }
-    assert [word for word, each in codes.items() if "LP013" in each] == told.split()
+    assert [word for word, each in codes.items() if "LP013" in each] == unsafe.split()
     hits = {word: check(front(f"metadata:\n  a: {word}"))[0] for word in ("off", "12:30", "017", "1_000")}
     kinds = {"off": "true or false", "12:30": "a base-60 number", "017": "an octal number", "1_000": "a number"}
     assert [word for word, hit in hits.items() if kinds[word] not in hit.message] == []
@@ -378,7 +370,7 @@ def test_scalars_that_other_programs_read_otherwise_are_told() -> None:
     ]
 
 
-def test_a_slot_that_may_be_missing_is_not_unknown() -> None:
+def test_undeclared_slot_with_a_default_or_an_is_defined_test_is_not_reported() -> None:
     tests = ("b is defined", "b is undefined", "b | default('x')", "b | d('x')", "b is none", "b | upper")
     texts = {test: front("inputs:\n  - name: a", f"{{{{ a }}}}{{{{ {test} }}}}") for test in tests}
     assert [test for test, text in texts.items() if "LP021" in [code for code, *_ in find_issues(text)]] == [*tests[4:]]

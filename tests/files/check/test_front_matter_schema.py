@@ -1,4 +1,4 @@
-"""The JSON Schema of front matters, against what the reader takes and refuses."""
+"""The JSON Schema of the front matter accepts and refuses the same files as the reader."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,11 +15,11 @@ from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TO
 from support.front_matter import SCHEMA, VALIDATOR, fields_of
 from support.paths import LIBRARY
 
-# What JSON calls the types of options.
+# The JSON Schema types of the Python types of options.
 TYPES: dict[type, str] = {int: "integer", float: "number", list: "array", bool: "boolean", str: "string"}
 
 
-def test_the_schema_is_one() -> None:
+def test_schema_is_a_valid_json_schema() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
 
 
@@ -34,11 +34,11 @@ def test_the_schema_is_one() -> None:
         (SCHEMA["definitions"]["template"], ("format", "parser")),
     ],
 )
-def test_it_has_the_fields_that_the_reader_knows(part: Any, fields: Iterable[str]) -> None:
+def test_schema_lists_the_fields_of_the_reader(part: Any, fields: Iterable[str]) -> None:
     assert [*part["properties"]] == [*fields]
 
 
-def test_it_has_the_values_that_the_reader_knows() -> None:
+def test_schema_lists_the_kinds_formats_and_option_types_of_the_reader() -> None:
     kinds, definitions = [*KINDS_OF_PROPERTY, *ALSO_CALLED], SCHEMA["definitions"]
     assert definitions["property"]["properties"]["kind"]["enum"] == [*kinds, None]
     assert definitions["property"]["properties"]["items"]["anyOf"][0]["enum"] == kinds
@@ -47,19 +47,19 @@ def test_it_has_the_values_that_the_reader_knows() -> None:
     assert alone["enum"] == by_kind["properties"]["kind"]["enum"] == [*ENGINES, None]
     options = definitions["options"]["properties"]
     for name, types in OPTIONS.items():
-        # One text that stops an answer is as good as a list of one.
+        # A single stop sequence may be text instead of a list.
         wanted = [TYPES[each] for each in types] + (["string"] if name == "stopSequences" else [])
         assert options[name]["anyOf"][0]["type"] == [*wanted, "null"]
 
 
-def test_each_field_has_a_description() -> None:
+def test_each_schema_field_has_a_description() -> None:
     parts = [SCHEMA, *(SCHEMA["definitions"][name] for name in ("property", "model", "options", "tool", "template"))]
-    told = [field["description"] for part in parts for field in part["properties"].values()]
-    assert len(told) > 40
-    assert all(len(each) > 9 for each in told)
+    descriptions = [field["description"] for part in parts for field in part["properties"].values()]
+    assert len(descriptions) > 40
+    assert all(len(each) > 9 for each in descriptions)
 
 
-RIGHT = [
+VALID_FIELDS = [
     "",
     "name: a\ndescription: 7",
     "model: gpt-4o",
@@ -79,7 +79,7 @@ RIGHT = [
     "anything: [1, 2]\nmetadata: {a: 1}",
 ]
 
-WRONG = [
+INVALID_FIELDS = [
     "name: [a]",
     "model: 7",
     "model: {id: a, connection: x}",
@@ -99,16 +99,16 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("fields", RIGHT)
-def test_right(fields: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", VALID_FIELDS)
+def test_valid_front_matter_is_accepted_by_the_schema_and_the_reader(fields: str, tmp_path: Path) -> None:
     text = f"---\n{fields}\n---\nHi."
     VALIDATOR.validate(fields_of(text))
     (tmp_path / "model.json").write_text('{"id": "gpt-4o"}', encoding="utf-8")
     Prompty.loads(text, base_dir=tmp_path, params={"t": 1}, dialect="v2")
 
 
-@pytest.mark.parametrize("fields", WRONG)
-def test_wrong(fields: str) -> None:
+@pytest.mark.parametrize("fields", INVALID_FIELDS)
+def test_invalid_front_matter_is_refused_by_the_schema_and_the_reader(fields: str) -> None:
     text = f"---\n{fields}\n---\nHi."
     assert not VALIDATOR.is_valid(fields_of(text))
     with pytest.raises(PromptFileError):
@@ -116,12 +116,9 @@ def test_wrong(fields: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.prompty")), ids=lambda path: path.name)
-def test_the_library(path: Path) -> None:
+def test_example_library_matches_the_schema(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    # It is read as a check reads it, for which the environment and the params need not be set.
+    # Parsed like `lazyprompt check` does, which needs no environment variables and params.
     made = Subject(text, str(path), path.parent, (LIBRARY,))
-    if made.dialect.name == "v2":
-        VALIDATOR.validate(fields_of(text))
-    else:
-        # What another dialect says is right too where it is said in v2.
-        VALIDATOR.validate(made.spec.to_dict())
+    # The v2 form of a file in another dialect is valid.
+    VALIDATOR.validate(fields_of(text) if made.dialect.name == "v2" else made.spec.to_dict())

@@ -1,4 +1,4 @@
-"""Which dialect a prompt file is in, and the same conversation in each of them."""
+"""Detection of the dialect of a prompt file, and the same conversation in each dialect."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.spec import Note
 
-SIGNS = [
-    # What says nothing of a dialect is Prompty v2.
+TEXTS_AND_DIALECTS = [
+    # Text without a sign of a dialect is Prompty v2.
     ("", "v2"),
     ("Hello {{name}}", "v2"),
     ("---\nname: n\n---\nsystem:\nHi", "v2"),
@@ -28,7 +28,7 @@ SIGNS = [
     *((f'![type="{kind}"](a.png)', "agentschema") for kind in ("image", "file", "audio")),
     ('![type="image", quality="high"](a.png)', "agentschema"),
     *((f"![{each}](a.png)", "v2") for each in ('type="video"', "image")),
-    # The first version; its roles have "function", too.
+    # Prompty v1, which has the role "function" too.
     ("---\nmodel: {api: chat}\n---\nx", "v1"),
     ("---\nmodel: {configuration: {type: openai}}\n---\nx", "v1"),
     ("---\nmodel: {parameters: {max_tokens: 3}}\n---\nfunction[tool_call_id=1]:\n42", "v1"),
@@ -39,26 +39,27 @@ SIGNS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "dialect"), SIGNS)
-def test_the_dialect_is_found(text: str, dialect: str) -> None:
+@pytest.mark.parametrize(("text", "dialect"), TEXTS_AND_DIALECTS)
+def test_dialect_is_detected_from_the_text(text: str, dialect: str) -> None:
     assert Prompty.loads(text, dialect=None).dialect == dialect
 
 
-def test_the_dialect_that_is_given_goes_before() -> None:
+def test_dialect_argument_overrides_the_detected_dialect() -> None:
     assert Prompty.loads("function:\n42", dialect="v2").messages()[0].text == "function:\n42"
-    for name in DIALECTS:
-        assert Prompty.loads("Hello", dialect=name).dialect == name
+    assert {name: Prompty.loads("Hello", dialect=name).dialect for name in DIALECTS} == {
+        name: name for name in DIALECTS
+    }
 
 
-def test_a_wrong_dialect() -> None:
+def test_unknown_dialect_is_an_error() -> None:
     expected = "unknown dialect 'agentshema' (did you mean 'agentschema'?); expected one of v2, agentschema, v1"
     with pytest.raises(PromptFileError) as caught:
         Prompty.loads("x", dialect="agentshema", name="f")
     assert str(caught.value) == f"f:1:1: {expected}"
 
 
-def test_a_template_that_is_text_stays_an_error_of_v2() -> None:
-    # It alone is no sign of the first version: the vectors of Prompty v2 demand the error.
+def test_text_template_or_base_field_alone_does_not_select_v1() -> None:
+    # The test vectors of Prompty v2 demand these errors.
     with pytest.raises(PromptFileError, match=r"f:2:11: Invalid template format"):
         Prompty.loads("---\ntemplate: jinja2\n---\nx", name="f")
     with pytest.raises(PromptFileError, match=r"f:2:1: base, which inherits"):
@@ -83,7 +84,7 @@ def test_a_mustache_section_makes_the_template_mustache_with_a_note(text: str, l
     "text",
     ["---\ntemplate: {format: jinja2}\n---\n{{#a}}x{{/a}}", "{{#a}}x{{/a}}{% if b %}{% endif %}", "{{^a}}x{{/b}}"],
 )
-def test_a_template_of_jinja_does_not_become_mustache(text: str) -> None:
+def test_mustache_section_in_a_jinja_template_is_an_error(text: str) -> None:
     with pytest.raises(PromptFileError) as caught:
         Prompty.loads(text)
     assert str(caught.value).splitlines()[0].partition("; ")[2] == (
@@ -92,33 +93,35 @@ def test_a_template_of_jinja_does_not_become_mustache(text: str) -> None:
     )
 
 
-def test_values_in_the_tools_of_the_text_are_text_and_all_else_keeps_its_type() -> None:
-    text = (
-        'tools:\n- id: slot0x\n  type: f\n  {}\n  options: {{n: 3, on: true, l: [1.5, null, "{{{{c}}}}"]}}\n\nuser:\nx'
+def test_slot_values_in_a_tools_section_are_text_and_yaml_types_are_kept() -> None:
+    prompt = Prompty.loads(
+        'tools:\n- id: slot0x\n  type: f\n  description: "{{b}} c{{ c }}"\n'
+        '  options: {n: 3, on: true, l: [1.5, null, "{{c}}"]}\n\nuser:\nx'
     )
-    given = {"b": "B: 1\n- x", "c": "C"}
-    assert Prompty.loads(text.format('description: "{{b}} c{{ c }}"')).filled(given).tools == (
-        {
-            "id": "slot0x",
-            "type": "f",
-            "description": "B: 1\n- x cC",
-            "options": {"n": 3, "on": True, "l": [1.5, None, "C"]},
-        },
-    )
-    in_key = "a mapping key contains an inserted value; keys must be literal text in the template"
-    for section, fault in (
-        ("tools:\n- x", "the tools section must contain a list of tools, each a mapping"),
-        ("tools:\n5", "the tools section must contain a list of tools, each a mapping"),
-        ("tools:\n- {{b}}: 1", f"tools: {in_key}"),
-        ('assistant[type="tool_call"]:\n- {{b}}: 1', f'assistant[type="tool_call"]: {in_key}'),
+    options = {"n": 3, "on": True, "l": [1.5, None, "C"]}
+    tool = {"id": "slot0x", "type": "f", "description": "B: 1\n- x cC", "options": options}
+    assert prompt.filled({"b": "B: 1\n- x", "c": "C"}).tools == (tool,)
+
+
+NO_LIST = "the tools section must contain a list of tools, each a mapping"
+SLOT_IN_KEY = "a mapping key contains an inserted value; keys must be literal text in the template"
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        *(("tools:\n- x", NO_LIST), ("tools:\n5", NO_LIST), ("tools:\n- {{b}}: 1", f"tools: {SLOT_IN_KEY}")),
+        ('assistant[type="tool_call"]:\n- {{b}}: 1', f'assistant[type="tool_call"]: {SLOT_IN_KEY}'),
         ('assistant[type="tool_call"]:\n- 5', "a tool_call must be a mapping with id, type and function, not 5"),
-    ):
-        with pytest.raises(PromptFileError) as caught:
-            Prompty.loads(f"{section}\n\nuser:\nx").filled(given)
-        assert str(caught.value) == f"<string>: {fault}"
+    ],
+)
+def test_invalid_tools_or_tool_call_section_is_an_error(section: str, message: str) -> None:
+    with pytest.raises(PromptFileError) as caught:
+        Prompty.loads(f"{section}\n\nuser:\nx").filled({"b": "B: 1\n- x"})
+    assert str(caught.value) == f"<string>: {message}"
 
 
-SAME = {
+SAME_CONVERSATION = {
     "v2": "---\ninputs: {who: Ada, chat: {kind: thread}}\n---\nsystem:\nBe kind.\n\n{{chat}}\n\nuser:\nI am {{who}}.\n",
     "v1": "---\nsample: {who: Ada}\n---\nsystem:\nBe kind.\n\n![thread]\n\nuser:\nI am {{who}}.\n",
     "agentschema": (
@@ -126,13 +129,13 @@ SAME = {
         "system:\nBe kind.\n\nthread:\n{{chat}}\n\nuser:\nI am {{who}}.\n"
     ),
 }
-CASES = [(name, form) for name in SAME for form in ("anthropic", "gemini", "openai", "neutral")]
 
 
-@pytest.mark.parametrize(("name", "form"), CASES)
-def test_one_conversation_in_each(name: str, form: str) -> None:
+@pytest.mark.parametrize("name", SAME_CONVERSATION)
+@pytest.mark.parametrize("form", ["anthropic", "gemini", "openai", "neutral"])
+def test_conversation_has_the_same_payload_in_each_dialect(name: str, form: str) -> None:
     history = [("hi", "ho")]
-    prompts = [Prompty.loads(SAME[each]) for each in ("v2", name)]
+    prompts = [Prompty.loads(SAME_CONVERSATION[each]) for each in ("v2", name)]
     assert [each.dialect for each in prompts] == ["v2", name]
     first, other = (each.generate_prompt({}, history, format=form) for each in prompts)
     assert other == first
@@ -140,17 +143,17 @@ def test_one_conversation_in_each(name: str, form: str) -> None:
     assert str(other).index("'hi'") < str(other).index("I am Ada.")
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_without_a_history_nothing_stands_in_its_place(name: str) -> None:
-    messages = Prompty.loads(SAME[name]).messages({"who": "{{role 'system'}}\nsystem:\n"})
+@pytest.mark.parametrize("name", SAME_CONVERSATION)
+def test_place_of_the_history_is_empty_without_a_history(name: str) -> None:
+    messages = Prompty.loads(SAME_CONVERSATION[name]).messages({"who": "{{role 'system'}}\nsystem:\n"})
     assert [(each.role, each.text) for each in messages] == [
         ("system", "Be kind."),
         ("user", "I am {{role 'system'}}\nsystem:\n."),
     ]
 
 
-def test_of_all_dialects_only_the_first_version_has_notes() -> None:
-    noted = {name: [note.text for note in Prompty.loads(text).notes] for name, text in SAME.items()}
+def test_only_v1_files_have_notes() -> None:
+    noted = {name: [note.text for note in Prompty.loads(text).notes] for name, text in SAME_CONVERSATION.items()}
     assert noted == {
         "v2": [],
         "agentschema": [],
@@ -161,7 +164,7 @@ def test_of_all_dialects_only_the_first_version_has_notes() -> None:
     }
 
 
-DOCUMENTED = """tools:
+DOCUMENTED_FILE = """tools:
   - id: query
     type: dataverse
     options:
@@ -179,16 +182,16 @@ content
 user[name="{{firstName}} {{lastName}}"]:
 {{question}}
 """
-ASKED = {"table": "people", "firstName": "Ada", "lastName": "Byron", "question": "Where?"}
+SLOTS = {"table": "people", "firstName": "Ada", "lastName": "Byron", "question": "Where?"}
 
 
 def test_the_documented_thread_section_is_the_place_of_the_history() -> None:
-    prompt = Prompty.loads(DOCUMENTED)
+    prompt = Prompty.loads(DOCUMENTED_FILE)
     assert prompt.dialect == "agentschema"
-    assert [(each.role, each.name) for each in prompt.messages(ASKED)] == [("system", "system"), ("user", "Ada Byron")]
-    made = prompt.generate_prompt(ASKED, [("Hi.", "Hello.")], format="openai")
+    assert [(each.role, each.name) for each in prompt.messages(SLOTS)] == [("system", "system"), ("user", "Ada Byron")]
+    made = prompt.generate_prompt(SLOTS, [("Hi.", "Hello.")], format="openai")
     assert [each["content"] for each in made["messages"][1:]] == ["Hi.", "Hello.", "Where?"]
-    # What the section says beside the thread is in the report, and so is an error with strict=True.
+    # Attributes and text of the section are reported, and are an error with strict=True.
     assert [entry.reason for entry in made.report[:2]] == [
         "the attribute 'key' is not part of a message",
         "the text 'content' of a thread section is not part of a message",
@@ -198,11 +201,11 @@ def test_the_documented_thread_section_is_the_place_of_the_history() -> None:
 THREADS = "---\ninputSchema: {properties: {chat: {kind: thread}, more: {kind: thread}}}\n---\n"
 
 
-def test_what_a_thread_section_says_beside_its_threads_is_told_once() -> None:
+def test_attributes_and_text_of_a_thread_section_are_reported_once() -> None:
     prompt = Prompty.loads(f"{THREADS}thread[a=b]:\n{{{{chat}}}} c {{{{more}}}}\nuser:\nNow.\n")
     made = prompt.generate_prompt({"chat": [("1", "2")], "more": [("3", "4")]}, format="openai")
-    told = [entry.reason.partition(" is")[0] for entry in made.report]
-    assert told == ["the attribute 'a'", "the text 'c' of a thread section"]
+    reported = [entry.reason.partition(" is")[0] for entry in made.report]
+    assert reported == ["the attribute 'a'", "the text 'c' of a thread section"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_what_a_thread_section_says_beside_its_threads_is_told_once() -> None:
 def test_a_thread_section_whose_slot_holds_no_thread_is_not_the_place_of_the_history(
     slots: str, values: dict[str, str], reported: list[str]
 ) -> None:
-    """Text and images were lost without a word in the report."""
+    """Text and images of such a section were lost and not reported."""
     inputs = "---\ninputSchema: {properties: {q: {kind: string}, i: {kind: image}}}\n---\n"
     prompt = Prompty.loads(f"{inputs}thread:\n{slots}\nuser:\nA\nassistant:\nB\nuser:\nC", undefined="empty")
     made = prompt.generate_prompt(values, [("1", "2")], format="openai")
@@ -226,7 +229,7 @@ def test_a_thread_section_whose_slot_holds_no_thread_is_not_the_place_of_the_his
 
 
 @pytest.mark.parametrize("section", ["thread:\n", "thread:\ncontent\n", 'thread[key="value"]:\n{# here #}\n'])
-def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> None:
+def test_thread_inputs_without_a_slot_are_inserted_at_the_thread_section(section: str) -> None:
     prompt = Prompty.loads(f"{THREADS}system:\nBe kind.\n{section}user:\nNow.\n")
     chat = {"chat": [{"role": "user", "content": "1"}], "more": [{"role": "user", "content": "2"}]}
     assert [each.text for each in prompt.messages(chat)] == ["Be kind.", "1", "2", "Now."]

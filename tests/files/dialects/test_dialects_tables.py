@@ -3,5 +3,5 @@
 from support.facts import assert_current
 
 
-def test_the_tables_are_the_recorded_ones() -> None:
+def test_dialect_tables_match_the_golden_file() -> None:
     assert_current("files.dialects")

@@ -2,6 +2,7 @@ import asyncio
 import errno
 import os
 import pickle
+import shutil
 import sys
 import time
 import zipfile
@@ -25,7 +26,7 @@ LONG_AGO = 1_000_000_000
 
 
 def write_library(root: Path, *names: str, **texts: str) -> Path:
-    """Files in a library, written long ago; each says its own name, or the text that is given."""
+    """Files of a library with an old time stamp; each has its own name as text, or the text passed as ``text=``."""
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def lib(tmp_path: Path) -> Path:
     )
 
 
-def test_keys_versions_and_languages(lib: Path) -> None:
+def test_keys_versions_and_languages_are_read_from_file_names(lib: Path) -> None:
     write_library(lib, ".hidden/a.prompty", "_part.prompty", "shared/tone.md", "__pycache__/x.prompty")
     library = PromptLibrary(lib)
     assert library.keys() == ("refund", "refund.v2", "support/bill", "support/deep/er")
@@ -85,7 +86,9 @@ def test_keys_versions_and_languages(lib: Path) -> None:
         ("support/bill", "", None, "support/bill.prompty"),
     ],
 )
-def test_the_nearest_is_given(lib: Path, key: str, lang: str | None, version: str | None, name: str) -> None:
+def test_get_selects_the_best_version_and_language(
+    lib: Path, key: str, lang: str | None, version: str | None, name: str
+) -> None:
     assert PromptLibrary(lib).entry(key, lang, version).path == lib / name
     assert rendered_text(PromptLibrary(lib), key, lang, version) == f"lib/{name}"
 
@@ -96,7 +99,7 @@ VERSIONS = "available versions: 1.0.0, 1.2.0, 2.0.0-rc.1"
 
 
 @pytest.mark.parametrize(
-    ("key", "lang", "version", "says"),
+    ("key", "lang", "version", "message"),
     [
         ("refnd", None, None, f"no prompt 'refnd' (did you mean 'refund'?) in LIB; {KEYS}"),
         ("support", None, None, f"no prompt 'support' (did you mean 'support/bill'?) in LIB; {KEYS}"),
@@ -111,15 +114,15 @@ VERSIONS = "available versions: 1.0.0, 1.2.0, 2.0.0-rc.1"
         ("refund", "no word", None, "invalid language 'no word'; expected something like zh, pt-BR or zh-Hant-TW"),
     ],
 )
-def test_what_there_is_not_is_named_with_what_there_is(
-    lib: Path, key: str, lang: str | None, version: str | None, says: str
+def test_missing_prompt_version_or_language_is_an_error_with_suggestions(
+    lib: Path, key: str, lang: str | None, version: str | None, message: str
 ) -> None:
     with pytest.raises(PromptFileError) as error:
         PromptLibrary(lib).get(key, lang, version)
-    assert str(error.value) == says.replace("LIB", str(lib))
+    assert str(error.value) == message.replace("LIB", str(lib))
 
 
-def test_an_error_lists_twelve_prompts_of_all_directories(tmp_path: Path) -> None:
+def test_missing_prompt_error_lists_at_most_twelve_prompts_of_all_directories(tmp_path: Path) -> None:
     names = [f"p{number:02}" for number in range(12)]
     mine = write_library(tmp_path / "mine", *(f"{name}.prompty" for name in names[:6]))
     base = write_library(tmp_path / "base", *(f"{name}.prompty" for name in names[6:]))
@@ -130,9 +133,9 @@ def test_an_error_lists_twelve_prompts_of_all_directories(tmp_path: Path) -> Non
         write_library(base, "p12.prompty")
 
 
-def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
-    library = PromptLibrary(write_library(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
-    for key, lang, says in (
+@pytest.mark.parametrize(
+    ("key", "lang", "message"),
+    [
         ("a", None, "no prompt 'a' in the default language; pass lang=, one of fr, zh"),
         (
             "a",
@@ -140,10 +143,15 @@ def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
             "no prompt 'a' in the language 'fra' or the default language (did you mean 'fr'?); pass lang=, one o",
         ),
         ("b", None, "no released version of the prompt 'b'; available versions: 1.0.0-rc.1; pass version="),
-    ):
-        with pytest.raises(PromptFileMissingError) as error:
-            library.get(key, lang)
-        assert str(error.value).startswith(says)
+    ],
+)
+def test_prompt_without_a_default_language_or_a_released_version_is_an_error(
+    tmp_path: Path, key: str, lang: str | None, message: str
+) -> None:
+    library = PromptLibrary(write_library(tmp_path, "a.zh.prompty", "a.fr.prompty", "b@1.0.0-rc.1.prompty"))
+    with pytest.raises(PromptFileMissingError) as error:
+        library.get(key, lang)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +163,7 @@ def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
         ("a.prompty", "a.yaml", "a"),
     ],
 )
-def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: str, both: str) -> None:
+def test_two_files_of_the_same_prompt_are_an_error(tmp_path: Path, one: str, other: str, both: str) -> None:
     library = PromptLibrary(write_library(tmp_path, one, other, "b.prompty"))
     with pytest.raises(PromptFileError) as error:
         library.get("a", "zh-CN")
@@ -174,11 +182,11 @@ def test_two_files_of_one_name_are_both_named(tmp_path: Path, one: str, other: s
         ("lib/notes.txt", ("notes", None)),
     ],
 )
-def test_a_file_has_a_key_and_a_version(path: str, expected: tuple[str, str | None]) -> None:
+def test_key_and_version_are_read_from_a_path(path: str, expected: tuple[str, str | None]) -> None:
     assert key_and_version(Path(path), [Path("other"), Path("lib")]) == expected
 
 
-def test_a_directory_that_cannot_be_read_is_named(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_directory_is_an_error_with_its_path(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -188,7 +196,7 @@ def test_a_directory_that_cannot_be_read_is_named(lib: Path, monkeypatch: pytest
     assert str(error.value) == f"{lib / 'support'}:1:1: the directory cannot be read: Permission denied"
 
 
-def test_a_pickled_record_of_what_was_read_has_no_values_of_the_environment() -> None:
+def test_pickled_trace_has_no_environment_values() -> None:
     trace = Trace()
     trace.file("a.prompty")
     trace.variable("KEY", "sk-hidden")
@@ -198,26 +206,26 @@ def test_a_pickled_record_of_what_was_read_has_no_values_of_the_environment() ->
 
 
 @pytest.mark.parametrize("name", ["a@latest.prompty", "a@.prompty", "@1.0.0.prompty"])
-def test_a_name_that_says_nothing_is_named(tmp_path: Path, name: str) -> None:
+def test_invalid_file_name_is_an_error_with_its_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(PromptFileError, match=r"key\[.language\]\[@version\]") as error:
         PromptLibrary(write_library(tmp_path, name)).keys()
     assert str(error.value).startswith(f"{tmp_path / name}:1:1: ")
 
 
-def test_a_short_word_is_no_language(tmp_path: Path) -> None:
-    # "old" is the code of a language that few people speak: such a file was one of "refund" in that language.
+def test_file_name_suffix_such_as_old_or_dev_is_not_a_language(tmp_path: Path) -> None:
+    # "old" is also a language code: refund.old.prompty was taken for "refund" in that language.
     words = ("old", "new", "v2", "qa", "dev", "tmp", "min")
     library = PromptLibrary(write_library(tmp_path, *(f"refund.{each}.prompty" for each in words)))
     assert library.keys() == tuple(sorted(f"refund.{each}" for each in words))
     assert library.languages("refund.old") == ()
-    # A library without prompts is one too.
+    # A library without prompts is valid.
     empty = PromptLibrary(write_library(tmp_path / "empty", "notes.txt"))
     assert (len(empty), bool(empty)) == (0, True)
     with pytest.raises(PromptFileMissingError, match="; available prompts: none$"):
         empty.get("a")
 
 
-def test_languages_of_names(tmp_path: Path) -> None:
+def test_language_tags_of_file_names_are_normalized(tmp_path: Path) -> None:
     forms = {"ZH_cn": "zh-CN", "zh_hant_TW": "zh-Hant-TW", "es-419": "es-419", "PT-br": "pt-BR"}
     assert [language(each) for each in forms] == [*forms.values()]
     tags = ("de", "FR", "fil", "yue", "es-419", "sr_Latn", "tlh-Latn")
@@ -226,16 +234,16 @@ def test_languages_of_names(tmp_path: Path) -> None:
     assert set(library.languages("a")) == {"de", "fr", "fil", "yue", "es-419", "sr-Latn", "tlh-Latn"}
 
 
-def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
+def test_prompt_is_selected_by_language_then_layer_then_version(tmp_path: Path) -> None:
     team = write_library(tmp_path / "team", "a.prompty", "b.zh.prompty", "c@1.0.0.prompty")
     base = write_library(
         tmp_path / "base", "a@3.0.0.prompty", "a.zh.prompty", "b.zh.prompty", "c@1.1.0.prompty", "d.prompty"
     )
     library = PromptLibrary(base, layers=[team])
     assert library.keys() == ("a", "b", "c", "d")
-    # A team's file stands in the place of the package's, whatever version that has.
+    # A file of the layer overrides that of the base, whatever its version.
     assert rendered_text(library, "a") == "team/a.prompty"
-    # Who reads Chinese is given Chinese.
+    # The language has priority over the layer.
     assert rendered_text(library, "a", "zh-CN") == "base/a.zh.prompty"
     assert rendered_text(library, "b", "zh") == "team/b.zh.prompty"
     assert rendered_text(library, "c") == "team/c@1.0.0.prompty"
@@ -244,7 +252,7 @@ def test_layers_language_then_layer_then_version(tmp_path: Path) -> None:
     assert rendered_text(library, "d") == "base/d.prompty"
 
 
-def test_a_team_overrides_what_a_package_includes(tmp_path: Path) -> None:
+def test_layer_overrides_the_included_files_of_the_base(tmp_path: Path) -> None:
     base = write_library(tmp_path / "base", "s/a.prompty", text='{% include "shared/tone.md" %}{% include "b.md" %}')
     write_library(base, "shared/tone.md", text="package")
     write_library(base, "s/b.md", text="b")
@@ -255,7 +263,8 @@ def test_a_team_overrides_what_a_package_includes(tmp_path: Path) -> None:
     assert PromptLibrary(base, layers=[team]).get("s/a").render() == "teamB"
 
 
-def test_nothing_outside_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["s/a", "link", "door/out"])
+def test_files_outside_the_library_are_refused(tmp_path: Path, key: str) -> None:
     write_library(tmp_path, "out.md", "out.prompty", text="out")
     base = write_library(tmp_path / "base", "s/a.prompty", text='{% include "../../out.md" %}')
     write_library(base, "s/in.prompty", text='{% include "../top.md" %}')
@@ -264,13 +273,12 @@ def test_nothing_outside_is_read(tmp_path: Path) -> None:
     (base / "door").symlink_to(tmp_path)
     library = PromptLibrary(base)
     assert library.get("s/in").render() == "top"
-    for key in ("s/a", "link", "door/out"):
-        with pytest.raises(PromptFileError, match="outside allowed roots"):
-            library.get(key)
+    with pytest.raises(PromptFileError, match="outside allowed roots"):
+        library.get(key)
     assert PromptLibrary(base, allowed_roots=[tmp_path]).get("s/a").render() == "out"
 
 
-def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
+def test_yaml_prompt_file_is_loaded_by_prompter_and_refused_by_get(tmp_path: Path) -> None:
     write_library(tmp_path, "a.yaml", text="instruction: Answer {question}.")
     write_library(tmp_path, "b.prompty")
     library = PromptLibrary(tmp_path)
@@ -281,7 +289,7 @@ def test_a_yaml_prompt_file_has_a_prompter(tmp_path: Path) -> None:
     assert library.hash("a") == sha256(b'["yaml",{"instruction":"Answer {question}."}]').hexdigest()
 
 
-def test_params_and_undefined_are_those_of_the_library(tmp_path: Path) -> None:
+def test_library_passes_params_and_undefined_to_its_prompts(tmp_path: Path) -> None:
     write_library(tmp_path, "a.prompty", text="---\nmodel: ${params:model}\n---\n{{ nobody }}!")
     prompt = PromptLibrary(tmp_path, params={"model": "m"}, undefined="empty").get("a")
     assert (prompt.model, prompt.render()) == ({"id": "m"}, "!")
@@ -299,22 +307,25 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("acme_prompts", None)
 
 
-def test_a_package_by_its_name_or_its_resources(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_is_loaded_from_a_package_or_its_resources(package: Path) -> None:
     assert PromptLibrary("acme_prompts").get("s/a").render() == "user:\nKind."
-    assert "acme_prompts" not in sys.modules, "a library runs no code of the package"
+    assert "acme_prompts" not in sys.modules, "loading a library must not import the package"
     assert PromptLibrary(files("acme_prompts")).keys() == ("s/a",)
     assert PromptLibrary(files("acme_prompts") / "s", allowed_roots=[package / "acme_prompts"]).keys() == ("a",)
     with pytest.raises(
         PromptFileError, match=r"tone.md: a library must be a directory or a package, not a file; for fi"
     ):
         PromptLibrary(package / "acme_prompts" / "tone.md")
+
+
+@pytest.mark.parametrize("name", ["acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y", "bare"])
+def test_name_of_a_missing_package_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bare", ModuleType("bare"))
-    for name in ("acme_nothing", "acme.nothing", "json.decoder", "no/where", "x..y", "bare"):
-        with pytest.raises(PromptFileMissingError, match=f"^{name}: .*(no such|does not exist)"):
-            PromptLibrary(name)
+    with pytest.raises(PromptFileMissingError, match=f"^{name}: .*(no such|does not exist)"):
+        PromptLibrary(name)
 
 
-def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_is_loaded_from_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = package / "zipped.zip"
     with zipfile.ZipFile(archive, "w") as file:
         for path in sorted((package / "acme_prompts").rglob("*.*")):
@@ -339,7 +350,7 @@ def test_a_package_in_an_archive(package: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_prompt_in_an_archive_over_the_size_limit_is_reported(tmp_path: Path) -> None:
-    """Such a prompt was missing from the library without a message."""
+    """The library left the prompt out without an error."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         file.writestr("prompts/a.prompty", "x" * (MAX_BYTES + 9))
     library = PromptLibrary(zipfile.Path(tmp_path / "a.zip") / "prompts")
@@ -348,23 +359,18 @@ def test_prompt_in_an_archive_over_the_size_limit_is_reported(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_no_code_of_a_package_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, zipped: bool) -> None:
-    # What is above a package, and a package in an archive, was imported to find out where it is.
+def test_loading_a_package_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, zipped: bool) -> None:
+    # Parent packages and packages in archives were imported to find their paths.
     for name in ("loud/__init__.py", "loud/prompts/__init__.py"):
         write_library(tmp_path, name, text="raise SystemExit")
     write_library(tmp_path, "loud/prompts/a.prompty", text="user:\nHi")
-    place = tmp_path
-    if zipped:
-        place = tmp_path / "loud.zip"
-        with zipfile.ZipFile(place, "w") as file:
-            for path in sorted((tmp_path / "loud").rglob("*.*")):
-                file.write(path, str(path.relative_to(tmp_path)))
+    place = shutil.make_archive(str(tmp_path / "loud"), "zip", tmp_path, "loud") if zipped else tmp_path
     monkeypatch.setattr(sys, "path", [str(place), *sys.path])
     assert PromptLibrary("loud.prompts").keys() == ("a",)
     assert PromptLibrary("loud").keys() == ("prompts/a",)
 
 
-def test_an_unchanged_file_is_the_same_prompt_and_a_changed_one_another(tmp_path: Path) -> None:
+def test_get_returns_the_same_prompt_until_a_file_changes(tmp_path: Path) -> None:
     write_library(tmp_path, "a.prompty", text='---\nmodel: ${file:model.txt}\n---\n{% include "tone.md" %}')
     write_library(tmp_path, "tone.md", text="one")
     write_library(tmp_path, "model.txt", text="m")
@@ -381,7 +387,7 @@ def test_an_unchanged_file_is_the_same_prompt_and_a_changed_one_another(tmp_path
     assert library.get("a").render() == "new"
 
 
-def test_a_change_is_seen_by_time_or_by_size(tmp_path: Path) -> None:
+def test_changed_file_is_detected_by_time_or_size(tmp_path: Path) -> None:
     path = tmp_path / "a.prompty"
     library = PromptLibrary(write_library(tmp_path, "a.prompty", text="one"))
     assert library.get("a").render() == "one"
@@ -391,7 +397,7 @@ def test_a_change_is_seen_by_time_or_by_size(tmp_path: Path) -> None:
         assert library.get("a").render() == text
 
 
-def test_new_files_are_seen(tmp_path: Path) -> None:
+def test_new_and_deleted_files_are_detected(tmp_path: Path) -> None:
     write_library(tmp_path / "base", "s/a@1.0.0.prompty", text='{% include "tone.md" %}')
     write_library(tmp_path / "base", "tone.md", text="base")
     team = write_library(tmp_path / "team", "x.prompty")
@@ -408,7 +414,7 @@ def test_new_files_are_seen(tmp_path: Path) -> None:
     assert rendered_text(library, "s/a") == "newer"
 
 
-def test_a_file_of_this_moment_is_read_again(tmp_path: Path) -> None:
+def test_recently_written_file_is_read_again(tmp_path: Path) -> None:
     # Two writes within one tick of the disk's clock leave the same time, and here the same size.
     library = PromptLibrary(tmp_path)
     for number in range(5):
@@ -418,7 +424,7 @@ def test_a_file_of_this_moment_is_read_again(tmp_path: Path) -> None:
         assert library.get("a").render() == str(number)
 
 
-def test_the_environment_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_environment_variable_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_library(tmp_path, "a.prompty", text="---\nmodel: ${env:LAZY_MODEL:none}\n---\nHi")
     library = PromptLibrary(tmp_path)
     assert library.get("a").model == {"id": "none"}
@@ -426,7 +432,7 @@ def test_the_environment_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.
     assert library.get("a").model == {"id": "m"}
 
 
-def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
+def test_pickled_prompt_and_library_have_no_unused_environment_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAZY_UNUSED", "x-secret-x")
@@ -439,7 +445,7 @@ def test_a_prompt_that_travels_takes_no_secrets_of_the_environment(
     assert b"x-secret-x" not in pickle.dumps(library)
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_cache_is_limited_and_drops_the_oldest_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.files.library.library._MOST_PROMPTS", 2)
     library = PromptLibrary(write_library(tmp_path, "a.prompty", "b.prompty", "c.prompty"))
     first, second = library.get("a"), library.get("b")
@@ -447,14 +453,14 @@ def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     library.get("c")
     assert library.get("b") is second
     assert library.get("a") is not first
-    # A file that was read again is the newest.
+    # A file that was read again is the newest entry.
     write_library(tmp_path, "c.prompty", text="new")
     third = library.get("c")
     library.get("b")
     assert library.get("c") is third
 
 
-def test_many_threads_and_awaiting(lib: Path) -> None:
+def test_get_works_from_many_threads_and_aget_from_async_code(lib: Path) -> None:
     library = PromptLibrary(lib)
     keys = [*library.keys()] * 20
     with ThreadPoolExecutor(8) as pool:
@@ -466,27 +472,27 @@ def test_many_threads_and_awaiting(lib: Path) -> None:
 HASHED = "---\nname: n\nmodel: {id: m, connection: {apiKey: k}}\n---\nuser:\nHi {{ q }}"
 
 
-def test_the_hash_is_that_of_the_canonical_json() -> None:
+def test_hash_is_the_sha256_of_the_canonical_json() -> None:
     written = '["v2",{"instructions":"user:\\nHi \\u00e9\\n","kind":"prompt","model":{"id":"m"},"name":"a"}]'
     text = "---\nname: a\nmodel: {id: m, connection: {kind: key, apiKey: k}}\n---\nuser:\nHi é\n"
     assert Prompty.loads(text).hash == sha256(written.encode()).hexdigest()
 
 
-def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
-    def of(text: str) -> str:
+def test_hash_depends_only_on_the_content(tmp_path: Path) -> None:
+    def hash_of(text: str) -> str:
         return Prompty.loads(text, tmp_path).hash
 
     write_library(tmp_path, "tone.md", text="Hi {{ q }}")
     same = [HASHED, HASHED.replace("\n", "\r\n"), HASHED.replace("apiKey: k", "apiKey: z"), "\ufeff" + HASHED]
     same.append(HASHED.replace("Hi {{ q }}", '{% include "tone.md" %}'))
     same.append("---\n# a comment\nmodel: {connection: {}, id: m}\nname: n\n---\nuser:\nHi {{ q }}")
-    assert {of(text) for text in same} == {of(HASHED)}
-    assert PromptLibrary(write_library(tmp_path / "lib", "a.prompty", text=HASHED)).hash("a") == of(HASHED)
+    assert {hash_of(text) for text in same} == {hash_of(HASHED)}
+    assert PromptLibrary(write_library(tmp_path / "lib", "a.prompty", text=HASHED)).hash("a") == hash_of(HASHED)
     others = [HASHED.replace("Hi", "Ho"), HASHED.replace("name: n", "name: o"), HASHED.replace("id: m", "id: l")]
-    assert len({of(text) for text in (HASHED, *others)}) == 4
+    assert len({hash_of(text) for text in (HASHED, *others)}) == 4
 
 
-def test_a_get_of_an_unchanged_file_reads_none(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_of_an_unchanged_file_opens_no_file(lib: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = PromptLibrary(lib)
     library.get("support/bill")
 
@@ -504,11 +510,11 @@ def test_a_get_of_an_unchanged_file_reads_none(lib: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "stat", counting)
     library.get("support/bill")
-    assert len(counted) == 2, "its directory and itself"
+    assert len(counted) == 2, "only the directory and the file are looked up"
 
 
-def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -> None:
-    # Volumes of a cluster are links to a hidden directory, which is replaced as a whole.
+def test_replaced_symlink_of_a_mounted_volume_is_followed(tmp_path: Path) -> None:
+    # Kubernetes mounts volumes as symlinks to a hidden directory that is replaced as a whole.
     for number in ("1", "2"):
         write_library(tmp_path / f"..{number}", "a.prompty", text=number)
     (tmp_path / "..data").symlink_to("..1")
@@ -520,14 +526,14 @@ def test_links_of_a_mounted_volume_are_followed_when_they_turn(tmp_path: Path) -
     assert rendered_text(library, "a") == "2"
 
 
-def test_a_library_is_asked_as_a_mapping_is(lib: Path) -> None:
+def test_library_is_a_mapping_of_names_to_prompts(lib: Path) -> None:
     library = PromptLibrary(lib)
     assert library["refund"] is library.get("refund")
     assert library["refund@1.0.0"] is library.get("refund", version="1.0.0")
     assert library["refund@^1"] is library.get("refund", version="^1")
     assert library["refund.zh@1.2.0"] is library.get("refund", "zh", "1.2.0")
     assert library["support/bill.zh-CN"] is library.get("support/bill", "zh-CN")
-    # What follows a point is a language only where there is one of that name.
+    # The part after a dot is a language only if the key has a file in that language.
     assert library["refund.v2"] is library.get("refund.v2")
     assert [*library] == [*library.keys()]
     assert len(library) == len(library.keys()) == 4

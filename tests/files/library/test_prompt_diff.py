@@ -27,7 +27,7 @@ Be brief.
 user:
 {{ order }} of {{ name }}
 """
-BEHIND = """---
+AFTER = """---
 name: refund
 model: {id: small, options: {temperature: 0.7, topP: 1}, connection: {apiKey: mellon}, connections: 2}
 inputs:
@@ -99,12 +99,12 @@ sections
       +Hello."""
 
 
-def diff(before: str, behind: str) -> PromptDiff:
-    return diff_of("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
+def diff(before: str, after: str) -> PromptDiff:
+    return diff_of("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, after)))
 
 
-def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
-    found = diff(BEFORE, BEHIND)
+def test_diff_lists_changed_inputs_tools_settings_and_sections() -> None:
+    found = diff(BEFORE, AFTER)
     assert str(found) == SHOWN
     made = found.to_dict()
     assert [*made] == ["a", "b", "inputs", "outputs", "tools", "settings", "sections"]
@@ -114,25 +114,25 @@ def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
     assert "mellon" not in json.dumps(made)
 
 
-def test_what_does_not_differ() -> None:
+def test_diff_of_equal_prompts_is_empty() -> None:
     found = diff(BEFORE, BEFORE.replace("\n", "\r\n"))
     assert not found
     assert str(found) == "a and b are equal"
 
 
 @pytest.mark.parametrize(
-    ("before", "behind", "told"),
+    ("before", "after", "expected"),
     [
         ("user:\na\nassistant:\nb", "user:\nz\nassistant:\ny\nuser:\na\nassistant:\nb", "added user, added assistant"),
         ("user:\na\nassistant:\nb\nuser:\nc", "user:\nA\nuser:\nC", "changed user, removed assistant, changed user"),
         ('user[name="a"]:\nx', "user:\nx", 'removed user{"name": "a"}, added user'),
     ],
 )
-def test_sections_go_together_in_turn_by_role_and_attributes(before: str, behind: str, told: str) -> None:
-    assert ", ".join(f"{each.state} {each.name}" for each in diff(before, behind).sections) == told
+def test_sections_are_matched_in_order_by_role_and_attributes(before: str, after: str, expected: str) -> None:
+    assert ", ".join(f"{each.state} {each.name}" for each in diff(before, after).sections) == expected
 
 
-def test_yaml_prompt_files(tmp_path: Path) -> None:
+def test_diff_of_yaml_prompt_files_lists_slots_settings_and_sections(tmp_path: Path) -> None:
     (tmp_path / "a@1.yaml").write_text("system: Kind.\ninstruction: Answer {question}.\n")
     (tmp_path / "a@2.yaml").write_text("system: Kind.\ninstruction: |\n  Answer {q}.\n  Do.\nmodel: qwen2.5\n")
     (tmp_path / "a@3.prompty").write_text("system:\nKind.")
@@ -151,8 +151,8 @@ TEMPLATES = st.lists(
 
 
 @given(TEMPLATES, TEMPLATES)
-def test_there_is_a_difference_where_templates_differ_and_it_turns_round(before: str, behind: str) -> None:
-    there, back = diff(before, behind), diff(behind, before)
-    assert bool(there) == bool(back) == (before != behind)
+def test_diff_is_empty_only_for_equal_templates_in_both_directions(before: str, after: str) -> None:
+    there, back = diff(before, after), diff(after, before)
+    assert bool(there) == bool(back) == (before != after)
     balance = sum({"added": 1, "removed": -1, "changed": 0}[each.state] for each in there.sections)
-    assert balance == behind.count(":") - before.count(":")
+    assert balance == after.count(":") - before.count(":")

@@ -1,4 +1,4 @@
-"""Every prompt of the example library in every dialect: it loads there and says the same, or a note tells what not."""
+"""Conversion of the example library to each dialect: the same messages and tools, or a note on the difference."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.errors import FormatError
 from lazyprompt.files.prompty import Prompty, convert
 from support.paths import LIBRARY, library_inputs
 
@@ -15,7 +15,7 @@ INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
 PROMPTS = {path: Prompty.load(LIBRARY / path, params=PARAMS) for path in INPUTS if path.endswith(".prompty")}
 
-# Turns of tools are in agent definitions alone.
+# Only agentschema has tool turns.
 REFUSED_IN_V2 = {
     "agent/account-info.prompty",
     "code/pair-programmer.zh.prompty",
@@ -25,7 +25,7 @@ REFUSED_IN_V2 = {
 
 
 def render_prompt(prompt: Prompty, path: str) -> Any:
-    """What a prompt says, with its threads as the history: that has a name in every form."""
+    """The neutral payload of a prompt, with its thread passed as the history, whose name differs by dialect."""
     inputs = INPUTS[path]
     threads = {each.name for each in PROMPTS[path].inputs if each.kind == "thread"}
     history = next((inputs[name] for name in threads if name in inputs), None)
@@ -35,7 +35,7 @@ def render_prompt(prompt: Prompty, path: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["v2", "agentschema"])
-def test_files_say_the_same_in_another_dialect(to: str) -> None:
+def test_converted_file_has_the_same_messages_and_tools(to: str) -> None:
     refused: dict[str, str] = {}
     for path, prompt in PROMPTS.items():
         try:
@@ -73,8 +73,8 @@ user:
 """
 
 
-def test_media_of_the_text_are_inputs_in_v2() -> None:
-    # They became text, and where the address was a slot no note said so.
+def test_media_links_of_agentschema_become_inputs_in_v2() -> None:
+    # Media links became text, without a note if the URL was a slot.
     made = convert(Prompty.loads(AGENT, name="a"), "v2")
     there = Prompty.loads(made.text)
     assert there.dialect == "v2"
@@ -101,17 +101,17 @@ def test_media_of_the_text_are_inputs_in_v2() -> None:
 V1 = "---\nname: n\nsample: {u: 'https://e/a.png', day: '2026-03-02', ok: 'yes', q: Where to?}\n---\n"
 
 
-def test_pictures_of_the_first_version_are_shown_in_every_dialect() -> None:
+@pytest.mark.parametrize("to", ["v2", "agentschema"])
+def test_v1_images_are_converted_to_the_other_dialects(to: str) -> None:
     prompt = Prompty.loads(f"{V1}user:\n![a cat]({{{{ u }}}}) {{{{ q }}}} ![](b.png)")
-    for to in ("v2", "agentschema"):
-        made = convert(prompt, to)
-        assert Prompty.loads(made.text).messages() == prompt.messages()
-        assert made.notes == tuple(map(str, prompt.notes))
+    made = convert(prompt, to)
+    assert Prompty.loads(made.text).messages() == prompt.messages()
+    assert made.notes == tuple(map(str, prompt.notes))
     assert "![image]({{ u }}) {{ q }} ![image](b.png)" in prompt.dumps("agentschema")
 
 
-def test_every_reader_of_yaml_takes_a_text_for_text() -> None:
-    # Without quotes other readers took it for a date, for true, or for a key that has no end.
+def test_text_is_quoted_for_other_yaml_readers() -> None:
+    # Without quotes, other YAML readers took the text for a date, true, or a key.
     text = Prompty.loads(f"{V1}user:\n{{{{ q }}}}").dumps("v2")
     inputs = yaml.load(text.split("---")[1], yaml.SafeLoader)["inputs"]
     assert [each["default"] for each in inputs.values()] == ["https://e/a.png", "2026-03-02", "yes", "Where to?"]
@@ -119,60 +119,71 @@ def test_every_reader_of_yaml_takes_a_text_for_text() -> None:
     assert yaml.load(Prompty.loads(flow).dumps("v2").split("---")[1], yaml.SafeLoader)
 
 
-def test_what_a_function_gave_back_has_no_place() -> None:
-    # In v2 it was text of the turn before it.
-    prompt = Prompty.loads("---\nsample: {}\n---\nuser:\nhi\nfunction[tool_call_id=1]:\n42")
+V1_TURN, FUNCTION = "---\nsample: {}\n---\nuser:\nhi", "function[tool_call_id=1]:"
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "number"),
+    [("system:\nhi", "tool[id=1]:", 3), ("system:\nhi", 'assistant[type="tool_call"]:', 3), (V1_TURN, FUNCTION, 6)],
+)
+def test_tool_turn_is_refused_in_v2(before: str, line: str, number: int) -> None:
+    # In v2 the section became text of the preceding turn.
     with pytest.raises(
-        FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 doesn't support tool turns"
+        FormatError, match=f":{number}:1: {re.escape(repr(line))}: Prompty v2 doesn't support tool turns"
     ):
-        convert(prompt, "v2")
+        convert(Prompty.loads(f"{before}\n{line}\n42"), "v2")
+
+
+def test_function_section_of_v1_is_kept_in_agentschema() -> None:
+    prompt = Prompty.loads(f"{V1_TURN}\n{FUNCTION}\n42")
     assert Prompty.loads(prompt.dumps("agentschema")).messages() == prompt.messages()
 
 
-def test_tools_of_the_text() -> None:
-    text = "---\ntools: [{name: t, kind: mcp}]\n---\nsystem:\nhi\ntools:\n- id: x\n  type: bing\nuser:\nyou"
-    made = convert(Prompty.loads(text.replace("\n", "\r\n")), "v2")
+WITH_TOOLS = "---\ntools: [{name: t, kind: mcp}]\n---\nsystem:\nhi\ntools:\n- id: x\n  type: bing\nuser:\nyou"
+
+
+def test_tools_section_becomes_the_tools_field_in_v2() -> None:
+    made = convert(Prompty.loads(WITH_TOOLS.replace("\n", "\r\n")), "v2")
     tools = "[{name: t, kind: mcp}, {name: x, kind: bing}]"
     wanted = f"---\ntools: {tools}\n---\nsystem:\nhi\n\n\n\nuser:\nyou"
     assert made.text == wanted.replace("\n", "\r\n")
     assert made.notes == ("6:1: id, type of a tool become name, kind in v2",)
-    made = convert(Prompty.loads(text.replace("bing", "{{ t }}")), "v2")
+    made = convert(Prompty.loads(WITH_TOOLS.replace("bing", "{{ t }}")), "v2")
     assert "6:1: these tools are dropped" in made.notes[0]
-    for broken, place in (("- id: [x", "8:1"), ("- x", "6:1")):
-        prompt = Prompty.loads(text.replace("- id: x\n  type: bing", broken))
-        with pytest.raises(FormatError, match=rf":{place}: "):
-            convert(prompt, "v2")
 
 
-def test_samples_of_a_file_bring_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LP_SAMPLE", "sk-very-secret-3")
+@pytest.mark.parametrize(("tools", "place"), [("- id: [x", "8:1"), ("- x", "6:1")])
+def test_conversion_of_an_invalid_tools_section_is_an_error(tools: str, place: str) -> None:
+    prompt = Prompty.loads(WITH_TOOLS.replace("- id: x\n  type: bing", tools))
+    with pytest.raises(FormatError, match=rf":{place}: "):
+        convert(prompt, "v2")
+
+
+@pytest.mark.parametrize("reference", ["s.json", "${file:s.json}"])
+def test_sample_file_becomes_the_defaults_of_the_inputs(tmp_path: Path, reference: str) -> None:
     (tmp_path / "s.json").write_text('{"q": "hi"}')
+    made = convert(Prompty.loads(f"---\nsample: {reference}\n---\n{{{{ q }}}}", tmp_path, dialect="v1"), "v2")
+    assert Prompty.loads(made.text).inputs[0].default == "hi"
+
+
+def test_sample_with_environment_value_is_not_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LP_SAMPLE", "sk-very-secret-3")
     (tmp_path / "t.json").write_text('{"q": "${env:LP_SAMPLE}"}')
-    for written in ("s.json", "${file:s.json}"):
-        made = convert(Prompty.loads(f"---\nsample: {written}\n---\n{{{{ q }}}}", tmp_path, dialect="v1"), "v2")
-        assert Prompty.loads(made.text).inputs[0].default == "hi"
     prompt = Prompty.loads("---\nsample: t.json\n---\n{{ q }}", tmp_path)
     assert prompt.messages()[0].text == "sk-very-secret-3"
     with pytest.raises(FormatError, match="so that no secret is written"):
         convert(prompt, "v2")
 
 
-def test_a_union_keeps_its_word() -> None:
-    # anyOf became oneOf whenever a file was changed.
-    for word in ("anyOf", "oneOf"):
-        text = (
-            f"---\ninputs: [{{name: u, kind: union, {word}: [{{kind: string}}, {{kind: integer}}]}}]\n---\n{{{{ u }}}}"
-        )
-        prompt = Prompty.loads(text)
-        assert prompt.to_dict()["inputs"] == [
-            {"name": "u", "kind": "union", word: [{"kind": "string"}, {"kind": "integer"}]}
-        ]
-        assert prompt.inputs[0].schema() == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
-        optional = [{"type": "string"}, {"type": "integer"}, {"type": "null"}]
-        assert prompt.inputs[0].schema(strict=True) == {"anyOf": optional}
-        named = text.replace("[{kind: string}, {kind: integer}]", "{a: {kind: string}, b: {kind: integer}}")
-        assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()
-    with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has both oneOf and anyOf; remove one"):
-        Prompty.loads("---\ninputs: [{name: u, kind: union, oneOf: [], anyOf: []}]\n---\n{{ u }}")
-    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf must be a list of choices, not text"):
-        Prompty.loads("---\ninputs: [{name: u, kind: union, anyOf: string}]\n---\n{{ u }}")
+@pytest.mark.parametrize("field", ["anyOf", "oneOf"])
+def test_union_keeps_the_spelling_any_of_or_one_of(field: str) -> None:
+    # Changing a file replaced anyOf by oneOf.
+    choices = [{"kind": "string"}, {"kind": "integer"}]
+    text = f"---\ninputs: [{{name: u, kind: union, {field}: [{{kind: string}}, {{kind: integer}}]}}]\n---\n{{{{ u }}}}"
+    prompt = Prompty.loads(text)
+    assert prompt.to_dict()["inputs"] == [{"name": "u", "kind": "union", field: choices}]
+    types = [{"type": "string"}, {"type": "integer"}]
+    assert prompt.inputs[0].schema() == {"anyOf": types}
+    assert prompt.inputs[0].schema(strict=True) == {"anyOf": [*types, {"type": "null"}]}
+    named = text.replace("[{kind: string}, {kind: integer}]", "{a: {kind: string}, b: {kind: integer}}")
+    assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()

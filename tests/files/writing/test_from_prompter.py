@@ -19,15 +19,15 @@ ADD: Any = {
 
 
 def _without_empty_turns(messages: list[Any]) -> list[Any]:
-    """Messages without empty turns of the user."""
+    """Messages without empty user turns."""
     return [message for message in messages if message != {"role": "user", "content": ""}]
 
 
-def _same(prompter: Prompter, values: object = None, history: list[tuple[str, str]] | None = None) -> Prompty:
-    """The file of a prompter, after its prompts were found to be the same."""
+def _checked_file(prompter: Prompter, values: object = None, history: list[tuple[str, str]] | None = None) -> Prompty:
+    """The file of a prompter, after a check that both make the same prompts."""
     prompty = Prompty.from_prompter(prompter)
     wanted = prompter.generate_prompt(values, history, format="openai")
-    # The empty turn that the documents print for Alpaca alone.
+    # The prompter has an empty user turn without an input; the file has none.
     wanted["messages"] = _without_empty_turns(wanted["messages"])
     assert prompty.generate_prompt(values, history, format="openai") == wanted
     if history is None:
@@ -39,11 +39,11 @@ def _same(prompter: Prompter, values: object = None, history: list[tuple[str, st
     return prompty
 
 
-def test_a_chat_prompter_reads_well() -> None:
+def test_chat_prompter_is_written_as_a_readable_file() -> None:
     instruction = {"system": "Answer {question}.", "user": "Context: {context}. "}
     prompter = ChatPrompter(instruction, system="Be kind.", tools=[ADD]).partial(context="C")
     values = {"question": "Q", "input": "now"}
-    prompty = _same(prompter, values)
+    prompty = _checked_file(prompter, values)
     model = {"id": "gpt", "apiKey": "${env:K:x}"}
     assert Prompty.from_prompter(prompter, name="qa", description="D", model=model).dumps() == (
         "---\nname: qa\ndescription: D\nmodel:\n  id: gpt\n  apiKey: ${env:K:x}\ninputs:\n"
@@ -53,19 +53,19 @@ def test_a_chat_prompter_reads_well() -> None:
         "    strict: true\n"
         "---\nsystem:\nBe kind.\nAnswer {{ question }}.\n\nuser:\nContext: {{ context }}. {{ input }}\n"
     )
-    # A history that is given at the call has its place, as in the prompter.
-    _same(prompter, values, [("a", "b")])
+    # A history passed to the call is at the same place as in the prompter.
+    _checked_file(prompter, values, [("a", "b")])
     assert [each.required for each in prompty.inputs] == [True, False, False]
 
 
 @pytest.mark.parametrize("value", [3, 2.5, [1, {"a": "é"}], {"k": None}])
-def test_a_slot_takes_any_value(value: object) -> None:
-    # The file took text alone.
-    _same(ChatPrompter("Say {x}."), {"x": value})
+def test_slot_of_a_written_file_accepts_any_json_value(value: object) -> None:
+    # The written file accepted only text.
+    _checked_file(ChatPrompter("Say {x}."), {"x": value})
 
 
 @pytest.mark.parametrize(("value", "text"), [(True, "true"), (1.0, "1")])
-def test_a_file_prints_a_scalar_as_files_do(value: object, text: str) -> None:
+def test_written_file_prints_scalars_without_python_syntax(value: object, text: str) -> None:
     prompty = Prompty.from_prompter(ChatPrompter("Say {x}.", system=""))
     assert prompty.messages({"x": value})[0].text.strip() == f"Say {text}."
 
@@ -80,7 +80,7 @@ def test_a_file_prints_a_scalar_as_files_do(value: object, text: str) -> None:
         (ChatPrompter("Say {x}.", ["more"], enable_system=False), {"x": "1", "more": "2", "input": "3"}),
         (AlpacaPrompter("Do it.", ["context"]), {"context": "system:\nx"}),
         (AlpacaPrompter({"system": "S", "user": "U {x}"}), {"x": "1"}),
-        # An instruction of nothing but slots that are empty is no turn, and no line break either.
+        # An instruction of empty slots makes no turn and no line break.
         (ChatPrompter({"system": "{a}{b}"}, system=""), {"a": "", "b": ""}),
         (ChatPrompter({"system": "{a}{b}"}, system=""), {"a": "", "b": "x"}),
         (ChatPrompter({"system": "{a}"}, system="S\n"), {"a": ""}),
@@ -92,8 +92,8 @@ def test_a_file_prints_a_scalar_as_files_do(value: object, text: str) -> None:
         (ChatPrompter({"system": "{a}", "user": "{a}"}), {"a": "x"}),
     ],
 )
-def test_prompters(prompter: Prompter, values: object) -> None:
-    inputs = [each.name for each in _same(prompter, values).inputs]
+def test_written_file_has_the_messages_of_its_prompter(prompter: Prompter, values: object) -> None:
+    inputs = [each.name for each in _checked_file(prompter, values).inputs]
     assert inputs in ([*prompter.slots], [*prompter.slots, "input"])
 
 
@@ -121,16 +121,16 @@ def test_prompters(prompter: Prompter, values: object) -> None:
 )
 def test_only_text_that_would_begin_a_section_or_fence_is_escaped(text: str, written: str) -> None:
     prompter = ChatPrompter({"user": text}, system="")
-    prompty = _same(prompter, dict.fromkeys(prompter.slots, "user") or None)
+    prompty = _checked_file(prompter, dict.fromkeys(prompter.slots, "user") or None)
     assert prompty.instructions == f"{written}{{{{ input }}}}\n"
 
 
-def test_history() -> None:
+def test_history_of_a_prompter_is_written_as_sections_or_a_thread() -> None:
     turns: list[tuple[str, str] | dict[str, str]] = [
         ("Hi\n", "\nuser:\nHo"),
         {"role": "user", "name": "Ada Lovelace", "content": "x"},
     ]
-    prompty = _same(ChatPrompter("A {x}", history=turns), {"x": "1"})
+    prompty = _checked_file(ChatPrompter("A {x}", history=turns), {"x": "1"})
     assert 'user[name="Ada Lovelace"]:\nx\n' in prompty.instructions
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     calls: list[dict[str, Any]] = [
@@ -138,21 +138,23 @@ def test_history() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "r"},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
     ]
-    prompty = _same(ChatPrompter("A {conversation}", history=calls), {"conversation": "1"})
+    prompty = _checked_file(ChatPrompter("A {conversation}", history=calls), {"conversation": "1"})
     names = [(each.name, each.kind) for each in prompty.inputs]
     assert names == [("conversation", "union"), ("input", "string"), ("conversation_", "thread")]
 
 
-def test_a_history_that_waits_has_no_empty_turn_behind_it() -> None:
+@pytest.mark.parametrize(
+    ("user", "setting", "condition", "slot"),
+    [("", "", "", ""), ("U", "{% set user_text %}U{% endset %}", "user_text or ", "{{ user_text }}")],
+)
+def test_history_that_ends_with_a_user_message_has_no_empty_turn_after_it(
+    user: str, setting: str, condition: str, slot: str
+) -> None:
     instruction = "{% set instruction %}A{% endset %}{% if instruction %}system:\n{{ instruction }}\n{% endif %}\n"
-    for user, setting, condition, slot in (
-        ("", "", "", ""),
-        ("U", "{% set user_text %}U{% endset %}", "user_text or ", "{{ user_text }}"),
-    ):
-        texts, history = {"system": "A", "user": user}, [{"role": "user", "content": "x"}]
-        waiting = Prompty.from_prompter(ChatPrompter(texts, history=history, system="", syntax="jinja2"))
-        last = f"{setting}{{% if {condition}input is defined %}}user:\n{slot}{{{{ input }}}}\n{{% endif %}}"
-        assert waiting.instructions == f"{instruction}user:\nx\n\n{last}"
+    texts, history = {"system": "A", "user": user}, [{"role": "user", "content": "x"}]
+    written = Prompty.from_prompter(ChatPrompter(texts, history=history, system="", syntax="jinja2"))
+    last = f"{setting}{{% if {condition}input is defined %}}user:\n{slot}{{{{ input }}}}\n{{% endif %}}"
+    assert written.instructions == f"{instruction}user:\nx\n\n{last}"
 
 
 @pytest.mark.parametrize(
@@ -163,12 +165,12 @@ def test_a_history_that_waits_has_no_empty_turn_behind_it() -> None:
         ("\n{% if a %}x{% endif %}\n", {"a": ""}),
     ],
 )
-def test_jinja(text: str, values: dict[str, object]) -> None:
-    _same(ChatPrompter({"system": text, "user": text}, system="", syntax="jinja2"), values)
-    _same(ChatPrompter(text, syntax="jinja2"), values)
+def test_jinja_instruction_is_written_with_the_same_messages(text: str, values: dict[str, object]) -> None:
+    _checked_file(ChatPrompter({"system": text, "user": text}, system="", syntax="jinja2"), values)
+    _checked_file(ChatPrompter(text, syntax="jinja2"), values)
 
 
-# What means something to YAML, to Jinja, to the lines of roles, to fences and to front matters.
+# Syntax of YAML, Jinja, role lines, fenced code blocks and front matter.
 _ROLES = ["user:", "System :", "#user:", 'assistant[name="x"]:', "tool:", "![image](u)", "```", "~~~~", "---", "+++"]
 _SPACE = ["\n", "\n\n", " ", "\r", "\r\n", "\x00", "\t", "\ufeff", "\ufdd0", "\u2028", ":", "a", "'", '"', "\\"]
 _BRACES = ["{", "}", "{{", "}}", "{%", "%}", "{#", "#}", "{% raw %}", "{{x}}", "{{{x}}}", "${env:HOME}"]
@@ -186,49 +188,52 @@ _VALUES = st.lists(_PIECES, max_size=3).map("".join)
     st.lists(st.tuples(_VALUES, _VALUES), max_size=2),
     st.dictionaries(st.sampled_from(["x", "y", "role", "input"]), _VALUES),
 )
-# A fence that one section opens would hide the role of the next.
+# A fence opened in one section would hide the role line of the next.
 @example("```\nx", "```", "", [], {})
-# A slot whose name ends in "role" would stand for one before a colon.
+# A slot whose name ends in "role" before a colon would be a role line.
 @example("", "{role}:\nx", "", [], {"role": "user"})
-def test_the_messages_are_those_of_the_prompter(
+def test_written_file_has_the_messages_of_any_chat_prompter(
     system: str, instruction: str, user: str, history: list[tuple[str, str]], given_values: dict[str, str]
 ) -> None:
-    # Text that is no slot may still look like one once it stands beside other text.
+    # Concatenated pieces may form a slot.
     prompter = ChatPrompter({"system": instruction, "user": user}, system=system, history=history)
     values = {slot: given_values.get(slot, "v") for slot in prompter.slots}
     if "input" in given_values:
         values["input"] = given_values["input"]
-    _same(prompter, values)
+    _checked_file(prompter, values)
 
 
 @pytest.mark.slow
 @given(st.text(), st.text())
-def test_any_text_stays_as_it_is(system: str, instruction: str) -> None:
-    _same(ChatPrompter({"system": escape(instruction)}, system=system), "x")
+def test_written_file_keeps_any_text_unchanged(system: str, instruction: str) -> None:
+    _checked_file(ChatPrompter({"system": escape(instruction)}, system=system), "x")
 
 
-def test_what_a_file_cannot_say() -> None:
-    for slot in ("self", "true", "range", "not"):
-        with pytest.raises(FormatError, match=f"the slot '{slot}' cannot be an input"):
-            Prompty.from_prompter(ChatPrompter(f"A {{{slot}}}"))
-    with pytest.raises(FormatError, match="pre_hook"):
-        Prompty.from_prompter(ChatPrompter("A").pre_hook(lambda *call: call))
-    with pytest.raises(FormatError, match="with_budget"):
-        Prompty.from_prompter(ChatPrompter("A {x}", budget={"x": 10}))
-    with pytest.raises(FormatError, match=r"tools\[0\] has type 'web_search'"):
-        Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "web_search"}]))
-    more = {"type": "function", "function": {**ADD["function"], "more": 1}}
-    with pytest.raises(FormatError, match="function with description, name, parameters, strict"):
-        Prompty.from_prompter(ChatPrompter("A", tools=[more]))
-    function = {**ADD["function"], "description": "of ${env:HOME}"}
-    with pytest.raises(FormatError, match=r"tools\[0\] contains \$\{env:"):
-        Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))
+class OwnInstruction(InstructionTemplate):
+    def fill(self, input: object = None) -> object:  # type: ignore[override]
+        return super().fill(input)
 
-    class Own(InstructionTemplate):
-        def fill(self, input: object = None) -> object:  # type: ignore[override]
-            return super().fill(input)
 
-    with pytest.raises(FormatError, match="of the class Own, which fills templates in its own way"):
-        Prompty.from_prompter(Prompter(Own("A"), ChatPrompter().prompt_template))
-    with pytest.raises(FormatError, match="of the class _FileInstruction"):
-        Prompty.from_prompter(Prompty.loads("hi").prompter)
+def with_tool(**fields: object) -> ChatPrompter:
+    return ChatPrompter("A", tools=[{"type": "function", "function": {**ADD["function"], **fields}}])
+
+
+@pytest.mark.parametrize(
+    ("prompter", "message"),
+    [
+        *((ChatPrompter(f"A {{{x}}}"), f"the slot '{x}' cannot be an input") for x in ("self", "true", "range", "not")),
+        (ChatPrompter("A").pre_hook(lambda *call: call), "pre_hook"),
+        (ChatPrompter("A {x}", budget={"x": 10}), "with_budget"),
+        (ChatPrompter("A", tools=[{"type": "web_search"}]), r"tools\[0\] has type 'web_search'"),
+        (with_tool(more=1), "function with description, name, parameters, strict"),
+        (with_tool(description="of ${env:HOME}"), r"tools\[0\] contains \$\{env:"),
+        (
+            Prompter(OwnInstruction("A"), ChatPrompter().prompt_template),
+            "of the class OwnInstruction, which fills templates in its own way",
+        ),
+        (Prompty.loads("hi").prompter, "of the class _FileInstruction"),
+    ],
+)
+def test_prompter_that_a_file_cannot_express_is_an_error(prompter: Prompter, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        Prompty.from_prompter(prompter)

@@ -1,6 +1,5 @@
 import os
 import pickle
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +57,7 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LP_KEY", SECRET)
 
 
-def test_writing_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_without_ruamel_yaml_is_a_missing_extra_error(monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = Prompty.loads(FILE)
     monkeypatch.delitem(sys.modules, "lazyprompt.files.writing.yaml_writer", raising=False)
     monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
@@ -73,7 +72,7 @@ def test_writing_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     "text",
     ["", "hi", "\ufeff" + FILE, FILE.replace("\n", "\r\n"), "+++\nname: a\n+++\n\n\nhi", "  ---\n  name: a\n  ---\nhi"],
 )
-def test_what_is_not_changed_is_written_as_it_was_read(text: str, tmp_path: Path) -> None:
+def test_unchanged_prompt_is_written_as_it_was_read(text: str, tmp_path: Path) -> None:
     prompty = Prompty.loads(text)
     assert prompty.dumps() == text
     prompty.dump(tmp_path / "a.prompty")
@@ -88,13 +87,16 @@ def test_only_the_lines_of_a_changed_field_differ() -> None:
     changed = prompty.with_fields(name="other")
     assert changed.dumps() == FILE.replace("name: qa   #", "name: other # ").replace("#  the", "# the")
     assert (changed.name, prompty.name) == ("other", "qa")
-    for end in ("\n", "\r\n", "\r"):
-        text = f"---{end}{end}name: a{end}x:  1{end}---{end}"
-        assert Prompty.loads(text).with_fields(name=None).dumps() == text.replace(f"name: a{end}", "")
     assert prompty.with_fields(name="qa").dumps() == FILE
 
 
-def test_comments_and_order_stay_within_a_changed_field() -> None:
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_removing_a_field_keeps_the_line_ends(end: str) -> None:
+    text = f"---{end}{end}name: a{end}x:  1{end}---{end}"
+    assert Prompty.loads(text).with_fields(name=None).dumps() == text.replace(f"name: a{end}", "")
+
+
+def test_changed_field_keeps_its_comments_and_order() -> None:
     model = {**Prompty.loads(FILE).model, "id": "gpt-5"}
     lines = Prompty.loads(FILE).with_fields(model=model).dumps().splitlines()
     assert [line for line in lines if line not in FILE.splitlines()] == ["  id: gpt-5 # which"]
@@ -103,7 +105,7 @@ def test_comments_and_order_stay_within_a_changed_field() -> None:
     assert changed.dumps() == crlf.replace("id: m", "id: n")
 
 
-def test_a_new_field_stands_where_it_belongs() -> None:
+def test_new_field_is_inserted_in_the_usual_order() -> None:
     text = Prompty.loads(FILE).with_fields(description="Answers.\nShortly.\n").dumps()
     assert "name: qa   # the name\ndescription: |\n  Answers.\n  Shortly.\nauthor: Ada\n" in text
     named = Prompty.loads("---\n# c\nx: 1\n---\nhi").with_fields(name="a", model="m")
@@ -112,8 +114,8 @@ def test_a_new_field_stands_where_it_belongs() -> None:
     assert named.with_fields(model={"id": "n"}).dumps() == named.text.replace("model: m", "model: n")
 
 
-def test_fields_that_are_indented_stay_so() -> None:
-    # A new field began at the start of its line, which was no YAML.
+def test_indented_front_matter_stays_indented() -> None:
+    # A new field was written without indentation, which made the YAML invalid.
     prompty = Prompty.loads("  ---\n  x:  1\n  y:\n      z: 1\n  ---\nhi")
     name = "a b " * 50 + "c"
     changed = prompty.with_fields(name=name, metadata={"x": 1, "y": {"z": 1, "w": {"v": 2}}})
@@ -124,20 +126,20 @@ def test_fields_that_are_indented_stay_so() -> None:
     ("names", "kept"),
     [("bdc", ["b # 2", "d", "c # 3"]), ("cba", ["c # 1", "b # 2", "a # 3"]), ("dab", ["d", "a # 1", "b # 2"])],
 )
-def test_items_that_keep_their_order_keep_their_comments(names: str, kept: list[str]) -> None:
+def test_list_items_keep_their_comments_when_others_change(names: str, kept: list[str]) -> None:
     prompty = Prompty.loads("---\nx:\n- name: a # 1\n- name: b # 2\n- name: c # 3\n---\nhi")
     changed = prompty.with_fields(metadata={"x": [{"name": name} for name in names]})
     assert changed.dumps() == "\n".join(("---\nx:", *(f"- name: {line}" for line in kept), "---\nhi"))
 
 
-def test_none_takes_a_field_out_and_leaves_the_comments_around_it() -> None:
+def test_none_removes_a_field_and_keeps_the_surrounding_comments() -> None:
     text = Prompty.loads(FILE).with_fields(model=None, metadata=None).dumps()
     assert "author" not in text
     assert "name: qa   # the name\n\n# what it takes\ninputs:" in text
 
 
-def test_a_secret_out_of_a_file_stays_a_reference_too(tmp_path: Path) -> None:
-    # Only references in the file itself were known: a text with the key was written out.
+def test_secret_of_a_referenced_file_is_written_as_a_reference(tmp_path: Path) -> None:
+    # A text with the secret was written, because only references in the file itself were known.
     (tmp_path / "model.yaml").write_text("id: m\nconnection: {kind: key, apiKey: '${env:LP_KEY}'}\n")
     prompt = Prompty.loads("---\nname: a\nmodel: ${file:model.yaml}\n---\nhi", base_dir=tmp_path)
     text = prompt.with_fields(description=f"for {SECRET}").dumps()
@@ -149,20 +151,20 @@ def test_a_resolved_secret_is_never_written(monkeypatch: pytest.MonkeyPatch) -> 
     prompty = Prompty.loads(FILE)
     key = prompty.model["connection"]["apiKey"]  # type: ignore[index, call-overload]
     assert key == SECRET
-    # Even where the environment has changed since, and where the secret stands in another place.
+    # Even if the environment has changed since, and in another field.
     monkeypatch.setenv("LP_KEY", "sk-very-secret-2")
     options: JsonObject = {"temperature": 1, "header": f"Bearer {SECRET}"}
     text = prompty.with_fields(model={**prompty.model, "options": options}).dumps()
     assert SECRET not in text
     assert "Bearer ${env:LP_KEY}" in text
-    # A reference beside a changed field has its new value, which is no error.
+    # A reference beside a changed field gets its new value without an error.
     prompty = Prompty.loads("---\nx: ${env:LP_KEY}\n---\nhi")
     monkeypatch.setenv("LP_KEY", "sk-very-secret-3")
     assert prompty.with_fields(metadata={**prompty.metadata, "y": 1}).metadata == {"x": "sk-very-secret-3", "y": 1}
 
 
 @pytest.mark.parametrize(("size", "written"), [(7, "k" * 7), (8, "${env:LP_KEY}"), (9, "${env:K}")])
-def test_a_secret_of_eight_characters_is_found_in_a_text(
+def test_secret_of_at_least_eight_characters_is_replaced_within_text(
     monkeypatch: pytest.MonkeyPatch, size: int, written: str
 ) -> None:
     monkeypatch.setenv("LP_KEY", "k" * min(size, 8))
@@ -171,7 +173,7 @@ def test_a_secret_of_eight_characters_is_found_in_a_text(
     assert f"description: of {written}\n" in text
 
 
-def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
+def test_value_of_a_file_reference_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"kind": "key", "apiKey": "sk-very-secret"}')
     text = '---\nmodel: {id: a, connection: "${file:c.json}"}\n---\nhi'
     prompty = Prompty.loads(text, base_dir=tmp_path)
@@ -184,7 +186,7 @@ def test_what_a_file_brings_is_not_written_out(tmp_path: Path) -> None:
 
 
 def test_empty_values_within_flow_mappings_stay_empty() -> None:
-    """They became empty text beside the value that changed."""
+    """Changing a value in a flow mapping turned its empty values into empty text."""
     text = Prompty.loads("---\nx: {a: {b: , c: [1, ]}, d: 1}\n---\nhi").with_fields(
         metadata={"x": {"a": {"b": None, "c": [1]}, "d": 2}}
     )
@@ -203,15 +205,15 @@ def test_empty_values_within_flow_mappings_stay_empty() -> None:
         ("inputs:\n  q: hello   # c\n  n: {kind: integer}", "  r:\n    kind: string\n    required: true"),
     ],
 )
-def test_inputs_are_written_as_the_file_writes_them(fields: str, added: str) -> None:
+def test_added_input_has_the_style_of_the_file(fields: str, added: str) -> None:
     prompty = Prompty.loads(f"---\n{fields}\n---\nsystem:\n{{{{q}}}}")
     changed = prompty.with_fields(inputs=[*prompty.inputs, {"name": "r", "required": True}])
     assert [each.name for each in changed.inputs] == [*(each.name for each in prompty.inputs), "r"]
     assert (changed.dumps(), changed.dialect) == (prompty.text.replace(fields, f"{fields}\n{added}"), prompty.dialect)
 
 
-def test_what_one_parser_reads_and_the_other_does_not() -> None:
-    # The front matter was parsed a second time, by a parser that takes "?," for a key.
+def test_question_mark_in_a_flow_mapping_is_kept_by_a_change() -> None:
+    # ruamel.yaml reads "?," as a key, so the changed file was refused.
     text = "---\nname: a\nx: {q: Where to?, a: there}\n---\nhi"
     prompty = Prompty.loads(text)
     assert prompty.with_fields(name="b").dumps() == text.replace("name: a", "name: b")
@@ -219,7 +221,7 @@ def test_what_one_parser_reads_and_the_other_does_not() -> None:
     assert changed.metadata == {"x": {"q": "Where from?", "a": "here"}}
 
 
-def test_yaml_that_can_be_read_and_not_changed() -> None:
+def test_changing_yaml_that_ruamel_cannot_parse_is_an_error() -> None:
     prompty = Prompty.loads("---\nname: a\nx:\tb\n---\nhi")
     assert prompty.with_fields(name="b").metadata == {"x": "b"}
     fault = r"found character '\\t' that cannot start any token in .+, line 1, column 3: x: b \^ \(line: 1\); put text"
@@ -227,15 +229,15 @@ def test_yaml_that_can_be_read_and_not_changed() -> None:
         prompty.with_fields(metadata={"x": "c"})
 
 
-def test_a_number_is_no_truth_and_takes_no_quotes() -> None:
+def test_changed_scalar_is_written_in_the_style_of_its_new_type() -> None:
     prompty = Prompty.loads("---\na: ''\nb: 0\nc: +1 # one\nd:\n- name: a\n- 0\ne: [1]\n---\nhi")
     metadata = {"a": 5, "b": False, "c": "+1", "d": [{"name": "a"}], "e": {"f": 2}}
     changed = "---\na: 5\nb: false\nc: +1 # one\nd:\n- name: a\ne:\n  f: 2\n---\nhi"
     assert prompty.with_fields(metadata=metadata).dumps() == changed
 
 
-def test_metadata_stays_beside_the_known_fields_and_is_not_the_schema_of_the_inputs() -> None:
-    # Of a file with inputSchema, other metadata took the inputs away.
+def test_changed_metadata_keeps_known_fields_and_input_schemas() -> None:
+    # Changing the metadata of a file with inputSchema removed its inputs.
     assert Prompty.loads("hi").with_fields(inputs=(), metadata={}).dumps() == "hi"
     prompty = Prompty.loads("---\ninputSchema: &s {properties: {q: {kind: string}}}\noutputSchema: *s\nx: 1\n---\nhi")
     changed = prompty.with_fields(metadata={"y": 2})
@@ -247,7 +249,7 @@ def test_metadata_stays_beside_the_known_fields_and_is_not_the_schema_of_the_inp
     assert "author: Bob\nmetadata:\n  x: 1  # one\n  y:\n  - 1\n" in text
 
 
-def test_instructions() -> None:
+def test_with_fields_replaces_the_instructions() -> None:
     assert Prompty.loads("hi").with_fields(instructions="user:\nyou").dumps() == "user:\nyou"
     assert Prompty.loads("hi").with_fields(instructions="---\na: 1\n---\nx").dumps() == "---\n---\n---\na: 1\n---\nx"
     crlf = Prompty.loads("---\r\nname: a\r\n---\r\nhi\r\n").with_fields(instructions="a\nb", description="x\ny")
@@ -257,15 +259,18 @@ def test_instructions() -> None:
     assert (front.instructions, front.dumps()) == ("you\n", "---\ninstructions: |\n  you\n---\n")
 
 
-def test_what_could_not_be_read_back_is_an_error() -> None:
-    for name in ("name", "description", "model", "inputs", "metadata"):
-        with pytest.raises(PromptFileError, match=rf"^{name}\.a has type object, which is not a JSON value$"):
-            Prompty.loads("x").with_fields(**{name: {"a": object()}})  # type: ignore[arg-type]
+@pytest.mark.parametrize("field", ["name", "description", "model", "inputs", "metadata"])
+def test_field_value_that_is_not_json_is_refused(field: str) -> None:
+    with pytest.raises(PromptFileError, match=rf"^{field}\.a has type object, which is not a JSON value$"):
+        Prompty.loads("x").with_fields(**{field: {"a": object()}})  # type: ignore[arg-type]
+
+
+def test_change_that_could_not_be_read_back_is_an_error() -> None:
     with pytest.raises(PromptFileError, match="instructions can't be set to"):
         Prompty.loads("---\nname: a\n---\nhi").with_fields(instructions="\n\na")
     with pytest.raises(PromptFileError, match=r"^inputs:3:5: inputs\[0\] has an unknown field 'knd'"):
         Prompty.loads("hi").with_fields(inputs=[{"name": "q", "knd": "string"}])
-    # It wrote inputs of v2 beside the sample of v1.
+    # Inputs of v2 were written beside the sample of v1.
     with pytest.raises(PromptFileError, match="Prompty v1 files can't be changed; convert the file to v2 first"):
         Prompty.loads("---\nsample: {q: hi}\n---\n{{q}}").with_fields(inputs=[{"name": "q"}])
     known = "name, description, model, inputs, metadata, instructions"
@@ -277,7 +282,7 @@ def test_what_could_not_be_read_back_is_an_error() -> None:
     "front",
     ["{name: a, x: &a [1], y: *a}", "name: a\nx: &a [1] # c\ny: *a", "? name\n: a\nx: 1", "{\n name: a,\n x: 1\n}"],
 )
-def test_fields_that_are_not_told_apart_by_lines(front: str) -> None:
+def test_fields_that_share_lines_can_be_changed(front: str) -> None:
     changed = Prompty.loads(f"---\n{front}\n---\nhi").with_fields(name="b")
     assert changed.name == "b"
     assert changed.metadata.get("x") in (1, [1])
@@ -296,14 +301,14 @@ _VALUES = st.recursive(_SCALARS | _TEXTS, lambda of: st.lists(of, max_size=3) | 
 
 @pytest.mark.slow
 @given(st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), _VALUES, max_size=4))
-def test_any_value_is_written_so_that_it_is_read_back(values: "dict[str, Json]") -> None:
+def test_any_yaml_value_round_trips(values: "dict[str, Json]") -> None:
     kept = {name: value for name, value in values.items() if value is not None}
     assert (_read(dump_yaml(values)) or {}) == kept
 
 
 @pytest.mark.slow
 @given(_VALUES, _VALUES)
-def test_any_value_becomes_any_other(old: "Json", new: "Json") -> None:
+def test_any_field_value_can_replace_any_other(old: "Json", new: "Json") -> None:
     source = SourceText(f"---\n# top\na: 1 # one\n{dump_yaml({'b': old})}# end\nc: 2 # two\n---\n", "x")
     parts = split(source)
     begin, end = parts.yaml_at
@@ -316,7 +321,7 @@ def test_any_value_becomes_any_other(old: "Json", new: "Json") -> None:
 # Conversions
 
 
-def test_to_agentschema_and_back() -> None:
+def test_v2_file_round_trips_through_agentschema() -> None:
     text = FILE.replace("inputs:\n  q: hello", "inputs:\n  q: hallo")
     prompty = Prompty.loads(text)
     there = convert(prompty, "agentschema")
@@ -331,12 +336,12 @@ def test_to_agentschema_and_back() -> None:
     assert set(kept) <= {*back.dumps().splitlines()}
 
 
-def test_a_line_that_would_begin_a_section_there_is_an_error() -> None:
+def test_text_that_would_begin_a_section_in_agentschema_is_a_conversion_error() -> None:
     with pytest.raises(FormatError, match=r"a:5:1: 'tool:' is text in this file"):
         convert(Prompty.loads("---\nname: a\n---\nsystem:\ntool:\nhi", dialect="v2"), "agentschema")
 
 
-def test_sections_of_agents_in_v2() -> None:
+def test_agentschema_sections_are_converted_to_v2() -> None:
     tools = "tools:\n- id: query\n  type: dataverse\n  options: {a: 1}\n"
     text = f"{tools}system:\nhi\nthread[x=1]:\n{{{{h}}}}\nuser:\n![image](u)"
     made = convert(Prompty.loads(f"---\ninputSchema: {{properties: {{h: {{kind: thread}}}}}}\n---\n{text}"), "v2")
@@ -348,12 +353,9 @@ def test_sections_of_agents_in_v2() -> None:
         "10:1: [x=1] of thread is dropped: v2 has no such section",
     )
     assert made.text.endswith("---\nsystem:\nhi\n\n{{h}}\nuser:\n{{ image }}")
-    for line in ("tool[id=1]:", 'assistant[type="tool_call"]:'):
-        with pytest.raises(FormatError, match=f":3:1: {re.escape(repr(line))}: Prompty v2 doesn't support tool turns"):
-            convert(Prompty.loads(f"system:\nhi\n{line}\nx"), "v2")
 
 
-def test_the_first_version_becomes_v2() -> None:
+def test_v1_file_is_converted_to_v2() -> None:
     text = (
         "---\nname: x # c\nmodel:\n  api: chat\n"
         "  configuration: {type: azure_openai, azure_endpoint: '${env:LP_KEY}'}\n  parameters: {max_tokens: 3}\n"
@@ -362,7 +364,7 @@ def test_the_first_version_becomes_v2() -> None:
     prompty = Prompty.loads(text)
     made = convert(prompty, "v2")
     found = Prompty.loads(made.text)
-    # A file of the first version could not be dumped as v2 at all: what had other names there counted as lost.
+    # Dumping a v1 file as v2 was refused, because renamed fields counted as lost.
     assert (prompty.dialect, found.dialect, prompty.dumps("v2")) == ("v1", "v2", made.text)
     assert found.to_dict() == prompty.to_dict()
     assert "name: x # c\n" in made.text
@@ -371,7 +373,7 @@ def test_the_first_version_becomes_v2() -> None:
     assert any("sample" in note for note in made.notes)
 
 
-def test_dumps_in_another_form_loses_nothing_in_silence() -> None:
+def test_lossy_dumps_to_another_dialect_is_an_error() -> None:
     assert Prompty.loads("hi").dumps("agentschema") == "hi"
     with pytest.raises(FormatError, match=r"can't express the whole file.*\[x=1\] of thread is dropped"):
         Prompty.loads("system:\nhi\nthread[x=1]:\n{{h}}").dumps("v2")
@@ -382,7 +384,7 @@ def test_dumps_in_another_form_loses_nothing_in_silence() -> None:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_secrets_are_in_no_form(to: str) -> None:
+def test_secrets_are_in_no_converted_file(to: str) -> None:
     assert os.environ["LP_KEY"] == SECRET
     text = FILE.replace("q: hello", "q: '${env:LP_KEY}'").replace("name: qa", "name: 'a ${env:LP_KEY}'")
     assert SECRET not in convert(Prompty.loads(text), to).text
